@@ -1,0 +1,1 @@
+"""Measurements on real models; none of it is part of the installed package."""

@@ -1,0 +1,98 @@
+"""Sources, spans and diagnostics: what every stage uses to say where and why something is wrong."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The text of one file, and where its lines begin."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def line_starts(self) -> tuple[int, ...]:
+        starts = [0]
+        starts.extend(k + 1 for k, character in enumerate(self.text) if character == "\n")
+        return tuple(starts)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset, both counted from 1."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        start = self.line_starts[number - 1]
+        end = self.line_starts[number] - 1 if number < len(self.line_starts) else len(self.text)
+        return self.text[start:end]
+
+
+@dataclass(frozen=True, eq=False)
+class Span:
+    """The characters [start, end) of a source."""
+
+    source: Source
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.start : self.end]
+
+    def to(self, other: Span) -> Span:
+        return Span(self.source, self.start, max(self.end, other.end))
+
+    def __str__(self) -> str:
+        line, column = self.source.position(self.start)
+        return f"{self.source.path}:{line}:{column}"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A further place that helps to understand a diagnostic."""
+
+    span: Span
+    message: str
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One finding. `code` is registered in `dslc.diagnostics`; `span` is None for what has no place in a text file."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    label: str = ""
+    severity: Severity = "error"
+    secondary: tuple[Label, ...] = ()
+    counterexample: str = ""
+    hint: str = ""
+    path: str = ""
+
+    def __str__(self) -> str:
+        where = str(self.span) if self.span else self.path
+        return f"{where}: {self.code} {self.message}" if where else f"{self.code} {self.message}"
+
+
+@dataclass(eq=False)
+class DslcError(Exception):
+    """Wrong input. Carries one or more diagnostics; the command line prints them and exits with 1 (2 for wrong use)."""
+
+    diagnostics: Sequence[Diagnostic]
+    exit_code: int = field(default=1)
+
+    def __str__(self) -> str:
+        return "\n".join(str(diagnostic) for diagnostic in self.diagnostics)
+
+
+def error(code: str, message: str, span: Span | None = None, **more: str) -> DslcError:
+    """A DslcError with a single diagnostic."""
+    return DslcError([Diagnostic(code, message, span, **more)])  # type: ignore[arg-type]

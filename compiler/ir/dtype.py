@@ -1,0 +1,96 @@
+"""Element types and tensor types."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dslc.ir.scalar import Scalar, is_static
+
+
+class DType(Enum):
+    """The element types of the language; the value is the name in `.rules` files."""
+
+    F16 = "f16"
+    BF16 = "bf16"
+    F32 = "f32"
+    F64 = "f64"
+    I8 = "int8"
+    I16 = "int16"
+    I32 = "int32"
+    I64 = "int64"
+    U8 = "uint8"
+    U16 = "uint16"
+    U32 = "uint32"
+    U64 = "uint64"
+    BOOL = "bool"
+
+    @property
+    def is_float(self) -> bool:
+        return self in _FLOATS
+
+    @property
+    def is_integer(self) -> bool:
+        return not self.is_float and self is not DType.BOOL
+
+    @property
+    def bytes(self) -> int:
+        return _BYTES[self]
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+_FLOATS = frozenset({DType.F16, DType.BF16, DType.F32, DType.F64})
+_BYTES = {
+    DType.F16: 2,
+    DType.BF16: 2,
+    DType.F32: 4,
+    DType.F64: 8,
+    DType.I8: 1,
+    DType.I16: 2,
+    DType.I32: 4,
+    DType.I64: 8,
+    DType.U8: 1,
+    DType.U16: 2,
+    DType.U32: 4,
+    DType.U64: 8,
+    DType.BOOL: 1,
+}
+DTYPES = {dtype.value: dtype for dtype in DType}
+
+# A size is a number, or an expression over unknown sizes.
+Dim = int | Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """An element type and a shape (sizes in elements; a size may be symbolic)."""
+
+    dtype: DType
+    shape: tuple[Dim, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        return all(isinstance(size, int) or is_static(size) for size in self.shape)
+
+    @property
+    def elements(self) -> int:
+        """The number of elements; raises ValueError where a size is symbolic."""
+        count = 1
+        for size in self.shape:
+            if not isinstance(size, int):
+                raise ValueError(f"{self} has a symbolic size")
+            count *= size
+        return count
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * self.dtype.bytes
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(str(size) for size in self.shape)}]"

@@ -1,0 +1,255 @@
+"""The smart constructors behind `scalar.apply`: constants folded, linear sums in one normal form.
+
+Only laws that hold for every number are used, so `0 * x` vanishes only where x is an integer expression (no read, no function).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from dslc.ir.scalar import Apply, Iter, Num, Number, Scalar, Sym, num, raw_apply, walk
+
+
+def exact_divide(a: Any, b: Any) -> Any:
+    """`a / b`: exact on integers and fractions."""
+    if isinstance(a, float) or isinstance(b, float):
+        return float(a) / float(b)
+    return _whole(Fraction(a) / Fraction(b))
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Fraction) and value.denominator == 1:
+        return int(value)
+    return value
+
+
+def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def go(a: Any, b: Any) -> Any:
+        if isinstance(a, float) or isinstance(b, float):
+            a, b = float(a), float(b)
+        return _whole(function(a, b))
+
+    return go
+
+
+def _power(a: Any, b: Any) -> Any:
+    if isinstance(b, int) and isinstance(a, int | Fraction) and not (b < 0 and a == 0):
+        return _whole(Fraction(a) ** b)
+    return float(a) ** float(b)
+
+
+def _exact_root(a: Any) -> Any:
+    if isinstance(a, int | Fraction) and a >= 0:
+        top, bottom = math.isqrt(Fraction(a).numerator), math.isqrt(Fraction(a).denominator)
+        if Fraction(top, bottom) ** 2 == a:
+            return _whole(Fraction(top, bottom))
+    return math.sqrt(a) if a >= 0 else math.nan
+
+
+#: numeric meaning of the vocabulary on plain numbers, used to fold constants
+FOLD2: dict[str, Callable[[Any, Any], Any]] = {
+    "/": exact_divide,
+    "//": _mixed(lambda a, b: a // b),
+    "%": _mixed(lambda a, b: a % b),
+    "^": _power,
+    "min": _mixed(min),
+    "max": _mixed(max),
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+    "and": lambda a, b: bool(a) and bool(b),
+    "or": lambda a, b: bool(a) or bool(b),
+}
+FOLD1: dict[str, Callable[[Any], Any]] = {
+    "abs": abs,
+    "sqrt": _exact_root,
+    "floor": lambda a: a if math.isinf(a) else math.floor(a),
+    "ceil": lambda a: a if math.isinf(a) else math.ceil(a),
+    "trunc": lambda a: a if math.isinf(a) else math.trunc(a),
+    "not": lambda a: not a,
+    "exp": lambda a: 1 if a == 0 else math.exp(a),
+    "log": lambda a: 0 if a == 1 else math.log(a),
+}
+
+
+def is_index(node: Scalar) -> bool:
+    """Whether an expression is an integer made of sizes, iterators and integer arithmetic only."""
+    return all(
+        isinstance(part, Sym | Iter)
+        or (isinstance(part, Num) and isinstance(part.value, int) and not isinstance(part.value, bool))
+        or (isinstance(part, Apply) and part.name in {"+", "*", "//", "%", "min", "max", "abs"})
+        for part in walk(node)
+    )
+
+
+def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:
+    if name == "+":
+        return _sum(args)
+    if name == "-":
+        if len(args) == 1:
+            return _product((num(-1), args[0]))
+        return _sum((args[0], _product((num(-1), args[1]))))
+    if name == "*":
+        return _product(args)
+    if name == "select":
+        return _select(*args)
+    values = [arg.value for arg in args if isinstance(arg, Num)]
+    if len(values) == len(args):
+        folded = _fold(name, values)
+        if folded is not None:
+            return num(folded)
+    if len(args) == 2:
+        return _binary(name, args[0], args[1])
+    return raw_apply(name, *args)
+
+
+def _fold(name: str, values: list[Number]) -> Number | None:
+    try:
+        if len(values) == 2 and name in FOLD2:
+            return FOLD2[name](values[0], values[1])  # type: ignore[no-any-return]
+        if len(values) == 1 and name in FOLD1:
+            return FOLD1[name](values[0])  # type: ignore[no-any-return]
+    except (ArithmeticError, ValueError):
+        return None
+    return None
+
+
+def _select(condition: Scalar, then: Scalar, otherwise: Scalar) -> Scalar:
+    if isinstance(condition, Num):
+        return then if condition.value else otherwise
+    return then if then is otherwise else raw_apply("select", condition, then, otherwise)
+
+
+def _order(node: Scalar) -> str:
+    return str(node)
+
+
+def _plus(a: Any, b: Any) -> Any:
+    return _whole(float(a) + float(b)) if isinstance(a, float) or isinstance(b, float) else _whole(a + b)
+
+
+def _times(a: Any, b: Any) -> Any:
+    return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else _whole(a * b)
+
+
+def _terms(node: Scalar) -> tuple[Number, Scalar | None]:
+    """A product as coefficient and the rest (None for a bare number)."""
+    if isinstance(node, Num):
+        return node.value, None
+    if isinstance(node, Apply) and node.name == "*" and isinstance(node.args[0], Num):
+        rest = node.args[1:]
+        return node.args[0].value, rest[0] if len(rest) == 1 else raw_apply("*", *rest)
+    return 1, node
+
+
+def _sum(args: tuple[Scalar, ...]) -> Scalar:
+    constant: Any = 0
+    terms: dict[Scalar, Any] = {}
+    for arg in args:
+        for part in arg.args if isinstance(arg, Apply) and arg.name == "+" else (arg,):
+            coefficient, rest = _terms(part)
+            if rest is None:
+                constant = _plus(constant, coefficient)
+            else:
+                terms[rest] = _plus(terms.get(rest, 0), coefficient)
+    parts = [
+        _product((num(coefficient), rest)) for rest, coefficient in terms.items() if coefficient != 0 or not is_index(rest)
+    ]
+    if constant != 0 or not parts:
+        parts.append(num(constant))
+    if len(parts) == 1:
+        return parts[0]
+    return raw_apply("+", *sorted(parts, key=_order))
+
+
+def _product(args: tuple[Scalar, ...]) -> Scalar:
+    coefficient: Any = 1
+    factors: list[Scalar] = []
+    for arg in args:
+        for part in arg.args if isinstance(arg, Apply) and arg.name == "*" else (arg,):
+            if isinstance(part, Num) and not isinstance(part.value, bool):
+                coefficient = _times(coefficient, part.value)
+            else:
+                factors.append(part)
+    if not factors:
+        return num(coefficient)
+    if coefficient == 0 and all(is_index(factor) for factor in factors):
+        return num(0)
+    if len(factors) == 1 and isinstance(factors[0], Apply) and factors[0].name == "+" and is_index(factors[0]):
+        return _sum(tuple(_product((num(coefficient), part)) for part in factors[0].args))
+    if len(factors) > 1 and all(is_index(factor) for factor in factors):
+        for k, factor in enumerate(factors):
+            if isinstance(factor, Apply) and factor.name == "+":
+                others = (*factors[:k], *factors[k + 1 :])
+                return _sum(tuple(_product((num(coefficient), part, *others)) for part in factor.args))
+    ordered = sorted(factors, key=_order)
+    if coefficient == 1 and not isinstance(coefficient, float):
+        return ordered[0] if len(ordered) == 1 else raw_apply("*", *ordered)
+    return raw_apply("*", num(coefficient), *ordered)
+
+
+def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
+    """`node` as by * quotient + remainder, term by term; both integer expressions."""
+    parts = node.args if isinstance(node, Apply) and node.name == "+" else (node,)
+    quotient: list[Scalar] = []
+    rest: list[Scalar] = []
+    for part in parts:
+        coefficient, factor = _terms(part)
+        if factor is not None and isinstance(coefficient, int) and coefficient % by == 0:
+            quotient.append(_product((num(coefficient // by), factor)))
+        elif factor is None and isinstance(coefficient, int):
+            quotient.append(num(coefficient // by))
+            rest.append(num(coefficient % by))
+        else:
+            rest.append(part)
+    return _sum(tuple(quotient)), _sum(tuple(rest))
+
+
+def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
+    if name in {"min", "max"}:
+        if a is b:
+            return a
+        inverse = {"min": math.inf, "max": -math.inf}[name]
+        for one, other in ((a, b), (b, a)):
+            if isinstance(one, Num) and one.value == inverse:
+                return other
+        return raw_apply(name, *sorted((a, b), key=_order))
+    if name == "/" and isinstance(b, Num) and b.value != 0:
+        return _product((num(exact_divide(1, b.value)), a)) if not isinstance(b.value, float) else raw_apply("/", a, b)
+    if name == "/" and a is b and is_index(a):
+        return num(1)
+    if name == "^" and isinstance(b, Num) and b.value == 1 and not isinstance(b.value, float):
+        return a
+    if name in {"//", "%"} and is_index(a) and is_index(b):
+        if isinstance(b, Num) and isinstance(b.value, int) and b.value > 0:
+            if b.value == 1:
+                return a if name == "//" else num(0)
+            quotient, rest = _divisible(a, b.value)
+            if isinstance(rest, Num) and isinstance(rest.value, int):
+                return _sum((quotient, num(rest.value // b.value))) if name == "//" else num(rest.value % b.value)
+            if name == "//":
+                return _sum((quotient, raw_apply("//", rest, b)))
+            return raw_apply("%", rest, b)
+        if a is b:
+            return num(1) if name == "//" else num(0)
+    if name in {"==", "<=", ">="} and a is b and is_index(a):
+        return num(True)
+    if name in {"!=", "<", ">"} and a is b and is_index(a):
+        return num(False)
+    if name in {"==", "!="} and is_index(a) and is_index(b):
+        difference = _sum((a, _product((num(-1), b))))
+        if isinstance(difference, Num):
+            return num((difference.value == 0) == (name == "=="))
+    if name in {"and", "or"}:
+        neutral = name == "and"
+        for one, other in ((a, b), (b, a)):
+            if isinstance(one, Num):
+                return other if bool(one.value) == neutral else num(not neutral)
+        return a if a is b else raw_apply(name, a, b)
+    return raw_apply(name, a, b)

@@ -1,0 +1,275 @@
+"""Graphs of operator applications, as hash-consed terms: equal subgraphs are one object, so common subexpressions vanish.
+
+A `Value` is one output of a node. Nodes know whether they depend on weights only (`constant`). A rewrite builds new terms; nothing
+is changed in place. Graphs may be deep (thousands of nodes in a chain): walk them with `topological`, never by recursion.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, Protocol
+
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.scalar import Iter, Scalar, iterator
+
+AttrValue = bool | int | float | Fraction | str | DType | Scalar | tuple["AttrValue", ...]
+Attrs = tuple[tuple[str, AttrValue], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """`{[i0: extents[0], ...] body}`: an expression over operands, which the body reads by position.
+
+    `extents` are sizes; the iterators are `i0`, `i1`, ... in traversal order; `dtype` is the element type of the result.
+    """
+
+    extents: tuple[Dim, ...]
+    body: Scalar
+    dtype: DType
+
+    @property
+    def iters(self) -> tuple[Iter, ...]:
+        return tuple(iterator(f"i{k}") for k in range(len(self.extents)))
+
+    @property
+    def type(self) -> TensorType:
+        return TensorType(self.dtype, self.extents)
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"i{k}: {e}" for k, e in enumerate(self.extents))
+        return f"{{[{inside}] {self.body}}}"
+
+
+class ArrayRef(Protocol):
+    """Where the elements of a constant are: in memory, in a file, or still to be computed."""
+
+    @property
+    def key(self) -> str:
+        """Equal keys mean equal contents."""
+
+    def load(self) -> Any:
+        """The elements as a numpy array of the constant's type (bfloat16 by ml_dtypes)."""
+
+
+class Node:
+    """Base of all nodes. Build them with `input_value`, `constant_value`, `call`, `scope_value` and `opaque`."""
+
+    __slots__ = ("__weakref__", "_hash", "args", "constant", "types")
+    _pool: ClassVar[weakref.WeakValueDictionary[Any, Node]] = weakref.WeakValueDictionary()
+    args: tuple[Value, ...]
+    #: types of the outputs; None where dslc has no such type (strings, sequences, unknown ranks)
+    types: tuple[TensorType | None, ...]
+    #: whether the node depends on weights only
+    constant: bool
+    _hash: int
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        return tuple(Value(self, k) for k in range(len(self.types)))
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """Output `index` of a node."""
+
+    node: Node
+    index: int = 0
+
+    @property
+    def type(self) -> TensorType:
+        """Raises ValueError where the type is unknown."""
+        found = self.node.types[self.index]
+        if found is None:
+            raise ValueError("a value of unknown type")
+        return found
+
+    @property
+    def known(self) -> bool:
+        return self.node.types[self.index] is not None
+
+    @property
+    def constant(self) -> bool:
+        return self.node.constant
+
+
+class Input(Node):
+    """An input of the graph, or a parameter of an operator."""
+
+    __slots__ = ("name",)
+    name: str
+
+
+class Constant(Node):
+    """A weight."""
+
+    __slots__ = ("data",)
+    data: ArrayRef
+
+
+class Call(Node):
+    """An operator applied: `op` is its qualified name (`std.conv`), attributes complete and in declared order."""
+
+    __slots__ = ("attrs", "op")
+    op: str
+    attrs: Attrs
+
+    def attr(self, name: str) -> AttrValue:
+        return dict(self.attrs)[name]
+
+
+class ScopeNode(Node):
+    """An expression applied to operands: an eOperator, or an equation of an operator."""
+
+    __slots__ = ("scope",)
+    scope: Scope
+
+
+class Opaque(Node):
+    """A node that is kept word for word. `payload` is what the importer needs to write it again, compared by `key`."""
+
+    __slots__ = ("key", "label", "payload")
+    key: str
+    label: str
+    payload: Any
+
+
+def _intern(cls: type[Any], key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    tagged = (cls, *key)
+    found = Node._pool.get(tagged)
+    if found is None:
+        found = make()
+        found._hash = hash(tagged)
+        Node._pool[tagged] = found
+    return found
+
+
+def _new(cls: type[Any], args: tuple[Value, ...], types: tuple[TensorType | None, ...], constant: bool) -> Any:
+    node = cls.__new__(cls)
+    node.args, node.types, node.constant = args, types, constant
+    return node
+
+
+def input_value(name: str, type: TensorType | None) -> Value:
+    def make() -> Input:
+        node: Input = _new(Input, (), (type,), False)
+        node.name = name
+        return node
+
+    return Value(_intern(Input, (name, type), make))
+
+
+def constant_value(data: ArrayRef, type: TensorType) -> Value:
+    def make() -> Constant:
+        node: Constant = _new(Constant, (), (type,), True)
+        node.data = data
+        return node
+
+    return Value(_intern(Constant, (data.key, type), make))
+
+
+def _tagged(value: Any) -> Any:
+    """Attribute values with their types, since True == 1 == 1.0 in Python."""
+    return (type(value), tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
+
+
+def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
+    """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
+
+    def make() -> Call:
+        node: Call = _new(Call, args, types, all(arg.constant for arg in args))
+        node.op, node.attrs = op, attrs
+        return node
+
+    node: Call = _intern(Call, (op, args, _tagged(tuple(v for _, v in attrs)), attrs, types), make)
+    return node.values
+
+
+def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
+    def make() -> ScopeNode:
+        node: ScopeNode = _new(ScopeNode, args, (scope.type,), all(arg.constant for arg in args))
+        node.scope = scope
+        return node
+
+    return Value(_intern(ScopeNode, (scope, args), make))
+
+
+def opaque(
+    key: str, label: str, payload: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...]
+) -> tuple[Value, ...]:
+    """A node kept as it is. Give each its own `key` unless two with equal keys and arguments may be merged."""
+
+    def make() -> Opaque:
+        node: Opaque = _new(Opaque, args, types, False)
+        node.key, node.label, node.payload = key, label, payload
+        return node
+
+    node: Opaque = _intern(Opaque, (key, args), make)
+    return node.values
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Inputs and outputs; everything else is reached from the outputs."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    def nodes(self) -> list[Node]:
+        return topological(value.node for value in self.outputs)
+
+
+def topological(roots: Iterable[Node]) -> list[Node]:
+    """Every node below the roots, arguments first; deterministic."""
+    out: list[Node] = []
+    seen: set[Node] = set()
+    for root in roots:
+        stack: list[tuple[Node, int]] = [(root, 0)]
+        while stack:
+            node, at = stack.pop()
+            if at == 0:
+                if node in seen:
+                    continue
+                seen.add(node)
+            if at < len(node.args):
+                stack.append((node, at + 1))
+                below = node.args[at].node
+                if below not in seen:
+                    stack.append((below, 0))
+            else:
+                out.append(node)
+    return out
+
+
+def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The same node over other arguments of the same types."""
+    if args == node.args:
+        return node.values
+    if isinstance(node, Call):
+        return call(node.op, args, node.attrs, tuple(t for t in node.types if t is not None))
+    if isinstance(node, ScopeNode):
+        return (scope_value(node.scope, args),)
+    if isinstance(node, Opaque):
+        return opaque(node.key, node.label, node.payload, args, node.types)
+    return node.values
+
+
+def replace(outputs: tuple[Value, ...], new: dict[Value, Value]) -> tuple[Value, ...]:
+    """Rebuilds the terms above the replaced values. Replacements are taken as they are (not searched again)."""
+    mapped: dict[Value, Value] = dict(new)
+    for node in topological(value.node for value in outputs):
+        values = node.values
+        if all(value in mapped for value in values):
+            continue
+        args = tuple(mapped[arg] for arg in node.args)
+        for value, rebuilt in zip(values, with_args(node, args), strict=True):
+            mapped.setdefault(value, rebuilt)
+    return tuple(mapped[value] for value in outputs)

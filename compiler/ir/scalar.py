@@ -1,0 +1,302 @@
+"""Scalar expressions: what an equation computes for one element, and every symbolic integer.
+
+Nodes are hash-consed: structurally equal expressions are one object, so `is` decides equality and results may be cached by
+identity. Iterators are named by position (see `Scope`), so that the names in a `.rules` file vanish. Sums of integers are kept
+in a normal form by the smart constructors (`add`, `mul`, ...): constants folded, terms sorted, like terms joined.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from typing import Any, ClassVar
+
+Number = bool | int | Fraction | float
+
+
+class Scalar:
+    """Base of all scalar expressions. Build them with the functions of this module, never by the class."""
+
+    __slots__ = ("__weakref__", "_hash", "_key", "free")
+    _pool: ClassVar[weakref.WeakValueDictionary[Any, Scalar]] = weakref.WeakValueDictionary()
+    _key: tuple[Any, ...]
+    _hash: int
+    #: iterators that occur and are not bound inside
+    free: frozenset[Iter]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self)._make, self._key)  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        from dslc.ir.show import show_scalar
+
+        return show_scalar(self)
+
+    def __repr__(self) -> str:
+        return f"<{self}>"
+
+    @property
+    def children(self) -> tuple[Scalar, ...]:
+        return ()
+
+
+def _intern(cls: type[Scalar], key: tuple[Any, ...], free: Callable[[], frozenset[Iter]]) -> Any:
+    # a type tag beside the value keeps True, 1 and 1.0 apart
+    tagged = (cls, tuple((type(part), part) for part in key))
+    found = Scalar._pool.get(tagged)
+    if found is not None:
+        return found
+    node = cls.__new__(cls)
+    node._key = key
+    node._hash = hash(tagged)
+    for name, value in zip(cls.__slots__, key, strict=True):
+        object.__setattr__(node, name, value)
+    node.free = free()
+    Scalar._pool[tagged] = node
+    return node
+
+
+def _free_of(parts: tuple[Scalar, ...]) -> frozenset[Iter]:
+    out: frozenset[Iter] = frozenset()
+    for part in parts:
+        if part.free:
+            out = out | part.free
+    return out
+
+
+class Num(Scalar):
+    """A number: bool, int, exact Fraction or float (inf included)."""
+
+    __slots__ = ("value",)
+    value: Number
+
+    @staticmethod
+    def _make(value: Number) -> Num:
+        if isinstance(value, Fraction) and value.denominator == 1:
+            value = int(value)
+        return _intern(Num, (value,), frozenset)  # type: ignore[no-any-return]
+
+
+class Sym(Scalar):
+    """An unknown integer: a symbolic size or attribute."""
+
+    __slots__ = ("name",)
+    name: str
+
+    @staticmethod
+    def _make(name: str) -> Sym:
+        return _intern(Sym, (name,), frozenset)  # type: ignore[no-any-return]
+
+
+class Iter(Scalar):
+    """An iterator of the enclosing scope (`i0`, `i1`, ...) or reduction (`r0`, `r1`, ...)."""
+
+    __slots__ = ("name",)
+    name: str
+
+    @staticmethod
+    def _make(name: str) -> Iter:
+        node: Iter = _intern(Iter, (name,), frozenset)
+        node.free = frozenset((node,))
+        return node
+
+
+class Read(Scalar):
+    """One element of an operand of the scope; `other` is the value outside its bounds, None where it is never outside."""
+
+    __slots__ = ("index", "operand", "other")
+    index: tuple[Scalar, ...]
+    operand: int
+    other: Scalar | None
+
+    @staticmethod
+    def _make(index: tuple[Scalar, ...], operand: int, other: Scalar | None) -> Read:
+        parts = index if other is None else (*index, other)
+        return _intern(Read, (index, operand, other), lambda: _free_of(parts))  # type: ignore[no-any-return]
+
+    @property
+    def children(self) -> tuple[Scalar, ...]:
+        return self.index if self.other is None else (*self.index, self.other)
+
+
+class Table(Scalar):
+    """An element of a constant matrix that is written in the rules: nested tuples of numbers."""
+
+    __slots__ = ("index", "values")
+    index: tuple[Scalar, ...]
+    values: tuple[Any, ...]
+
+    @staticmethod
+    def _make(index: tuple[Scalar, ...], values: tuple[Any, ...]) -> Table:
+        return _intern(Table, (index, values), lambda: _free_of(index))  # type: ignore[no-any-return]
+
+    @property
+    def children(self) -> tuple[Scalar, ...]:
+        return self.index
+
+
+class Apply(Scalar):
+    """A scalar function or operator of the language's vocabulary: `+ * // % ^ min max exp < == and select ...`.
+
+    `+` and `*` are n-ary; `select(c, a, b)` is `a if c else b`; `convert` has a Num-free second part in `name`
+    (`convert:int64`)."""
+
+    __slots__ = ("args", "name")
+    args: tuple[Scalar, ...]
+    name: str
+
+    @staticmethod
+    def _make(args: tuple[Scalar, ...], name: str) -> Apply:
+        return _intern(Apply, (args, name), lambda: _free_of(args))  # type: ignore[no-any-return]
+
+    @property
+    def children(self) -> tuple[Scalar, ...]:
+        return self.args
+
+
+class Reduce(Scalar):
+    """`kind[iters where cond] body` with kind sum, prod, max, min, any or all; an extent may use outer iterators."""
+
+    __slots__ = ("body", "extents", "iters", "kind", "where")
+    body: Scalar
+    extents: tuple[Scalar, ...]
+    iters: tuple[Iter, ...]
+    kind: str
+    where: Scalar | None
+
+    @staticmethod
+    def _make(
+        body: Scalar, extents: tuple[Scalar, ...], iters: tuple[Iter, ...], kind: str, where: Scalar | None
+    ) -> Reduce:
+        def free() -> frozenset[Iter]:
+            inner = body.free if where is None else body.free | where.free
+            return (inner | _free_of(extents)) - frozenset(iters)
+
+        return _intern(Reduce, (body, extents, iters, kind, where), free)  # type: ignore[no-any-return]
+
+    @property
+    def children(self) -> tuple[Scalar, ...]:
+        return (*self.extents, self.body) if self.where is None else (*self.extents, self.where, self.body)
+
+
+# ---- constructors --------------------------------------------------------------------------------------------
+
+
+def num(value: Number) -> Num:
+    return Num._make(value)
+
+
+def sym(name: str) -> Sym:
+    return Sym._make(name)
+
+
+def iterator(name: str) -> Iter:
+    return Iter._make(name)
+
+
+def read(operand: int, index: tuple[Scalar, ...], other: Scalar | None = None) -> Read:
+    return Read._make(index, operand, other)
+
+
+def table(values: tuple[Any, ...], index: tuple[Scalar, ...]) -> Scalar:
+    value: Any = values
+    for k, position in enumerate(index):
+        if not isinstance(position, Num):
+            return Table._make(index[k:], value)
+        value = value[int(position.value)]
+    return num(value)
+
+
+def reduce(
+    kind: str, iters: tuple[Iter, ...], extents: tuple[Scalar, ...], body: Scalar, where: Scalar | None = None
+) -> Scalar:
+    if where is not None and isinstance(where, Num) and where.value is True:
+        where = None
+    if not iters and where is None:
+        return body
+    return Reduce._make(body, extents, iters, kind, where)
+
+
+def as_scalar(value: Scalar | Number) -> Scalar:
+    return value if isinstance(value, Scalar) else num(value)
+
+
+def is_static(value: Scalar) -> bool:
+    return isinstance(value, Num)
+
+
+def apply(name: str, *args: Scalar) -> Scalar:
+    """`name(args)`, simplified where that holds for every number: the smart constructors of `dslc.ir.fold`."""
+    from dslc.ir.fold import simplify
+
+    return simplify(name, args)
+
+
+def raw_apply(name: str, *args: Scalar) -> Apply:
+    """`name(args)` as it stands."""
+    return Apply._make(args, name)
+
+
+# ---- walks ---------------------------------------------------------------------------------------------------
+
+
+def walk(root: Scalar) -> Iterator[Scalar]:
+    """Every distinct node of an expression, children first."""
+    seen: set[Scalar] = set()
+    stack: list[tuple[Scalar, bool]] = [(root, False)]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            yield node
+            continue
+        if node in seen:
+            continue
+        seen.add(node)
+        stack.append((node, True))
+        stack.extend((child, False) for child in reversed(node.children))
+
+
+def rebuild(root: Scalar, leaf: Callable[[Scalar], Scalar | None], cache: dict[Scalar, Scalar] | None = None) -> Scalar:
+    """Replaces nodes top-down: where `leaf` gives a value it is taken, else the node is rebuilt from its children.
+
+    Bound iterators are not renamed: pass replacements that cannot be captured.
+    """
+    memo: dict[Scalar, Scalar] = {} if cache is None else cache
+
+    def go(node: Scalar) -> Scalar:
+        found = memo.get(node)
+        if found is not None:
+            return found
+        new = leaf(node)
+        if new is None:
+            new = _with_children(node, go)
+        memo[node] = new
+        return new
+
+    return go(root)
+
+
+def _with_children(node: Scalar, go: Callable[[Scalar], Scalar]) -> Scalar:
+    if isinstance(node, Read):
+        return read(node.operand, tuple(go(i) for i in node.index), None if node.other is None else go(node.other))
+    if isinstance(node, Table):
+        return table(node.values, tuple(go(i) for i in node.index))
+    if isinstance(node, Apply):
+        return apply(node.name, *(go(arg) for arg in node.args))
+    if isinstance(node, Reduce):
+        where = None if node.where is None else go(node.where)
+        return reduce(node.kind, node.iters, tuple(go(e) for e in node.extents), go(node.body), where)
+    return node
+
+
+def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) -> Scalar:
+    """Replaces iterators or symbols by expressions."""
+    table_: dict[Any, Scalar] = dict(values)
+    return rebuild(root, lambda node: table_.get(node))

@@ -1,0 +1,1 @@
+"""Grammar of the rule language."""
