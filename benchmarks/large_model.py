@@ -32,7 +32,7 @@ print(start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 def build(folder: Path, layers: int) -> Path:
-    """A chain of ``layers`` products with relu between them; each weight is float32[WIDTH, WIDTH] in ``weights.bin``."""
+    """A chain of ``layers`` products with relu between; each weight is float32[WIDTH, WIDTH] in ``weights.bin``."""
     generator = np.random.default_rng(0)
     nodes, weights = [], []
     value = "x"
