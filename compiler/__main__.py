@@ -1,0 +1,5 @@
+"""`python -m dslc` is `dslc`."""
+
+from dslc.cli.main import main
+
+main()

@@ -1,0 +1,142 @@
+"""The command line: a table of commands that are imported when they run, and what every failure looks like to a user."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from dslc.version import __version__
+
+if TYPE_CHECKING:
+    from dslc.errors import Diagnostic
+
+#: name -> (module that defines `command`, one line of help)
+COMMANDS = {
+    "check": ("dslc.cli.check", "Report mistakes in rule files and libraries."),
+    "fmt": ("dslc.cli.fmt", "Format rule files."),
+    "test": ("dslc.cli.test", "Run the `test` and `example` blocks of rule files."),
+    "show": ("dslc.cli.show", "Print what follows from an operator's equation."),
+    "explain": ("dslc.cli.explain", "Explain a diagnostic's code, a rule or an operator."),
+    "new": ("dslc.cli.new", "Start a rule library."),
+    "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
+    "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
+    "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),
+    "doctor": ("dslc.cli.doctor", "Report on the machine, the runtimes and the caches."),
+}
+#: what `--version` lists beside dslc: the packages whose versions decide how a run behaves
+FOUNDATIONS = ("onnx", "onnxruntime", "numpy", "islpy", "sympy", "lark")
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module when the command runs, so that `dslc --help` stays fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        found = importlib.import_module(entry[0]).command
+        assert isinstance(found, click.Command)
+        return found
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, COMMANDS, n=1)
+            hint = f" Did you mean `{close[0]}`?" if close else " `dslc --help` lists all commands."
+            ctx.fail(f"there is no command `{name}`.{hint}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+def _print_version(ctx: click.Context, _param: click.Parameter, value: bool) -> None:
+    if not value or ctx.resilient_parsing:
+        return
+    from importlib import metadata
+
+    click.echo(f"dslc {__version__} (Python {sys.version.split()[0]})")
+    for package in FOUNDATIONS:
+        try:
+            click.echo(f"{package} {metadata.version(package)}")
+        except metadata.PackageNotFoundError:
+            click.echo(f"{package} is not installed")
+    ctx.exit(0)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print versions.")
+def cli() -> None:
+    """A declarative rule language for tensor programs: checks rules, and optimizes ONNX models with them."""
+
+
+def _report(findings: Sequence[Diagnostic]) -> None:
+    from dslc.diagnostics.render import full, wants_color
+
+    sys.stderr.write(full(findings, color=wants_color(sys.stderr)))
+
+
+def _of_exception(failure: BaseException) -> tuple[list[Diagnostic], int]:
+    """Diagnostics and exit code of an exception that reached the top; an unforeseen one is called a bug of dslc."""
+    from dslc.errors import Diagnostic, DslcError
+
+    if isinstance(failure, DslcError):
+        return list(failure.diagnostics), failure.exit_code
+    if isinstance(failure, OSError):
+        where = str(failure.filename) if failure.filename else ""
+        text = f"{failure.strerror or failure}" + (f": {where}" if where else "")
+        return [Diagnostic("E0902", text, path=where)], 1
+    if isinstance(failure, MemoryError):
+        return [Diagnostic("E0905", "not enough memory", hint="`ulimit -v` and other programs limit what is left")], 1
+    if isinstance(failure, ImportError):
+        return [Diagnostic("E0907", f"a part of the installation is missing: {failure}", hint="`pip install dslc`")], 1
+    text = f"dslc failed where it should not: {type(failure).__name__}: {failure}".rstrip(": ")
+    hint = "this is a bug in dslc; run again with DSLC_DEBUG=1 for the traceback, and report it"
+    return [Diagnostic("E0901", text, hint=hint)], 1
+
+
+def run(args: Sequence[str] | None = None) -> int:
+    """Runs one command line and returns the exit code: 0 done, 1 findings, 2 wrong use, 130 interrupted.
+
+    With DSLC_DEBUG set, exceptions other than wrong input propagate.
+    """
+    try:
+        result: Any = cli.main(args=None if args is None else list(args), prog_name="dslc", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as failure:
+        failure.show()
+        return failure.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader went away (`dslc ... | head`); nothing more may be written, at exit neither.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except Exception as failure:
+        from dslc.errors import DslcError
+
+        if os.environ.get("DSLC_DEBUG") and not isinstance(failure, DslcError):
+            raise
+        findings, code = _of_exception(failure)
+        _report(findings)
+        return code
+
+
+def main() -> NoReturn:
+    """Entry point of the console script and of `python -m dslc`."""
+    sys.exit(run())

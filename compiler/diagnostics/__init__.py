@@ -1,0 +1,1 @@
+"""What diagnostics mean (a page per code) and how they are printed."""

@@ -1,0 +1,206 @@
+"""Diagnostics as text (`full`, `concise`) and for other programs (`json`, `github`, `sarif`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TextIO
+
+from dslc.diagnostics.registry import pages
+from dslc.errors import Diagnostic, Span
+
+FORMATS = ("full", "concise", "json", "github", "sarif")
+_COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m"}
+_BOLD, _BLUE, _RESET = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
+#: a source line longer than this is shown around its label only
+_WIDTH = 160
+
+
+def wants_color(stream: TextIO) -> bool:
+    """Whether to write colours: to terminals, unless NO_COLOR is set."""
+    return stream.isatty() and not os.environ.get("NO_COLOR")
+
+
+def _where(diagnostic: Diagnostic) -> str:
+    return str(diagnostic.span) if diagnostic.span is not None else diagnostic.path
+
+
+def _extent(span: Span) -> tuple[int, int, int, int]:
+    """First line, column, last line, column after the end; all from 1."""
+    line, column = span.source.position(span.start)
+    end_line, end_column = span.source.position(max(span.end, span.start))
+    return line, column, end_line, end_column
+
+
+def _summary(findings: Sequence[Diagnostic]) -> str:
+    errors = sum(d.severity == "error" for d in findings)
+    warnings = sum(d.severity == "warning" for d in findings)
+    parts = [f"{n} {word}{'s' * (n != 1)}" for n, word in ((errors, "error"), (warnings, "warning")) if n]
+    return ", ".join(parts)
+
+
+def _snippet(label_span: Span, message: str, mark: str, gutter: int, paint: Callable[[str, str], str], color: str) -> list[str]:
+    """One source line with its number, and the marks and message below it."""
+    line, column, end_line, end_column = _extent(label_span)
+    text = label_span.source.line(line).rstrip("\r")
+    last = end_column if end_line == line else len(text) + 1
+    start, stop = column - 1, max(last - 1, column)
+    if len(text) > _WIDTH:
+        shift = max(0, start - 40)
+        text = ("..." if shift else "") + text[shift : shift + _WIDTH] + "..."
+        start, stop = start - shift + (3 if shift else 0), min(stop - shift + (3 if shift else 0), len(text))
+    # Tabs keep their width in the line of marks; what a terminal would act on is shown as a replacement character.
+    pad = "".join("\t" if c == "\t" else " " for c in text[:start])
+    text = "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    bar = paint(_BLUE, "|")
+    number = paint(_BLUE, f"{line:>{gutter}}")
+    marks = paint(color, (mark * max(1, stop - start) + (f" {message}" if message else "")))
+    return [f"{number} {bar} {text}", f"{'':{gutter}} {bar} {pad}{marks}"]
+
+
+def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[str]:
+    color = _COLORS[diagnostic.severity]
+    lines = [paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {diagnostic.message}")]
+    labels = [(label.span, label.message, "-", _BLUE) for label in diagnostic.secondary]
+    if diagnostic.span is not None:
+        labels.append((diagnostic.span, diagnostic.label, "^", color))
+    gutter = max((len(str(_extent(span)[0])) for span, *_ in labels), default=1)
+    if diagnostic.span is not None:
+        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {diagnostic.span}")
+        lines.append(f"{'':{gutter}} {paint(_BLUE, '|')}")
+        own = diagnostic.span.source.path
+        here = [entry for entry in labels if entry[0].source.path == own]
+        for span, message, mark, tone in sorted(here, key=lambda entry: _extent(entry[0])[:2]):
+            lines += _snippet(span, message, mark, gutter, paint, tone)
+        for span, message, mark, tone in labels:
+            if span.source.path != own:
+                lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {span}")
+                lines += _snippet(span, message, mark, gutter, paint, tone)
+    elif diagnostic.path:
+        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {diagnostic.path}")
+    for name, text in (("counterexample", diagnostic.counterexample), ("help", diagnostic.hint)):
+        if text:
+            first, *rest = text.splitlines()
+            lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, name)}: {first}")
+            lines += [f"{'':{gutter}}   {line}" for line in rest]
+    return lines
+
+
+def full(findings: Sequence[Diagnostic], color: bool = False) -> str:
+    """rustc's form: message, place, source lines with carets, counterexample, help; ends with a count."""
+
+    def paint(code: str, text: str) -> str:
+        return f"{code}{text}{_RESET}" if color and text else text
+
+    blocks = ["\n".join(_one_full(diagnostic, paint)) for diagnostic in findings]
+    codes = list(dict.fromkeys(d.code for d in findings if d.span is not None))
+    if codes:
+        blocks.append(f"{_summary(findings)}; `dslc explain {codes[0]}` says more")
+    return "".join(block + "\n\n" for block in blocks[:-1]) + blocks[-1] + "\n" if blocks else ""
+
+
+def concise(findings: Sequence[Diagnostic]) -> str:
+    """One line per finding: `file:line:column: code message`."""
+    return "".join(f"{diagnostic}\n" for diagnostic in findings)
+
+
+def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "code": diagnostic.code,
+        "severity": diagnostic.severity,
+        "message": diagnostic.message,
+        "path": diagnostic.span.source.path if diagnostic.span else diagnostic.path or None,
+    }
+    if diagnostic.span is not None:
+        line, column, end_line, end_column = _extent(diagnostic.span)
+        found["start"] = {"line": line, "column": column}
+        found["end"] = {"line": end_line, "column": end_column}
+    for name in ("label", "counterexample", "hint"):
+        if getattr(diagnostic, name):
+            found[name] = getattr(diagnostic, name)
+    if diagnostic.secondary:
+        found["secondary"] = [
+            {"path": s.span.source.path, "line": _extent(s.span)[0], "column": _extent(s.span)[1], "message": s.message}
+            for s in diagnostic.secondary
+        ]
+    return found
+
+
+def as_json(findings: Sequence[Diagnostic]) -> str:
+    """A JSON list with one object per finding; lines and columns count from 1, `end` is exclusive."""
+    return json.dumps([_as_dict(diagnostic) for diagnostic in findings], indent=2) + "\n"
+
+
+def _escape(text: str, property_: bool = False) -> str:
+    """GitHub's escapes of workflow commands."""
+    text = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return text.replace(":", "%3A").replace(",", "%2C") if property_ else text
+
+
+def github(findings: Sequence[Diagnostic]) -> str:
+    """Workflow commands that GitHub shows as annotations."""
+    lines = []
+    for diagnostic in findings:
+        kind = "notice" if diagnostic.severity == "note" else diagnostic.severity
+        fields = [f"title={_escape(f'dslc {diagnostic.code}', True)}"]
+        if diagnostic.span is not None:
+            line, column, end_line, end_column = _extent(diagnostic.span)
+            place = [f"file={_escape(diagnostic.span.source.path, True)}", f"line={line}", f"col={column}"]
+            fields = [*place, f"endLine={end_line}", f"endColumn={end_column}", *fields]
+        elif diagnostic.path:
+            fields.insert(0, f"file={_escape(diagnostic.path, True)}")
+        text = diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")
+        lines.append(f"::{kind} {','.join(fields)}::{_escape(text)}\n")
+    return "".join(lines)
+
+
+def sarif(findings: Sequence[Diagnostic]) -> str:
+    """A SARIF 2.1.0 log of one run."""
+    from dslc.version import __version__
+
+    known = pages()
+    codes = sorted({diagnostic.code for diagnostic in findings})
+    rules = [
+        {
+            "id": code,
+            "shortDescription": {"text": known[code].title if code in known else code},
+            "help": {"text": known[code].text if code in known else code},
+        }
+        for code in codes
+    ]
+    results = []
+    for diagnostic in findings:
+        result: dict[str, Any] = {
+            "ruleId": diagnostic.code,
+            "ruleIndex": codes.index(diagnostic.code),
+            "level": diagnostic.severity,
+            "message": {"text": diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")},
+        }
+        path = diagnostic.span.source.path if diagnostic.span else diagnostic.path
+        if path:
+            location: dict[str, Any] = {"artifactLocation": {"uri": path.replace(os.sep, "/")}}
+            if diagnostic.span is not None:
+                line, column, end_line, end_column = _extent(diagnostic.span)
+                location["region"] = {
+                    "startLine": line,
+                    "startColumn": column,
+                    "endLine": end_line,
+                    "endColumn": end_column,
+                }
+            result["locations"] = [{"physicalLocation": location}]
+        results.append(result)
+    tool = {"driver": {"name": "dslc", "version": __version__, "rules": rules}}
+    log = {
+        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+        "version": "2.1.0",
+        "runs": [{"tool": tool, "columnKind": "unicodeCodePoints", "results": results}],
+    }
+    return json.dumps(log, indent=2) + "\n"
+
+
+def render(findings: Sequence[Diagnostic], form: str, color: bool = False) -> str:
+    """Findings in one of `FORMATS`."""
+    if form == "full":
+        return full(findings, color)
+    return {"concise": concise, "json": as_json, "github": github, "sarif": sarif}[form](findings)
