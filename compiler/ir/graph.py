@@ -13,10 +13,21 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol
 
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.scalar import Iter, Scalar, iterator
+from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, iterator
 
 AttrValue = bool | int | float | Fraction | str | DType | Scalar | tuple["AttrValue", ...]
 Attrs = tuple[tuple[str, AttrValue], ...]
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    """The product of sizes, as a number where all are known."""
+    total: Dim = 1
+    for size in sizes:
+        if isinstance(total, int) and isinstance(size, int):
+            total *= size
+        else:
+            total = apply("*", as_scalar(total), as_scalar(size))
+    return total
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +35,14 @@ class Scope:
     """`{[i0: extents[0], ...] body}`: an expression over operands, which the body reads by position.
 
     `extents` are sizes; the iterators are `i0`, `i1`, ... in traversal order; `dtype` is the element type of the result.
+    `groups` says how many neighbouring iterators make up each output dimension (a merged dimension `(g, c)` has two: its
+    position is `g * C + c`); None means one each. So the iterators of merged dimensions stay apart, and indices stay affine.
     """
 
     extents: tuple[Dim, ...]
     body: Scalar
     dtype: DType
+    groups: tuple[int, ...] | None = None
 
     @property
     def iters(self) -> tuple[Iter, ...]:
@@ -36,7 +50,15 @@ class Scope:
 
     @property
     def type(self) -> TensorType:
-        return TensorType(self.dtype, self.extents)
+        """The type of the result: merged dimensions have the product of their iterators' extents."""
+        if self.groups is None:
+            return TensorType(self.dtype, self.extents)
+        shape: list[Dim] = []
+        at = 0
+        for count in self.groups:
+            shape.append(product(self.extents[at : at + count]))
+            at += count
+        return TensorType(self.dtype, tuple(shape))
 
     def __str__(self) -> str:
         inside = ", ".join(f"i{k}: {e}" for k, e in enumerate(self.extents))

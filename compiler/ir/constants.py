@@ -1,0 +1,110 @@
+"""Constants that need no file: one number everywhere, or an array in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Constant, Value, constant_value
+from dslc.ir.scalar import Number
+
+NUMPY: dict[DType, np.dtype[Any]] = {
+    DType.F16: np.dtype(np.float16),
+    DType.BF16: np.dtype(ml_dtypes.bfloat16),
+    DType.F32: np.dtype(np.float32),
+    DType.F64: np.dtype(np.float64),
+    DType.I8: np.dtype(np.int8),
+    DType.I16: np.dtype(np.int16),
+    DType.I32: np.dtype(np.int32),
+    DType.I64: np.dtype(np.int64),
+    DType.U8: np.dtype(np.uint8),
+    DType.U16: np.dtype(np.uint16),
+    DType.U32: np.dtype(np.uint32),
+    DType.U64: np.dtype(np.uint64),
+    DType.BOOL: np.dtype(np.bool_),
+}
+FROM_NUMPY = {dtype: name for name, dtype in NUMPY.items()}
+
+# arrays up to this many elements are compared by their first element to find fills
+_SMALL = 1 << 16
+
+
+def clamped(value: Number, dtype: DType) -> Number:
+    """An infinite number in an integer type is that type's end."""
+    if dtype.is_float or not isinstance(value, float) or value not in (float("inf"), float("-inf")):
+        return value
+    if dtype is DType.BOOL:
+        return value > 0
+    info = np.iinfo(NUMPY[dtype])
+    return int(info.max) if value > 0 else int(info.min)
+
+
+@dataclass(frozen=True, eq=False)
+class FillRef:
+    """One number everywhere; `key` carries its exact value."""
+
+    value: Number
+    type: TensorType
+
+    @property
+    def key(self) -> str:
+        return f"fill:{type(self.value).__name__}:{self.value}"
+
+    def load(self) -> Any:
+        number = float(self.value) if isinstance(self.value, Fraction) else clamped(self.value, self.type.dtype)
+        shape = tuple(int(size) for size in self.type.shape)  # type: ignore[arg-type]
+        return np.full(shape, number, dtype=NUMPY[self.type.dtype])
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayData:
+    """Elements in memory; `key` is a hash of the contents."""
+
+    array: Any
+
+    @cached_property
+    def key(self) -> str:
+        contiguous = np.ascontiguousarray(self.array)
+        return "sha256:" + hashlib.sha256(contiguous.view(np.uint8).data if contiguous.size else b"").hexdigest()
+
+    def load(self) -> Any:
+        return self.array
+
+
+def fill(number: Number, type: TensorType) -> Value:
+    """A constant tensor with one value everywhere (a symbolic shape is allowed)."""
+    if type.dtype.is_float and isinstance(number, int) and not isinstance(number, bool):
+        number = Fraction(number)  # exact, and one key for 1 and 1.0
+    if isinstance(number, Fraction) and number.denominator == 1:
+        number = int(number)
+    if isinstance(number, float) and number.is_integer():
+        number = int(number)
+    return constant_value(FillRef(number, type), type)
+
+
+def array_value(array: Any) -> Value:
+    """A constant tensor from a numpy array; small arrays with one value everywhere become fills."""
+    type = TensorType(FROM_NUMPY[array.dtype], tuple(int(size) for size in array.shape))
+    if 0 < array.size <= _SMALL:
+        first = array.reshape(-1)[0]
+        if (array == first).all():
+            return fill(first.item() if array.dtype != NUMPY[DType.BF16] else float(first), type)
+    return constant_value(ArrayData(array), type)
+
+
+def number_of(value: Value) -> Number | None:
+    """The number that a constant holds everywhere, where that is known without reading a file."""
+    node = value.node
+    if isinstance(node, Constant) and isinstance(node.data, FillRef):
+        return node.data.value
+    if isinstance(node, Constant) and isinstance(node.data, ArrayData) and node.data.array.size == 1:
+        item: Number = node.data.array.reshape(-1)[0].item()
+        return item
+    return None

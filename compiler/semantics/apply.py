@@ -1,0 +1,182 @@
+"""Applying operators: types inferred and checked, attributes completed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Attrs, Value, call, topological
+from dslc.ir.scalar import Number
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import Env, EvalError, Mismatch, Unbound, fail
+from dslc.semantics.library import Rules
+from dslc.semantics.operator_env import Argument, operator_env, outward
+from dslc.semantics.types import shape_of
+from dslc.syntax import tree as t
+
+# per Rules object: (operator, argument types, attributes) -> (complete attributes, output types, values of parameters left out)
+_Cached = tuple[Attrs, tuple[TensorType, ...], tuple[Value | None, ...]]
+
+
+def apply(
+    rules: Rules, op: OperatorDef | str, args: Sequence[Argument], attrs: Mapping[str, Any] | None = None
+) -> tuple[Value, ...]:
+    """An operator on tensors.
+
+    Args:
+        args: values; None for a parameter that takes its default; a number is a rank-0 tensor. An operator that `is associative` takes
+            two or more.
+        attrs: what is not named takes its declared default.
+
+    Returns:
+        One value per output. An operator that `is inverse` of an associative one gives as many as its list attribute has entries.
+
+    Raises:
+        Mismatch: types, sizes or guards that do not fit.
+        EvalError: an unknown attribute, an attribute of the wrong type.
+    """
+    definition = rules.operator(op) if isinstance(op, str) else op
+    given = dict(attrs or {})
+    traits = rules.traits_of(definition.name)
+    if len(args) > 2 and len(definition.syntax.params) == 2 and traits.associative:
+        return _associative(rules, definition, args, given)
+    if len(args) == 1 and len(definition.syntax.params) == 2 and traits.associative and isinstance(args[0], Value):
+        return (args[0],)
+    if traits.inverse is not None:
+        split = _parts(definition, given)
+        if split is not None and len(given[split]) != 2:
+            return _inverse(rules, definition, args, given, split)
+    return _plain(rules, definition, args, given)
+
+
+def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
+    key = (op.name, tuple(_key(arg) for arg in args), tuple(sorted((k, _tag(v)) for k, v in attrs.items())))
+    cache: dict[Any, _Cached | Mismatch] = rules_cache(rules, "apply")
+    found = cache.get(key)
+    if found is None:
+        try:
+            found = _infer(rules, op, args, attrs)
+        except Mismatch as problem:
+            found = problem
+        cache[key] = found
+    if isinstance(found, Mismatch):
+        raise Mismatch(found.reason, found.span)
+    complete, types, defaults = found
+    values = []
+    for k, default in enumerate(defaults):
+        arg = args[k] if k < len(args) else None
+        if isinstance(arg, Value):
+            values.append(arg)
+        else:
+            assert default is not None
+            values.append(default)
+    return call(op.name, tuple(values), complete, types)
+
+
+def rules_cache(rules: Rules, name: str) -> dict[Any, Any]:
+    """A cache that lives as long as the rules do."""
+    caches: dict[str, dict[Any, Any]] = rules.__dict__.setdefault("_caches", {})
+    return caches.setdefault(name, {})
+
+
+def _key(arg: Argument) -> Any:
+    if isinstance(arg, Value):
+        return arg.type if arg.known else None
+    return ("number", type(arg), arg)
+
+
+def _tag(value: Any) -> Any:
+    return (type(value).__name__, tuple(_tag(v) for v in value) if isinstance(value, tuple) else value)
+
+
+def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> _Cached:
+    env = operator_env(rules, op, args, attrs)
+    try:
+        complete = tuple((attr.name, outward(attr, env.get(attr.name))) for attr in op.attrs)
+        types = tuple(_output_type(output, env) for output in op.syntax.outputs)
+        defaults: list[Value | None] = []
+        for k, param in enumerate(op.syntax.params):
+            given = k < len(args) and isinstance(args[k], Value)
+            defaults.append(None if given else env.get(param.name))
+    except Unbound as unknown:
+        raise Mismatch(f"`{unknown.name}` stays unknown", unknown.span) from None
+    return complete, types, tuple(defaults)
+
+
+def _output_type(output: t.Param, env: Env) -> TensorType:
+    if output.type is not None:
+        return shape_of(output.type, env)
+    value = env.get(output.name)
+    if not isinstance(value, Value):
+        raise fail("E0337", f"the output `{output.name}` is no tensor", output.span)
+    return value.type
+
+
+# ---- any number of arguments or results ------------------------------------------------------------------------
+
+
+def _associative(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
+    total = args[0]
+    complete: Attrs = ()
+    for arg in args[1:]:
+        (result,) = _plain(rules, op, (total, arg), attrs)
+        complete = result.node.attrs  # type: ignore[attr-defined]
+        total = result
+    assert isinstance(total, Value)
+    values = []
+    for arg in args:
+        if not isinstance(arg, Value):
+            (pair,) = _plain(rules, op, (total, arg), attrs)
+            arg = pair.node.args[1]
+        values.append(arg)
+    return call(op.name, tuple(values), complete, (total.type,))
+
+
+def _parts(op: OperatorDef, attrs: dict[str, Any]) -> str | None:
+    """The attribute that lists the parts: the one declared `int[2]`."""
+    for attr in op.attrs:
+        dims = attr.type.dims
+        if dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == 2:
+            return attr.name if isinstance(attrs.get(attr.name), tuple) else None
+    return None
+
+
+def _inverse(
+    rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any], parts: str
+) -> tuple[Value, ...]:
+    steps = inverse_steps(rules, op, args, attrs, parts)
+    if not steps:
+        (only,) = args
+        assert isinstance(only, Value)
+        return (only,)
+    types = tuple(step[0].type for step in steps) + (steps[-1][1].type,)
+    complete = dict(steps[0][0].node.attrs)  # type: ignore[attr-defined]
+    complete[parts] = tuple(attrs[parts])
+    first = steps[0][0].node.args
+    return call(op.name, first, tuple(complete.items()), types)
+
+
+def inverse_steps(
+    rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: Mapping[str, Any], parts: str
+) -> list[tuple[Value, ...]]:
+    """`split` into n as n - 1 splits into two: the first part, and the rest."""
+    from dslc.semantics.lists import fold
+
+    sizes = tuple(attrs[parts])
+    out: list[tuple[Value, ...]] = []
+    rest: Sequence[Argument] = args
+    for k in range(len(sizes) - 1):
+        pair = (sizes[k], fold("sum", sizes[k + 1 :]))
+        values = _plain(rules, op, rest, {**attrs, parts: pair})
+        out.append(values)
+        rest = (values[1],)
+    return out
+
+
+def depends_on(value: Value, others: set[Value]) -> bool:
+    """Whether a value is computed from any of the others."""
+    return any(v in others for node in topological([value.node]) for v in node.values)
+
+
+__all__ = ["EvalError", "Mismatch", "Number", "apply", "depends_on", "inverse_steps", "rules_cache"]

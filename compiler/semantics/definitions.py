@@ -1,0 +1,132 @@
+"""Definitions: an item of a `.rules` file together with the module whose names it may use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from dslc.ir.scalar import Number
+from dslc.syntax import tree as t
+
+
+@dataclass(eq=False)
+class Module:
+    """The names that one file sees. Filled by the loader, then only read."""
+
+    name: str
+    library: str
+    file: t.File
+    names: dict[str, Definition] = field(default_factory=dict)
+    aliases: dict[str, Module] = field(default_factory=dict)
+
+    def lookup(self, name: str) -> Definition | None:
+        """A definition by the name that the file uses for it (`conv`, `layout.conv`)."""
+        found = self.names.get(name)
+        if found is None and "." in name:
+            head, _, rest = name.partition(".")
+            alias = self.aliases.get(head)
+            if alias is not None:
+                return alias.names.get(rest)
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class OperatorDef:
+    name: str
+    syntax: t.Operator
+    module: Module
+
+    @property
+    def short(self) -> str:
+        return self.syntax.name
+
+    @property
+    def attrs(self) -> tuple[t.Attr, ...]:
+        return tuple(s for s in self.syntax.statements if isinstance(s, t.Attr))
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionDef:
+    name: str
+    syntax: t.Function
+    module: Module
+
+
+Definition: TypeAlias = OperatorDef | FunctionDef
+
+
+@dataclass(frozen=True, eq=False)
+class SubstitutionDef:
+    name: str
+    syntax: t.Substitution
+    module: Module
+
+
+@dataclass(frozen=True, eq=False)
+class PropertyDef:
+    name: str
+    syntax: t.Property
+    module: Module
+
+
+@dataclass(frozen=True, eq=False)
+class DerivationDef:
+    name: str
+    syntax: t.Derivation
+    module: Module
+
+
+@dataclass(frozen=True, eq=False)
+class LoweringDef:
+    name: str
+    syntax: t.Lowering
+    module: Module
+
+
+@dataclass(frozen=True, eq=False)
+class TestDef:
+    name: str
+    syntax: t.Test
+    module: Module
+
+
+@dataclass(frozen=True, eq=False)
+class RulesetDef:
+    name: str
+    syntax: t.Ruleset
+    module: Module
+
+
+@dataclass(frozen=True, eq=False)
+class OnnxClause:
+    """One way in which an ONNX node is read; an operator's own clause (`value` is None) also writes it."""
+
+    op: str
+    since: int
+    until: int | None
+    inputs: tuple[t.OnnxInput, ...]
+    outputs: tuple[t.Param, ...] | None
+    attrs: tuple[t.Entry, ...]
+    statements: tuple[t.Where | t.Let | t.LetMany | t.Function, ...]
+    value: t.Expr | None
+    operator: OperatorDef | None
+    module: Module
+    syntax: t.OnnxMap | t.OnnxDef
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What `property NAME is ...` says of an operator. `named` holds every trait with a name as its value."""
+
+    associative: bool = False
+    commutative: bool = False
+    idempotent: bool = False
+    involution: bool = False
+    identity: Number | None = None
+    absorbing: Number | None = None
+    inverse: str | None = None
+    named: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_TRAITS = Traits()

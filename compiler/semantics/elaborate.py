@@ -1,0 +1,109 @@
+"""Elaboration: an operator at given types and attributes as a graph of scopes over its parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Attrs, Call, Node, Value, input_value, topological, with_args
+from dslc.semantics.apply import apply, inverse_steps, rules_cache
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import Mismatch, Unbound, fail
+from dslc.semantics.library import Rules
+from dslc.semantics.operator_env import operator_env
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """`params` are inputs named `p0`, `p1`, ...; `outputs` are built from them: scopes, and calls where the operator is a composite."""
+
+    params: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+def elaborate(rules: Rules, op: OperatorDef | str, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
+    """The meaning of one application.
+
+    Raises:
+        Mismatch: types, sizes or guards that do not fit.
+        EvalError: an equation that has no meaning.
+    """
+    definition = rules.operator(op) if isinstance(op, str) else op
+    cache = rules_cache(rules, "elaborate")
+    key = (definition.name, arg_types, tuple((name, type(value).__name__, value) for name, value in attrs))
+    found = cache.get(key)
+    if found is None:
+        found = cache[key] = _elaborate(rules, definition, arg_types, attrs)
+    return found  # type: ignore[no-any-return]
+
+
+def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
+    params = tuple(input_value(f"p{k}", type) for k, type in enumerate(arg_types))
+    given = dict(attrs)
+    if len(params) > 2 and len(op.syntax.params) == 2 and rules.traits_of(op.name).associative:
+        total: Value = params[0]
+        for param in params[1:]:
+            (total,) = apply(rules, op, (total, param), given)
+        return Instance(params, (total,))
+    if rules.traits_of(op.name).inverse is not None:
+        parts = next((a.name for a in op.attrs if isinstance(given.get(a.name), tuple) and _pair(a)), None)
+        if parts is not None and len(given[parts]) > 2:  # type: ignore[arg-type]
+            steps = inverse_steps(rules, op, params, given, parts)
+            return Instance(params, (*(step[0] for step in steps), steps[-1][1]))
+    env = operator_env(rules, op, params, given)
+    outputs: list[Value] = []
+    for output in op.syntax.outputs:
+        try:
+            value = env.get(output.name)
+        except Unbound as unknown:
+            if unknown.name == output.name:
+                raise fail("E0338", f"no equation defines the output `{output.name}`", output.span) from None
+            raise Mismatch(f"`{unknown.name}` stays unknown", unknown.span) from None
+        if not isinstance(value, Value):
+            raise fail("E0337", f"the output `{output.name}` is no tensor", output.span)
+        outputs.append(value)
+    return Instance(params, tuple(outputs))
+
+
+def _pair(attr: t.Attr) -> bool:
+    dims = attr.type.dims
+    return dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == 2
+
+
+def expanded(rules: Rules, op: str, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
+    """As `elaborate`, with every call inside expanded too: only parameters, constants and scopes are left."""
+    cache = rules_cache(rules, "expanded")
+    key = (op, arg_types, tuple((name, type(value).__name__, value) for name, value in attrs))
+    found = cache.get(key)
+    if found is None:
+        instance = elaborate(rules, op, arg_types, attrs)
+        found = cache[key] = Instance(instance.params, expand(rules, instance.outputs))
+    return found  # type: ignore[no-any-return]
+
+
+def expand(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Every call replaced by its meaning: only inputs, constants, scopes and opaque nodes are left.
+
+    Raises:
+        Mismatch, EvalError
+    """
+    mapped: dict[Value, Value] = {}
+    for node in topological(value.node for value in outputs):
+        args = tuple(mapped[arg] for arg in node.args)
+        results = expand_node(rules, node, args)
+        mapped.update(zip(node.values, results, strict=True))
+    return tuple(mapped[value] for value in outputs)
+
+
+def expand_node(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The values of one node over expanded arguments."""
+    if not isinstance(node, Call):
+        return with_args(node, args)
+    instance = expanded(rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
+    inner: dict[Value, Value] = dict(zip(instance.params, args, strict=True))
+    for below in topological(value.node for value in instance.outputs):
+        if below.values and below.values[0] in inner:
+            continue
+        inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
+    return tuple(inner[value] for value in instance.outputs)

@@ -1,0 +1,165 @@
+"""Environments, and the kinds of value that an expression of the language may have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.errors import Diagnostic, DslcError, Span
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Iter, Scalar, iterator, read
+from dslc.semantics.definitions import Module
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+
+class Unbound(Exception):
+    """A name without a value yet."""
+
+    def __init__(self, name: str, span: Span | None = None) -> None:
+        super().__init__(name)
+        self.name = name
+        self.span = span
+
+
+class EvalError(DslcError):
+    """An expression that has no value."""
+
+
+class Mismatch(Exception):
+    """Types, sizes or guards that do not fit; an expected outcome of matching, so it carries a reason, no diagnostic."""
+
+    def __init__(self, reason: str, span: Span | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.span = span
+
+
+def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalError:
+    return EvalError([Diagnostic(code, message, span, hint=hint)])
+
+
+class Outputs(tuple[Value, ...]):
+    """The results of an operator with several outputs, and their names."""
+
+    names: tuple[str, ...]
+
+    def __new__(cls, values: tuple[Value, ...], names: tuple[str, ...]) -> Outputs:
+        out = super().__new__(cls, values)
+        out.names = names
+        return out
+
+
+@dataclass(frozen=True)
+class AttrSet:
+    """What `**a` is bound to."""
+
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Closure:
+    """A `let f(x) = e` with the environment of its body."""
+
+    syntax: t.Function
+    env: Env
+
+
+@dataclass(frozen=True)
+class OperatorRef:
+    """An operator bound to a term variable `f`, by qualified name."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Thunk:
+    """A value computed on first use."""
+
+    compute: Callable[[], Any]
+
+
+class ScopeBuilder:
+    """Collects the operands of a scope while its body is evaluated, and knows the extents of its iterators."""
+
+    def __init__(self) -> None:
+        self.operands: list[Value] = []
+        self.extents: dict[Iter, Any] = {}
+
+    def read(self, value: Value, index: tuple[Scalar, ...], other: Scalar | None = None) -> Scalar:
+        if value not in self.operands:
+            self.operands.append(value)
+        return read(self.operands.index(value), index, other)
+
+
+class Env:
+    """Names and their values; inner environments see the outer ones.
+
+    `builder` is set inside the body of a scope: there reductions and reads become scalar expressions. `depth` counts the enclosing
+    reduction iterators, `calls` the enclosing expansions of functions. `ranges` gives the range of iterators that stand without one.
+    """
+
+    __slots__ = ("builder", "calls", "decls", "depth", "module", "parent", "ranges", "ranks", "rules", "values")
+
+    def __init__(self, module: Module, rules: Rules, parent: Env | None = None) -> None:
+        self.module = module
+        self.rules = rules
+        self.parent = parent
+        self.values: dict[str, Any] = {}
+        self.builder: ScopeBuilder | None = parent.builder if parent else None
+        self.depth: int = parent.depth if parent else 0
+        self.calls: int = parent.calls if parent else 0
+        self.ranges: Mapping[str, t.Expr] = parent.ranges if parent else {}
+        self.ranks: dict[str, int] = parent.ranks if parent else {}
+        self.decls: dict[str, tuple[t.Expr, ...]] = parent.decls if parent else {}
+
+    def child(self) -> Env:
+        return Env(self.module, self.rules, self)
+
+    def bind(self, name: str, value: Any) -> None:
+        self.values[name] = value
+
+    def has(self, name: str) -> bool:
+        try:
+            self.get(name)
+        except Unbound:
+            return False
+        return True
+
+    def get(self, name: str, span: Span | None = None) -> Any:
+        env: Env | None = self
+        while env is not None:
+            if name in env.values:
+                value = env.values[name]
+                if isinstance(value, Thunk):
+                    value = value.compute()
+                    env.values[name] = value
+                return value
+            env = env.parent
+        raise Unbound(name, span)
+
+    def fresh_iterator(self, extent: Any) -> Iter:
+        """The next reduction iterator at this depth."""
+        found = iterator(f"r{self.depth}")
+        self.depth += 1
+        if self.builder is not None:
+            self.builder.extents[found] = extent
+        return found
+
+
+__all__ = [
+    "AttrSet",
+    "Closure",
+    "DType",
+    "Env",
+    "EvalError",
+    "Mismatch",
+    "OperatorRef",
+    "Outputs",
+    "ScopeBuilder",
+    "Thunk",
+    "Unbound",
+    "fail",
+]

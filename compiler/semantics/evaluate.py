@@ -1,0 +1,670 @@
+"""Evaluating expressions of the language: integers and lists now, tensors to graph values, bodies of scopes to scalar expressions."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Number, Scalar, apply, as_scalar, num, reduce, table
+from dslc.semantics import lists
+from dslc.semantics.definitions import FunctionDef, OperatorDef
+from dslc.semantics.env import (
+    AttrSet,
+    Closure,
+    Env,
+    EvalError,
+    Mismatch,
+    OperatorRef,
+    Outputs,
+    Unbound,
+    fail,
+)
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDICATES, REDUCTIONS
+
+_CONSTANTS: dict[str, Number] = {"true": True, "false": False, "pi": math.pi, "nan": math.nan}
+_MAX_UNROLL = 1_000_000
+_MAX_EXPANSIONS = 50
+
+
+def truth(value: Any) -> Any:
+    """A condition's value: a list holds where all its elements do. True, False or a condition on sizes."""
+    if isinstance(value, tuple):
+        return lists.fold("all", value)
+    return value
+
+
+def evaluate(expr: t.Expr, env: Env) -> Any:
+    """The value of an expression.
+
+    Returns:
+        int, bool, Fraction, float, str, DType, a tuple (list), a Scalar (an integer over unknown sizes, or inside a scope the body),
+        a graph `Value`, `Outputs`, `AttrSet`, or an `OperatorRef`.
+
+    Raises:
+        Unbound: a name has no value yet.
+        Mismatch: types, sizes or guards that do not fit.
+        EvalError: the expression has no meaning (unknown function, wrong kind of value).
+    """
+    if isinstance(expr, t.Name):
+        return _name(expr, env)
+    if isinstance(expr, t.Int):
+        return expr.value
+    if isinstance(expr, t.Float):
+        return Fraction(expr.text)
+    if isinstance(expr, t.Str):
+        return expr.value
+    if isinstance(expr, t.Inf):
+        return math.inf
+    if isinstance(expr, t.Unary):
+        return _unary(expr, env)
+    if isinstance(expr, t.Binary):
+        return _binary(expr, env)
+    if isinstance(expr, t.Compare):
+        return _compare(expr, env)
+    if isinstance(expr, t.Conditional):
+        return _conditional(expr, env)
+    if isinstance(expr, t.Call):
+        return _call(expr, env)
+    if isinstance(expr, t.Subscript):
+        return _subscript(expr, env)
+    if isinstance(expr, t.ListExpr):
+        return elements(expr.elements, env)
+    if isinstance(expr, t.Reduction):
+        return _reduction(expr, env)
+    if isinstance(expr, t.Nested):
+        return _nested(expr, env)
+    if isinstance(expr, t.Field):
+        return _field(expr, env)
+    if isinstance(expr, t.TupleExpr):
+        raise fail("E0313", "a tuple stands only in a subscript or a type", expr.span)
+    raise fail("E0314", "this has no value here", expr.span)
+
+
+def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
+    """A list's elements, packs spliced."""
+    out: list[Any] = []
+    for element in exprs:
+        if isinstance(element, t.Pack):
+            value = evaluate(element.value, env)
+            if not isinstance(value, tuple):
+                raise fail("E0315", "`*` splices a list, and this is none", element.span)
+            out.extend(value)
+        else:
+            out.append(evaluate(element, env))
+    return tuple(out)
+
+
+def scalar(value: Any, env: Env, span: Any) -> Any:
+    """A value as an operand of scalar arithmetic: a rank-0 tensor is read."""
+    if isinstance(value, Value):
+        if env.builder is None:
+            return value
+        if value.type.rank:
+            raise fail("E0316", "a tensor stands without a subscript in an equation", span)
+        return env.builder.read(value, ())
+    return value
+
+
+# ---- names ---------------------------------------------------------------------------------------------------
+
+
+def _name(expr: t.Name, env: Env) -> Any:
+    name = expr.id
+    try:
+        return env.get(name, expr.span)
+    except Unbound:
+        pass
+    if "." in name:
+        head, _, rest = name.partition(".")
+        if env.has(head):
+            owner = env.get(head)
+            if isinstance(owner, AttrSet):
+                if rest not in owner.values:
+                    raise Mismatch(f"`{head}` binds no attribute `{rest}`", expr.span)
+                return owner.values[rest]
+    if name in _CONSTANTS:
+        return _CONSTANTS[name]
+    if name in DTYPES:
+        return DTYPES[name]
+    found = env.module.lookup(name)
+    if isinstance(found, OperatorDef):
+        return OperatorRef(found.name)
+    raise Unbound(name, expr.span)
+
+
+# ---- arithmetic ----------------------------------------------------------------------------------------------
+
+
+def _unary(expr: t.Unary, env: Env) -> Any:
+    value = scalar(evaluate(expr.operand, env), env, expr.operand.span)
+    if expr.op == "-":
+        return lists.negate(_arithmetic_operand(value, expr.operand))
+    if isinstance(value, tuple):
+        value = truth(value)
+    return (not value) if isinstance(value, bool) else lists.plain(apply("not", as_scalar(value)))
+
+
+def _arithmetic_operand(value: Any, expr: t.Expr) -> Any:
+    if isinstance(value, str | DType | AttrSet | OperatorRef | Outputs | Value):
+        kind = "a tensor" if isinstance(value, Value) else f"`{value}`"
+        raise fail("E0317", f"{kind} is no number", expr.span, hint="between tensors, call the operators by name")
+    return value
+
+
+def _binary(expr: t.Binary, env: Env) -> Any:
+    if expr.op in {"and", "or"}:
+        left = truth(scalar(evaluate(expr.left, env), env, expr.left.span))
+        if left is (expr.op == "or"):
+            return left
+        right = truth(scalar(evaluate(expr.right, env), env, expr.right.span))
+        return lists.conjunction([left, right]) if expr.op == "and" else lists.disjunction([left, right])
+    left = _arithmetic_operand(scalar(evaluate(expr.left, env), env, expr.left.span), expr.left)
+    right = _arithmetic_operand(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
+    if expr.op in {"|", "&", "@"}:
+        raise fail("E0314", f"`{expr.op}` is for the sets of derivations", expr.span)
+    try:
+        return lists.arithmetic(expr.op, left, right)
+    except Mismatch as problem:
+        raise Mismatch(problem.reason, problem.span or expr.span) from None
+
+
+def _compare(expr: t.Compare, env: Env) -> Any:
+    values = [scalar(evaluate(operand, env), env, operand.span) for operand in expr.operands]
+    parts = []
+    for k, op in enumerate(expr.ops):
+        if op == "~=":
+            raise fail("E0314", "`~=` stands only in tests", expr.span)
+        parts.append(lists.compare(op, values[k], values[k + 1]))
+    if len(parts) == 1:
+        return parts[0]
+    if any(isinstance(part, tuple) for part in parts):
+        total: Any = parts[0]
+        for part in parts[1:]:
+            total = tuple(lists.conjunction([x, y]) for x, y in lists.paired(total, part))
+        return total
+    return lists.conjunction(parts)
+
+
+def _conditional(expr: t.Conditional, env: Env) -> Any:
+    condition = scalar(evaluate(expr.condition, env), env, expr.condition.span)
+    if isinstance(condition, bool):
+        return evaluate(expr.then if condition else expr.otherwise, env)
+    if isinstance(condition, int) and not isinstance(condition, Scalar):
+        return evaluate(expr.then if condition else expr.otherwise, env)
+    then = scalar(evaluate(expr.then, env), env, expr.then.span)
+    otherwise = scalar(evaluate(expr.otherwise, env), env, expr.otherwise.span)
+    if isinstance(then, Value) or isinstance(otherwise, Value):
+        raise Mismatch(f"`{expr.condition.span.text}` is not decided", expr.condition.span)
+    return lists.choose(condition, then, otherwise)
+
+
+# ---- reductions ----------------------------------------------------------------------------------------------
+
+
+def range_of(binder: t.Binder, env: Env) -> Any:
+    """The range of an iterator: given, or by the place that it stands in (language.md, semantics 4)."""
+    source = binder.range if binder.range is not None else env.ranges.get(binder.name)
+    if source is None:
+        raise fail("E0318", f"nothing says what `{binder.name}` ranges over", binder.span, hint=f"write `{binder.name}: N`")
+    value = evaluate(source, env)
+    if binder.star and not isinstance(value, tuple):
+        raise fail("E0315", f"`*{binder.name}` ranges over a list of sizes", binder.span)
+    if not binder.star and isinstance(value, tuple):
+        raise fail("E0315", f"`{binder.name}` ranges over one size, and this is a list", binder.span, hint=f"write `*{binder.name}`")
+    return value
+
+
+def _reduction(expr: t.Reduction, env: Env) -> Any:
+    if env.builder is None:
+        return _unrolled(expr, env)
+    inner = env.child()
+    iters: list[Any] = []
+    extents: list[Scalar] = []
+    for binder in expr.binders:
+        found = range_of(binder, inner)
+        sizes = found if isinstance(found, tuple) else (found,)
+        fresh = []
+        for size in sizes:
+            fresh.append(inner.fresh_iterator(size))
+            extents.append(as_scalar(size))
+        iters.extend(fresh)
+        inner.bind(binder.name, tuple(fresh) if binder.star else fresh[0])
+    where = None
+    if expr.where is not None:
+        condition = truth(scalar(evaluate(expr.where, inner), inner, expr.where.span))
+        where = as_scalar(condition)
+    body = as_scalar(_number(scalar(evaluate(expr.body, inner), inner, expr.body.span), expr.body))
+    return lists.plain(reduce(expr.kind, tuple(iters), tuple(extents), body, where))
+
+
+def _number(value: Any, expr: t.Expr) -> Any:
+    if isinstance(value, tuple):
+        raise fail("E0319", "a list where one value is expected", expr.span)
+    return _arithmetic_operand(value, expr)
+
+
+def _unrolled(expr: t.Reduction, env: Env) -> Any:
+    values: list[Any] = []
+    for inner in _points(expr.binders, env):
+        if expr.where is not None and truth(evaluate(expr.where, inner)) is not True:
+            continue
+        values.append(evaluate(expr.body, inner))
+        if len(values) > _MAX_UNROLL:
+            raise fail("E0320", "this list has too many elements", expr.span)
+    return lists.fold(expr.kind, tuple(values))
+
+
+def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
+    if not binders:
+        yield env.child()
+        return
+    first, *rest = binders
+    size = range_of(first, env)
+    if isinstance(size, Scalar) or (isinstance(size, tuple) and any(isinstance(s, Scalar) for s in size)):
+        raise Mismatch(f"`{first.name}` ranges over an unknown size", first.span)
+    if isinstance(size, tuple):
+        import itertools
+
+        positions: Any = itertools.product(*(range(int(s)) for s in size))
+    else:
+        if int(size) > _MAX_UNROLL:
+            raise fail("E0320", "this list has too many elements", first.span)
+        positions = range(int(size))
+    for position in positions:
+        inner = env.child()
+        inner.bind(first.name, position)
+        yield from _points(tuple(rest), inner)
+
+
+# ---- subscripts ----------------------------------------------------------------------------------------------
+
+
+def _subscript(expr: t.Subscript, env: Env) -> Any:
+    base = evaluate(expr.base, env)
+    if isinstance(base, Value):
+        name = expr.base.id if isinstance(expr.base, t.Name) else None
+        return _tensor_read(base, name, expr.subs, expr.other, env, expr)
+    if isinstance(base, tuple) and not isinstance(base, Outputs):
+        index = elements(expr.subs, env)
+        return _list_read(base, index, expr)
+    if isinstance(base, Scalar | int | float | Fraction) and not elements(expr.subs, env):
+        return base  # a pointwise operator called on values: its parameter is one value
+    if isinstance(base, Scalar | int | float | Fraction):
+        raise Mismatch("a number has no subscript", expr.span)
+    raise fail("E0321", "only a tensor or a list has subscripts", expr.span)
+
+
+def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Subscript) -> Any:
+    found: Any = values
+    for k, raw in enumerate(index):
+        position = lists.plain(raw)
+        if isinstance(position, tuple):
+            return tuple(_list_read(found, (one, *index[k + 1 :]), expr) for one in position)
+        if isinstance(position, Scalar):
+            return _table_read(found, index[k:], expr)
+        if not isinstance(found, tuple) or not -len(found) <= position < len(found):
+            raise Mismatch(f"position {position} is outside the list", expr.span)
+        found = found[position]
+    return found
+
+
+def _table_read(values: Any, index: tuple[Any, ...], expr: t.Subscript) -> Any:
+    def numbers(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(numbers(x) for x in value)
+        if isinstance(value, Scalar):
+            raise Mismatch("a list of unknown sizes is read at an unknown position", expr.span)
+        return value
+
+    return lists.plain(table(numbers(values), tuple(as_scalar(i) for i in index)))
+
+
+def _tensor_read(
+    value: Value, name: str | None, subs: tuple[t.Expr, ...], other: t.Expr | None, env: Env, expr: t.Expr
+) -> Any:
+    if env.builder is None:
+        raise fail("E0322", "an element is read outside an equation", expr.span)
+    declared = env.decls.get(name) if name is not None else None
+    index = index_of(subs, declared, env)
+    if len(index) != value.type.rank:
+        raise Mismatch(f"{len(index)} subscripts on a tensor of rank {value.type.rank}", expr.span)
+    outside = None
+    if other is not None:
+        outside = as_scalar(_number(scalar(evaluate(other, env), env, other.span), other))
+    return env.builder.read(value, tuple(as_scalar(i) for i in index), outside)
+
+
+def index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env: Env) -> tuple[Any, ...]:
+    """Subscripts as one integer expression per dimension; tuples are ravelled with their radices."""
+    out: list[Any] = []
+    paired = declared if declared is not None and len(declared) == len(subs) else (None,) * len(subs)
+    for sub, place in zip(subs, paired, strict=True):
+        if isinstance(sub, t.Pack):
+            part = evaluate(sub.value, env)
+            if not isinstance(part, tuple):
+                raise fail("E0315", "`*` splices a list, and this is none", sub.span)
+            out.extend(part)
+        elif isinstance(sub, t.TupleExpr):
+            index = elements(sub.slots, env)
+            radices = _radices(sub, place, env)
+            out.append(lists.ravel(index, radices))
+        else:
+            value = scalar(evaluate(sub, env), env, sub.span)
+            if isinstance(value, tuple):
+                raise fail("E0319", "a list where one index is expected", sub.span, hint="splice it with `*`")
+            out.append(value)
+    return tuple(out)
+
+
+def _radices(sub: t.TupleExpr, place: t.Expr | None, env: Env) -> tuple[Any, ...]:
+    if isinstance(place, t.TupleExpr):
+        return elements(place.slots, env)
+    radices: list[Any] = []
+    for slot in sub.slots:
+        value = evaluate(slot.value if isinstance(slot, t.Pack) else slot, env)
+        for one in value if isinstance(value, tuple) else (value,):
+            radices.append(_extent_of(one, slot, env))
+    return tuple(radices)
+
+
+def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
+    """The range of an index inside a tuple that is read into an unmerged dimension: its own, or that of `h % P`."""
+    builder = env.builder
+    if builder is not None and isinstance(index, Scalar) and index in builder.extents:
+        return builder.extents[index]  # type: ignore[index]
+    if isinstance(slot, t.Binary) and slot.op == "%":
+        return evaluate(slot.right, env)
+    if isinstance(slot, t.Name) and slot.id in env.ranges:
+        return evaluate(env.ranges[slot.id], env)
+    raise fail("E0318", "nothing says what this index of a merged dimension ranges over", slot.span)
+
+
+# ---- scopes --------------------------------------------------------------------------------------------------
+
+
+def _nested(expr: t.Nested, env: Env) -> Any:
+    inner = expr.scope
+    if isinstance(inner, t.Traversal):
+        if _is_list(inner, env):
+            values = _list_scope(inner, env)
+            return values if expr.subs is None else _list_read(values, elements(expr.subs, env), _as_subscript(expr))
+        from dslc.semantics.scopes import build_scope
+
+        value = build_scope(inner.places, inner.body, inner.where, env, None)
+        if expr.subs is None:
+            return value
+        return _tensor_read(value, None, expr.subs, expr.other or expr.subs_other, env, expr)
+    if expr.subs is None and expr.other is None:
+        return evaluate(inner, env)
+    raise fail("E0314", "this scope has a meaning only in a derivation", expr.span)
+
+
+def _as_subscript(expr: t.Nested) -> t.Subscript:
+    return t.Subscript(t.Name("scope", span=expr.span), expr.subs or (), None, span=expr.span)
+
+
+def _is_list(scope: t.Traversal, env: Env) -> bool:
+    """A 1-D scope that reads no tensor is a list (language.md, semantics 11)."""
+    if len(scope.places) != 1 or not isinstance(scope.places[0], t.Binder) or scope.places[0].star:
+        return False
+    return not reads_tensor(scope.body, env)
+
+
+def reads_tensor(expr: t.Expr, env: Env) -> bool:
+    from dslc.semantics.walk import walk_expr
+
+    for node in walk_expr(expr):
+        if isinstance(node, t.Subscript):
+            base = node.base
+            if isinstance(base, t.Name):
+                if env.has(base.id) and isinstance(env.get(base.id), Value):
+                    return True
+            elif isinstance(base, t.Call):
+                found = env.module.lookup(base.function)
+                if isinstance(found, OperatorDef):
+                    return True
+        if isinstance(node, t.Name) and env.has(node.id):
+            value = env.get(node.id)
+            if isinstance(value, Value) and value.known and value.type.rank == 0:
+                return True
+    return False
+
+
+def _list_scope(scope: t.Traversal, env: Env) -> tuple[Any, ...]:
+    binder = scope.places[0]
+    assert isinstance(binder, t.Binder)
+    out: list[Any] = []
+    for inner in _points((binder,), env):
+        if scope.where is not None:
+            holds = truth(evaluate(scope.where, inner))
+            if not isinstance(holds, bool):
+                raise Mismatch(f"`{scope.where.span.text}` is not decided", scope.where.span)
+            if not holds:
+                continue
+        out.append(evaluate(scope.body, inner))
+    return tuple(out)
+
+
+# ---- calls ---------------------------------------------------------------------------------------------------
+
+
+def _call(expr: t.Call, env: Env) -> Any:
+    name = expr.function
+    if env.has(name):
+        target = env.get(name)
+        if isinstance(target, Closure):
+            return _expand(target.syntax, expr, env, target.env)
+        if isinstance(target, OperatorRef):
+            return _operator_call(env.rules.operators[target.name], expr, env)
+    found = env.module.lookup(name)
+    if isinstance(found, FunctionDef):
+        outer = Env(found.module, env.rules)
+        return _expand(found.syntax, expr, env, outer)
+    if name in PREDICATES:
+        return _predicate(expr, env)
+    if name in {"rank", "shape"} and found is None:
+        return _shape_question(expr, env)
+    args = elements(expr.args, env)
+    tensors = any(isinstance(arg, Value | Outputs) for arg in args)
+    if isinstance(found, OperatorDef):
+        in_scope = env.builder is not None and not any(isinstance(a, Value) and a.known and a.type.rank for a in args)
+        if in_scope and name in FUNCTIONS_1 | {"min", "max"}:
+            return _scalar_call(expr, args, env)
+        if in_scope and not expr.kwargs and args:
+            from dslc.semantics.scopes import inline_operator
+
+            return inline_operator(found, tuple(scalar(arg, env, expr.span) for arg in args), env, expr)
+        if tensors or name not in FUNCTIONS_1 | INDEX_FUNCTIONS | REDUCTIONS:
+            return _operator_call(found, expr, env, args)
+    return _scalar_call(expr, args, env)
+
+
+def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
+    name = expr.function
+    if expr.kwargs or expr.rest:
+        keyword = expr.kwargs[0].name if expr.kwargs else expr.rest
+        raise fail("E0323", f"`{name}` has no attribute `{keyword}`", expr.span)
+    if name in INDEX_FUNCTIONS:
+        return _index_call(expr, raw, env)
+    args = tuple(scalar(arg, env, expr.span) for arg in raw)
+    if name in REDUCTIONS:
+        if len(args) == 1 and isinstance(args[0], tuple):
+            return lists.fold(name, args[0])
+        if name in {"min", "max"} and len(args) >= 2:
+            total = args[0]
+            for arg in args[1:]:
+                total = lists.arithmetic(name, total, arg)
+            return total
+        if len(args) == 1 and name in {"all", "any"}:
+            return args[0]
+        raise fail("E0324", f"`{name}` takes a list, or for min and max several values", expr.span)
+    if name in FUNCTIONS_1:
+        if len(args) != 1:
+            raise fail("E0324", f"`{name}` takes one argument, not {len(args)}", expr.span)
+        return lists.scalar_function(name, _arithmetic_operand(args[0], expr))
+    if name == CONVERT:
+        if len(args) != 2 or not isinstance(args[1], DType):
+            raise fail("E0324", "`convert` takes a value and an element type", expr.span)
+        return apply(f"convert:{args[1]}", as_scalar(args[0]))
+    raise fail("E0201", f"nothing is named `{name}` here", expr.span)
+
+
+def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
+    name = expr.function
+    try:
+        if name == "fit":
+            return lists.fit(args[0], args[1], env.builder)
+        if name == "ceildiv":
+            return lists.ceildiv(args[0], args[1])
+        if name == "len" and isinstance(args[0], Outputs | tuple):
+            return len(args[0])
+        return lists.FUNCTIONS[name](*args)
+    except Mismatch as problem:
+        raise Mismatch(problem.reason, problem.span or expr.span) from None
+    except (TypeError, IndexError, AttributeError):
+        raise fail("E0324", f"`{name}` does not take these arguments", expr.span) from None
+
+
+def _shape_question(expr: t.Call, env: Env) -> Any:
+    """`rank(L)`, `shape(X)`; the rank of a pack may be known before its sizes are."""
+    if len(expr.args) != 1:
+        raise fail("E0324", f"`{expr.function}` takes one argument", expr.span)
+    inner = expr.args[0]
+    if expr.function == "rank" and isinstance(inner, t.Name) and not env.has(inner.id) and inner.id in env.ranks:
+        return env.ranks[inner.id]
+    value = evaluate(inner, env)
+    if isinstance(value, Value):
+        return value.type.rank if expr.function == "rank" else value.type.shape
+    if isinstance(value, tuple) and expr.function == "rank":
+        return len(value)
+    if isinstance(value, int | Fraction | float | Scalar) and not isinstance(value, bool):
+        return 0 if expr.function == "rank" else ()
+    raise fail("E0324", f"`{expr.function}` takes a tensor or a pack", expr.span)
+
+
+def _predicate(expr: t.Call, env: Env) -> Any:
+    if len(expr.args) != 1:
+        raise fail("E0324", f"`{expr.function}` takes one argument", expr.span)
+    value = evaluate(expr.args[0], env)
+    if expr.function == "constant":
+        return value.constant if isinstance(value, Value) else True
+    if expr.function in {"pointwise", "linear"}:
+        if not isinstance(value, OperatorRef):
+            raise fail("E0324", f"`{expr.function}` takes a term", expr.span)
+        from dslc.semantics.shape_free import is_linear, is_pointwise
+
+        op = env.rules.operators[value.name]
+        return is_pointwise(op, env.rules) if expr.function == "pointwise" else is_linear(op, env.rules)
+    dtype = value.type.dtype if isinstance(value, Value) else value
+    if not isinstance(dtype, DType):
+        raise fail("E0324", f"`{expr.function}` takes a tensor or an element type", expr.span)
+    if expr.function == "dtype":
+        return dtype
+    return dtype.is_float if expr.function == "floating" else dtype.is_integer
+
+
+def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
+    if len(expr.args) != len(function.params) or expr.kwargs or expr.rest:
+        raise fail("E0324", f"`{function.name}` takes {len(function.params)} arguments", expr.span)
+    inner = outer.child()
+    inner.builder, inner.depth, inner.ranges, inner.decls = env.builder, env.depth, env.ranges, env.decls
+    for param, arg in zip(function.params, expr.args, strict=True):
+        inner.bind(param, evaluate(arg, env))
+    inner.calls = env.calls + 1
+    if inner.calls > _MAX_EXPANSIONS:
+        raise fail("E0325", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive")
+    return evaluate(function.body, inner)
+
+
+def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...] | None = None) -> Any:
+    from dslc.semantics.apply import apply as apply_operator
+
+    given = elements(expr.args, env) if args is None else args
+    tensors: list[Any] = []
+    for arg in given:
+        if isinstance(arg, Outputs):
+            raise fail("E0326", "this call has several results; take one with `.NAME`", expr.span)
+        tensors.append(_tensor(arg, expr))
+    attrs: dict[str, Any] = {}
+    if expr.rest is not None:
+        rest = env.get(expr.rest, expr.span)
+        if not isinstance(rest, AttrSet):
+            raise fail("E0327", f"`{expr.rest}` is no set of attributes", expr.span)
+        known = {attr.name for attr in op.attrs}
+        attrs.update({name: value for name, value in rest.values.items() if name in known})
+    declared = {attr.name for attr in op.attrs}
+    for keyword in expr.kwargs:
+        if keyword.name not in declared:
+            raise fail("E0323", f"`{op.short}` has no attribute `{keyword.name}`", keyword.span)
+        attrs[keyword.name] = _attribute(evaluate(keyword.value, env))
+    try:
+        values = apply_operator(env.rules, op, tensors, attrs)
+    except Mismatch as problem:
+        raise Mismatch(f"{op.short}: {problem.reason}", expr.span) from None
+    if len(values) == 1:
+        return values[0]
+    names = tuple(output.name for output in op.syntax.outputs)
+    return Outputs(values, names if len(names) == len(values) else tuple(f"_{k}" for k in range(len(values))))
+
+
+def _attribute(value: Any) -> Any:
+    from dslc.ir.constants import number_of
+
+    if isinstance(value, Value):
+        number = number_of(value)
+        if number is None or value.type.rank:
+            raise Mismatch("a tensor where an attribute is expected")
+        return number
+    return value
+
+
+def _tensor(arg: Any, expr: t.Call) -> Any:
+    if isinstance(arg, Value) or arg is None:
+        return arg
+    if isinstance(arg, bool | int | float | Fraction):
+        return arg
+    if isinstance(arg, Scalar):
+        raise Mismatch("an unknown size where a tensor is expected", expr.span)
+    if isinstance(arg, tuple):
+        return _matrix(arg, expr)
+    raise fail("E0328", "this is no tensor", expr.span)
+
+
+def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
+    """A nested list of numbers as a constant tensor: int64 where all are integers, else f32."""
+    import numpy as np
+
+    from dslc.ir.constants import array_value
+
+    def flat(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return [flat(x) for x in value]
+        if isinstance(value, Scalar):
+            raise Mismatch("an unknown size where a tensor is expected", expr.span)
+        return value if isinstance(value, bool | int) else float(value)
+
+    try:
+        array = np.array(flat(values))
+    except ValueError:
+        raise fail("E0328", "the rows of this matrix differ in length", expr.span) from None
+    if array.dtype.kind == "f":
+        array = array.astype(np.float32)
+    return array_value(array)
+
+
+def _field(expr: t.Field, env: Env) -> Any:
+    value = evaluate(expr.call, env)
+    if isinstance(value, Outputs) and expr.name in value.names:
+        return value[value.names.index(expr.name)]
+    if isinstance(value, Value) and isinstance(expr.call, t.Call):
+        return value
+    if isinstance(value, Outputs):
+        raise fail("E0329", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
+    raise fail("E0329", "this call has no named outputs", expr.span)
+
+
+__all__ = ["EvalError", "Unbound", "elements", "evaluate", "index_of", "num", "range_of", "scalar", "truth"]

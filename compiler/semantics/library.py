@@ -1,0 +1,407 @@
+"""Loading libraries: files, imports, exports, and the qualified names of everything they define.
+
+A library is a folder of `.rules` files; the file with a `library` line is its root. A lone file is a library of its own, named by its
+stem. Imports stay inside the library's folder or name an installed library (entry points of the group `dslc.libraries`).
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from importlib import metadata, resources
+from pathlib import Path
+from typing import Any
+
+from dslc.errors import Diagnostic, DslcError, Source, Span, error
+from dslc.ir.scalar import Number
+from dslc.semantics.definitions import (
+    NO_TRAITS,
+    DerivationDef,
+    FunctionDef,
+    LoweringDef,
+    Module,
+    OnnxClause,
+    OperatorDef,
+    PropertyDef,
+    RulesetDef,
+    SubstitutionDef,
+    TestDef,
+    Traits,
+)
+from dslc.syntax import tree as t
+from dslc.syntax.parser import parse
+from dslc.syntax.vocabulary import KEYWORDS
+
+BUILTIN = {"std": "dslc.rules.std", "taso": "dslc.rules.taso"}
+
+
+@dataclass(frozen=True, eq=False)
+class Rules:
+    """Everything that the loaded libraries define, by qualified name; immutable."""
+
+    modules: tuple[Module, ...] = ()
+    operators: Mapping[str, OperatorDef] = field(default_factory=dict)
+    substitutions: Mapping[str, SubstitutionDef] = field(default_factory=dict)
+    onnx: Mapping[str, tuple[OnnxClause, ...]] = field(default_factory=dict)
+    traits: Mapping[str, Traits] = field(default_factory=dict)
+    laws: Mapping[str, PropertyDef] = field(default_factory=dict)
+    derivations: Mapping[str, DerivationDef] = field(default_factory=dict)
+    lowerings: Mapping[str, LoweringDef] = field(default_factory=dict)
+    tests: tuple[TestDef, ...] = ()
+    rulesets: Mapping[str, RulesetDef] = field(default_factory=dict)
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Hash of the texts of all files."""
+        total = hashlib.sha256()
+        for module in sorted(self.modules, key=lambda m: m.name):
+            total.update(module.name.encode() + b"\0" + module.file.source.text.encode() + b"\0")
+        return total.hexdigest()
+
+    def traits_of(self, operator: str) -> Traits:
+        return self.traits.get(operator, NO_TRAITS)
+
+    def operator(self, name: str) -> OperatorDef:
+        """By qualified name, or by a short name that only one library uses.
+
+        Raises:
+            DslcError: E0201 where there is none or more than one.
+        """
+        if name in self.operators:
+            return self.operators[name]
+        found = [op for op in self.operators.values() if op.short == name]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            options = ", ".join(op.name for op in found)
+            raise error("E0201", f"`{name}` is defined by several libraries", hint=f"say one of {options}")
+        raise error("E0201", f"no operator is named `{name}`", hint=_nearest(name, [o.short for o in self.operators.values()]))
+
+
+def _nearest(name: str, options: Iterable[str]) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, list(options), n=1)
+    return f"did you mean `{close[0]}`?" if close else ""
+
+
+class _Loader:
+    """Reads files once, follows imports, refuses circles."""
+
+    def __init__(self) -> None:
+        self.modules: dict[Path, Module] = {}
+        self.libraries: dict[str, Path] = {}
+        self._open: list[Path] = []
+
+    def library(self, folder: Path, span: Span | None = None) -> list[Module]:
+        files = sorted(folder.glob("*.rules"))
+        if not files:
+            raise error("E0203", f"no `.rules` file in {folder}", span)
+        return [self.module(path, span) for path in files]
+
+    def module(self, path: Path, span: Span | None = None) -> Module:
+        path = path.resolve()
+        if path in self._open:
+            circle = " -> ".join(p.stem for p in (*self._open[self._open.index(path) :], path))
+            raise error("E0207", f"circular import: {circle}", span, hint="move the shared definitions to a third file")
+        if path in self.modules:
+            return self.modules[path]
+        from dslc.syntax.parser import read_source
+
+        file = parse(read_source(path))
+        name = self._library_name(path, file, span)
+        module = Module(f"{name}.{path.stem}", name, file)
+        self._open.append(path)
+        try:
+            _Binder(self, module, path).run()
+        finally:
+            self._open.pop()
+        self.modules[path] = module
+        return module
+
+    def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:
+        root = file.header.library
+        if root is None:
+            root = _root_of(str(path.parent))
+        name = root.name if root is not None else path.stem
+        home = path.parent if root is not None else path
+        if self.libraries.setdefault(name, home) != home:
+            raise error(
+                "E0208",
+                f"two libraries are named `{name}`: {self.libraries[name]} and {home}",
+                file.header.library.span if file.header.library else span,
+                hint="rename one of them: a library's name is part of every rule's identity",
+            )
+        return name
+
+    def resolve(self, item: t.Import, importer: Path) -> list[Module]:
+        """The modules that an import names: one file, or all files of a library."""
+        if item.relative:
+            path = importer.parent / (item.module.replace(".", "/") + ".rules")
+            if not path.is_file():
+                raise error("E0203", f"no file `{path.name}` beside {importer.name}", item.span)
+            return [self.module(path, item.span)]
+        folder, rest = find_library(item.module)
+        if folder is None:
+            raise error("E0203", f"no library `{item.module}` is installed", item.span, hint="`pip install` it, or import a sibling file with a leading dot")
+        if not rest:
+            return self.library(folder, item.span)
+        path = folder / (rest.replace(".", "/") + ".rules")
+        if not path.is_file():
+            raise error("E0203", f"library `{item.module}` has no file `{path.name}`", item.span)
+        return [self.module(path, item.span)]
+
+
+@functools.cache
+def _root_of(folder: str) -> t.LibraryDecl | None:
+    """The `library` line among the files of a folder, read without parsing whole files."""
+    for path in sorted(Path(folder).glob("*.rules")):
+        text = path.read_text(encoding="utf-8", errors="replace")[:4000]
+        lines = [line.split("#")[0].strip() for line in text.splitlines()]
+        if any(line.startswith("library ") for line in lines):
+            return parse(Source(str(path), path.read_text(encoding="utf-8"))).header.library
+    return None
+
+
+def find_library(name: str) -> tuple[Path | None, str]:
+    """The folder of an installed library, and what of the dotted name is left (a file)."""
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        head, rest = ".".join(parts[:size]), ".".join(parts[size:])
+        package = BUILTIN.get(head)
+        if package is None:
+            for point in metadata.entry_points(group="dslc.libraries"):
+                if point.name == head:
+                    package = point.value.split(":")[0]
+                    if ":" in point.value:
+                        package = f"{package}.{point.value.split(':')[1]}"
+        if package is not None:
+            try:
+                return Path(str(resources.files(package))), rest
+            except ModuleNotFoundError:
+                continue
+    return None, name
+
+
+class _Binder:
+    """Fills a module's names: its own definitions, then its imports."""
+
+    def __init__(self, loader: _Loader, module: Module, path: Path) -> None:
+        self._loader = loader
+        self._module = module
+        self._path = path
+        self._findings: list[Diagnostic] = []
+
+    def run(self) -> None:
+        module = self._module
+        for item in module.file.items:
+            if isinstance(item, t.Operator):
+                self._define(item.name, OperatorDef(f"{module.library}.{item.name}", item, module), item.span)
+            elif isinstance(item, t.Function):
+                self._define(item.name, FunctionDef(f"{module.library}.{item.name}", item, module), item.span)
+        for imported in module.file.header.imports:
+            try:
+                self._import(imported)
+            except DslcError as failure:
+                self._findings.extend(failure.diagnostics)
+        if self._findings:
+            raise DslcError(self._findings)
+
+    def _define(self, name: str, definition: OperatorDef | FunctionDef, span: Span) -> None:
+        if name in KEYWORDS:
+            self._findings.append(Diagnostic("E0205", f"`{name}` is a reserved word", span))
+        if name in self._module.names:
+            self._findings.append(Diagnostic("E0204", f"`{name}` is defined twice in this file", span))
+        self._module.names[name] = definition
+
+    def _import(self, item: t.Import) -> None:
+        sources = self._loader.resolve(item, self._path)
+        if item.names is None:
+            alias = item.alias or item.module.rsplit(".", 1)[-1]
+            if len(sources) == 1:
+                self._module.aliases[alias] = sources[0]
+            else:
+                joined = Module(item.module, sources[0].library, sources[0].file)
+                for source in sources:
+                    joined.names.update({n: d for n, d in source.names.items() if d.module is source})
+                self._module.aliases[alias] = joined
+            return
+        for name in item.names:
+            found = next((s.names[name] for s in sources if name in s.names and s.names[name].module is s), None)
+            if found is None:
+                if any(_declares(s.file, name) for s in sources):
+                    continue  # a rule or test: imported for its effect, not as a name
+                options = [n for s in sources for n in s.names]
+                self._findings.append(
+                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", item.span, hint=_nearest(name, options))
+                )
+                continue
+            if name.startswith("_"):
+                self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", item.span))
+            clash = self._module.names.get(name)
+            if clash is not None and clash is not found:
+                self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", item.span))
+            self._module.names[name] = found
+
+
+def _declares(file: t.File, name: str) -> bool:
+    return any(getattr(item, "name", None) == name for item in file.items)
+
+
+def join(modules: Iterable[Module]) -> Rules:
+    """All definitions of some modules.
+
+    Raises:
+        DslcError: E0204 where one library defines a name twice.
+    """
+    operators: dict[str, OperatorDef] = {}
+    substitutions: dict[str, SubstitutionDef] = {}
+    onnx: dict[str, list[OnnxClause]] = {}
+    laws: dict[str, PropertyDef] = {}
+    derivations: dict[str, DerivationDef] = {}
+    lowerings: dict[str, LoweringDef] = {}
+    tests: list[TestDef] = []
+    rulesets: dict[str, RulesetDef] = {}
+    is_lines: list[tuple[t.PropertyIs, Module]] = []
+    findings: list[Diagnostic] = []
+    modules = tuple(dict.fromkeys(modules))
+
+    def put(table: dict[str, Any], definition: Any) -> None:
+        if definition.name in table:
+            other = table[definition.name]
+            if other.module is not definition.module or other.syntax is not definition.syntax:
+                findings.append(Diagnostic("E0204", f"`{definition.name}` is defined twice", definition.syntax.span))
+        table[definition.name] = definition
+
+    for module in modules:
+        for item in module.file.items:
+            name = f"{module.library}.{getattr(item, 'name', '')}"
+            if isinstance(item, t.Operator):
+                definition = module.names[item.name]
+                assert isinstance(definition, OperatorDef)
+                put(operators, definition)
+                for line in item.statements:
+                    if isinstance(line, t.OnnxMap):
+                        clause = OnnxClause(
+                            line.op, line.since, line.until, line.inputs, line.outputs, line.attrs, (), None,
+                            definition, module, line,
+                        )  # fmt: skip
+                        onnx.setdefault(line.op, []).append(clause)
+            elif isinstance(item, t.OnnxDef):
+                clause = OnnxClause(
+                    item.op, item.since, item.until, item.inputs, item.outputs, item.attrs, item.statements, item.value,
+                    None, module, item,
+                )  # fmt: skip
+                onnx.setdefault(item.op, []).append(clause)
+            elif isinstance(item, t.Substitution):
+                put(substitutions, SubstitutionDef(name, item, module))
+            elif isinstance(item, t.Property):
+                put(laws, PropertyDef(name, item, module))
+            elif isinstance(item, t.PropertyIs):
+                is_lines.append((item, module))
+            elif isinstance(item, t.Derivation):
+                put(derivations, DerivationDef(name, item, module))
+            elif isinstance(item, t.Lowering):
+                put(lowerings, LoweringDef(name, item, module))
+            elif isinstance(item, t.Test):
+                tests.append(TestDef(name, item, module))
+            elif isinstance(item, t.Ruleset):
+                put(rulesets, RulesetDef(name, item, module))
+    traits: dict[str, Traits] = {}
+    for is_line, module in is_lines:
+        _add_traits(traits, is_line, module, findings)
+    if findings:
+        raise DslcError(findings)
+    return Rules(
+        modules,
+        operators,
+        substitutions,
+        {op: tuple(clauses) for op, clauses in onnx.items()},
+        traits,
+        laws,
+        derivations,
+        lowerings,
+        tuple(tests),
+        rulesets,
+    )
+
+
+def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, findings: list[Diagnostic]) -> None:
+    target = module.lookup(line.name)
+    if not isinstance(target, OperatorDef):
+        findings.append(Diagnostic("E0201", f"no operator is named `{line.name}` here", line.span))
+        return
+    values = dict(vars_of(traits.get(target.name, NO_TRAITS)))
+    for trait in line.traits:
+        value = trait.value
+        if isinstance(value, t.Name):
+            other = module.lookup(value.id)
+            if not isinstance(other, OperatorDef):
+                findings.append(Diagnostic("E0201", f"no operator is named `{value.id}` here", trait.span))
+                continue
+            values["named"] = {**values["named"], trait.name: other.name}
+            if trait.name == "inverse":
+                values["inverse"] = other.name
+        elif trait.name in {"identity", "absorbing", "zero"}:
+            values["absorbing" if trait.name == "zero" else trait.name] = _trait_number(value)
+        elif trait.name in {"associative", "commutative", "idempotent", "involution"} and value is None:
+            values[trait.name] = True
+        else:
+            findings.append(Diagnostic("E0209", f"`{trait.name}` is no trait of an operator", trait.span))
+    traits[target.name] = Traits(**values)
+
+
+def vars_of(traits: Traits) -> dict[str, Any]:
+    return {name: getattr(traits, name) for name in Traits.__dataclass_fields__}
+
+
+def _trait_number(value: t.Expr | None) -> Number | None:
+    if isinstance(value, t.Int):
+        return value.value
+    if isinstance(value, t.Float):
+        return Fraction(value.text)
+    return None
+
+
+def load(path_or_name: str | Path) -> Rules:
+    """A library with everything that it imports.
+
+    Args:
+        path_or_name: `std`, the name of an installed library, a folder, or a `.rules` file.
+
+    Raises:
+        DslcError: syntax errors, unknown names, circular imports.
+    """
+    return load_many([path_or_name])
+
+
+def load_many(names: Iterable[str | Path]) -> Rules:
+    """Several libraries joined; what they import is loaded too (and its rules are part of the result)."""
+    loader = _Loader()
+    for name in names:
+        path = Path(name)
+        if path.suffix == ".rules" or path.is_dir():
+            if path.is_dir():
+                loader.library(path)
+            elif path.is_file():
+                loader.module(path)
+            else:
+                raise error("E0203", f"no file {path}")
+            continue
+        folder, rest = find_library(str(name))
+        if folder is None:
+            raise error("E0203", f"no library `{name}` is installed, and no such file", hint="a file ends in .rules")
+        if rest:
+            loader.module(folder / (rest.replace(".", "/") + ".rules"))
+        else:
+            loader.library(folder)
+    return join(loader.modules.values())
+
+
+@functools.cache
+def standard() -> Rules:
+    """The standard library."""
+    return load("std")

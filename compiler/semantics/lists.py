@@ -1,0 +1,294 @@
+"""Lists (packs, attribute lists, 1-D scopes) and the index functions on them.
+
+Elements are numbers or integer expressions; arithmetic is elementwise, a number is repeated (language.md, semantics 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dslc.ir.fold import FOLD1, FOLD2, exact_divide
+from dslc.ir.scalar import Iter, Num, Scalar, apply, as_scalar
+from dslc.semantics.env import Mismatch, ScopeBuilder
+
+List = tuple[Any, ...]
+
+
+def plain(value: Any) -> Any:
+    """A constant scalar expression as its number."""
+    return value.value if isinstance(value, Num) else value
+
+
+def arithmetic(op: str, a: Any, b: Any) -> Any:
+    """`a op b` on numbers, scalar expressions and lists of them."""
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return tuple(arithmetic(op, x, y) for x, y in paired(a, b))
+    if isinstance(a, Scalar) or isinstance(b, Scalar):
+        return plain(apply(op, as_scalar(a), as_scalar(b)))
+    try:
+        if op == "+":
+            return a + b
+        if op == "-":
+            return a - b
+        if op == "*":
+            return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else a * b
+        if op == "/":
+            return exact_divide(a, b)
+        return FOLD2[op](a, b)
+    except ZeroDivisionError:
+        raise Mismatch(f"division by zero in {a} {op} {b}") from None
+    except OverflowError:
+        raise Mismatch(f"the result of {a} {op} {b} is too large") from None
+
+
+def paired(a: Any, b: Any) -> list[tuple[Any, Any]]:
+    """Two operands elementwise; a number goes with every element."""
+    if not isinstance(a, tuple):
+        return [(a, y) for y in b]
+    if not isinstance(b, tuple):
+        return [(x, b) for x in a]
+    if len(a) != len(b):
+        raise Mismatch(f"lists of {len(a)} and {len(b)} elements do not go together")
+    return list(zip(a, b, strict=True))
+
+
+def negate(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(negate(x) for x in value)
+    if isinstance(value, Scalar):
+        return plain(apply("-", value))
+    return -value
+
+
+def same(a: Any, b: Any) -> Any:
+    """Whether two values are equal: True, False, or a condition on sizes."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if len(a) != len(b):
+            return False
+        return conjunction([same(x, y) for x, y in zip(a, b, strict=True)])
+    if isinstance(a, Scalar) or isinstance(b, Scalar):
+        if isinstance(a, str | tuple) or isinstance(b, str | tuple):
+            return False
+        return plain(apply("==", as_scalar(a), as_scalar(b)))
+    return bool(a == b)
+
+
+def conjunction(conditions: Sequence[Any]) -> Any:
+    total: Any = True
+    for condition in conditions:
+        if condition is False:
+            return False
+        if condition is True:
+            continue
+        total = condition if total is True else plain(apply("and", as_scalar(total), as_scalar(condition)))
+    return total
+
+
+def disjunction(conditions: Sequence[Any]) -> Any:
+    total: Any = False
+    for condition in conditions:
+        if condition is True:
+            return True
+        if condition is False:
+            continue
+        total = condition if total is False else plain(apply("or", as_scalar(total), as_scalar(condition)))
+    return total
+
+
+def compare(op: str, a: Any, b: Any) -> Any:
+    """One comparison; `==` and `!=` of two lists compare them whole, everything else is elementwise."""
+    if op in {"==", "!="} and isinstance(a, tuple) == isinstance(b, tuple):
+        equal = same(a, b)
+        if op == "==":
+            return equal
+        return (not equal) if isinstance(equal, bool) else plain(apply("not", equal))
+    if op == "in":
+        return disjunction([same(a, x) for x in b])
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return tuple(compare(op, x, y) for x, y in paired(a, b))
+    if isinstance(a, Scalar) or isinstance(b, Scalar):
+        return plain(apply(op, as_scalar(a), as_scalar(b)))
+    return FOLD2[op](a, b)
+
+
+def choose(condition: Any, then: Any, otherwise: Any) -> Any:
+    """`then if condition else otherwise`, elementwise where the condition is a list or unknown."""
+    if isinstance(condition, tuple):
+        count = len(condition)
+        a = then if isinstance(then, tuple) else (then,) * count
+        b = otherwise if isinstance(otherwise, tuple) else (otherwise,) * count
+        if len(a) != count or len(b) != count:
+            raise Mismatch("the branches of a conditional differ in length")
+        return tuple(choose(c, x, y) for c, x, y in zip(condition, a, b, strict=True))
+    if isinstance(condition, Scalar):
+        if isinstance(then, tuple) or isinstance(otherwise, tuple):
+            return tuple(choose(condition, x, y) for x, y in paired(then, otherwise))
+        return plain(apply("select", condition, as_scalar(then), as_scalar(otherwise)))
+    return then if condition else otherwise
+
+
+def fold(kind: str, values: List) -> Any:
+    """sum, prod, max, min, any or all of a list."""
+    if kind in {"any", "all"}:
+        flat: list[Any] = []
+        for value in values:
+            flat.append(fold(kind, value) if isinstance(value, tuple) else value)
+        return conjunction(flat) if kind == "all" else disjunction(flat)
+    if not values:
+        if kind == "sum":
+            return 0
+        if kind == "prod":
+            return 1
+        return float("-inf") if kind == "max" else float("inf")
+    op = {"sum": "+", "prod": "*", "max": "max", "min": "min"}[kind]
+    total = values[0]
+    for value in values[1:]:
+        total = arithmetic(op, total, value)
+    return total
+
+
+def scalar_function(name: str, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(scalar_function(name, x) for x in value)
+    if not isinstance(value, Scalar) and name in FOLD1:
+        try:
+            return FOLD1[name](value)
+        except (ArithmeticError, ValueError):
+            pass
+    return plain(apply(name, as_scalar(value)))
+
+
+# ---- index functions -----------------------------------------------------------------------------------------
+
+
+def axis_of(axis: int, rank: int) -> int:
+    found = axis + rank if axis < 0 else axis
+    if not 0 <= found < max(rank, 1):
+        raise Mismatch(f"axis {axis} is outside a rank of {rank}")
+    return found
+
+
+def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
+    out = tuple(axis_of(int(axis), rank) for axis in (axes if isinstance(axes, tuple) else (axes,)))
+    if len(set(out)) != len(out):
+        raise Mismatch(f"axes {list(out)} repeat")
+    return out
+
+
+def broadcast(*shapes: List) -> List:
+    rank = max(len(shape) for shape in shapes)
+    out = []
+    for column in zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes], strict=True):
+        out.append(_joint(column))
+    return tuple(out)
+
+
+def _joint(sizes: tuple[Any, ...]) -> Any:
+    """The broadcast of one axis. Against an unknown size a known one above 1 wins (the model would be wrong otherwise)."""
+    found: Any = 1
+    for size in sizes:
+        if size is found or size == 1:
+            continue
+        if found == 1:
+            found = size
+        elif isinstance(found, Scalar) and isinstance(size, int):
+            found = size
+        elif isinstance(found, int) and isinstance(size, Scalar):
+            continue
+        elif same(found, size) is not True:
+            raise Mismatch(f"sizes {found} and {size} do not broadcast")
+    return found
+
+
+def fit(index: List, shape: List, builder: ScopeBuilder | None) -> List:
+    if len(shape) > len(index):
+        raise Mismatch("a tensor of higher rank than the result does not broadcast")
+    return tuple(_fit_one(i, size, builder) for i, size in zip(index[len(index) - len(shape) :], shape, strict=True))
+
+
+def _fit_one(index: Any, size: Any, builder: ScopeBuilder | None) -> Any:
+    if not isinstance(size, Scalar):
+        return 0 if size == 1 else index
+    if builder is not None and isinstance(index, Iter) and same(builder.extents.get(index), size) is True:
+        return index
+    return choose(compare("==", size, 1), 0, index)
+
+
+def ravel(index: List, shape: List) -> Any:
+    total: Any = 0
+    for i, size in paired(index, shape):
+        total = arithmetic("+", arithmetic("*", total, size), i)
+    return total
+
+
+def unravel(position: Any, shape: List) -> List:
+    out: list[Any] = []
+    for k in range(len(shape) - 1, -1, -1):
+        if k == 0:
+            out.append(position)
+        else:
+            out.append(arithmetic("%", position, shape[k]) if shape[k] != 1 else 0)
+            position = arithmetic("//", position, shape[k])
+    return tuple(reversed(out))
+
+
+def merge(rest: Any, chosen: Any, axes: Any) -> List:
+    count = len(axes)
+    rank = len(rest) + count
+    places = axes_of(axes, rank)
+    filled = dict(zip(places, chosen if isinstance(chosen, tuple) else (chosen,) * count, strict=True))
+    others = iter(rest)
+    return tuple(filled[k] if k in filled else next(others) for k in range(rank))
+
+
+def without(values: List, axes: Any) -> List:
+    places = set(axes_of(axes, len(values)))
+    return tuple(value for k, value in enumerate(values) if k not in places)
+
+
+def only(values: List, axes: Any) -> List:
+    return tuple(values[k] for k in axes_of(axes, len(values)))
+
+
+def permute(values: List, perm: List) -> List:
+    if sorted(perm) != list(range(len(values))):
+        raise Mismatch(f"{list(perm)} is no permutation of {len(values)} axes")
+    return tuple(values[k] for k in perm)
+
+
+def unpermute(values: List, perm: List) -> List:
+    if sorted(perm) != list(range(len(values))):
+        raise Mismatch(f"{list(perm)} is no permutation of {len(values)} axes")
+    return tuple(values[perm.index(k)] for k in range(len(perm)))
+
+
+def take(values: List, count: Any) -> List:
+    return values[: int(count)]
+
+
+def drop(values: List, count: Any) -> List:
+    return values[int(count) :]
+
+
+def ceildiv(a: Any, b: Any) -> Any:
+    return negate(arithmetic("//", negate(a), b))
+
+
+#: index functions that need nothing but their arguments
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "len": len,
+    "range": lambda n: tuple(range(int(n))),
+    "reversed": lambda values: tuple(reversed(values)),
+    "take": take,
+    "drop": drop,
+    "broadcast": broadcast,
+    "permute": permute,
+    "unpermute": unpermute,
+    "ravel": ravel,
+    "unravel": unravel,
+    "without": without,
+    "only": only,
+    "merge": merge,
+    "ceildiv": ceildiv,
+}

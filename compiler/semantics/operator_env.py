@@ -1,0 +1,313 @@
+"""The environment in which an operator's statements are evaluated, for given arguments and attributes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dslc.ir.constants import clamped, fill
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Number, Scalar
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import Closure, Env, Mismatch, Outputs, Thunk, Unbound, fail
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import Rules
+from dslc.semantics.lists import axes_of, plain
+from dslc.semantics.scopes import build_scope, declared_by_places, ranges_of_places, ranges_of_reads
+from dslc.semantics.types import shape_of, solve
+from dslc.syntax import tree as t
+
+Argument = Value | Number | None
+
+
+def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: Mapping[str, Any]) -> Env:
+    """Binds parameters, attributes, sizes and `let`s, and checks every `where`.
+
+    Args:
+        args: one per parameter; None (or missing at the end) for a parameter with a default; a number is a rank-0 tensor.
+        attrs: values as written; those that are missing take their declared defaults.
+
+    Raises:
+        Mismatch: types, sizes or guards that do not fit.
+        EvalError: an attribute of the wrong type, a missing argument.
+    """
+    env = Env(op.module, rules)
+    params = op.syntax.params
+    if len(args) > len(params):
+        raise Mismatch(f"{len(args)} tensors for {len(params)} parameters")
+    given = [*args, *([None] * (len(params) - len(args)))]
+    _declare(op, env)
+    _bind_attributes(op, attrs, given, env)
+    _bind_statements(op, env)
+    pairs: list[tuple[t.TypeExpr, TensorType]] = []
+    numbers: list[tuple[t.Param, Number]] = []
+    absent: list[t.Param] = []
+    for param, arg in zip(params, given, strict=True):
+        if isinstance(arg, Value):
+            env.bind(param.name, arg)
+            if not arg.known:
+                raise Mismatch(f"the type of `{param.name}` is unknown")
+            if param.type is not None:
+                pairs.append((param.type, arg.type))
+        elif arg is None:
+            if param.default is None:
+                raise Mismatch(f"`{param.name}` is missing")
+            absent.append(param)
+        else:
+            numbers.append((param, arg))
+    _free_packs(absent, pairs, env)
+    for param, number in numbers:
+        type = _number_type(param, number, pairs)
+        env.bind(param.name, fill(number, type))
+        if param.type is not None:
+            pairs.append((param.type, type))
+    for param in absent:
+        env.bind(param.name, _default(param, env))
+    conditions = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    solve(pairs, conditions, env)
+    return env
+
+
+def _declare(op: OperatorDef, env: Env) -> None:
+    decls: dict[str, tuple[t.Expr, ...]] = {}
+    for param in (*op.syntax.params, *op.syntax.outputs):
+        if param.type is not None and param.type.dims is not None:
+            decls[param.name] = param.type.dims
+    equations = [s for s in op.syntax.statements if isinstance(s, t.Equation | t.Let)]
+    ranges = ranges_of_reads(tuple(equations), decls)
+    for statement in equations:
+        places = statement.target.places
+        if places is None:
+            continue
+        for name, found in ranges_of_places(places, decls.get(statement.target.name)).items():
+            ranges.setdefault(name, found)
+    for statement in equations:
+        if isinstance(statement, t.Let) and statement.target.places is not None:
+            own = {**ranges, **ranges_of_reads(statement.value, decls), **ranges_of_places(statement.target.places, None)}
+            dims = declared_by_places(statement.target.places, own)
+            if dims is not None:
+                decls[statement.target.name] = dims
+    env.decls = decls
+    env.ranges = ranges
+
+
+def _bind_statements(op: OperatorDef, env: Env) -> None:
+    outputs = {output.name: output for output in op.syntax.outputs}
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Function):
+            env.bind(statement.name, Closure(statement, env))
+        elif isinstance(statement, t.Let):
+            env.bind(statement.target.name, _target(statement.target, statement.value, None, env))
+        elif isinstance(statement, t.Equation):
+            output = outputs.get(statement.target.name)
+            env.bind(statement.target.name, _target(statement.target, statement.value, output, env))
+        elif isinstance(statement, t.LetMany | t.EquationMany):
+            _bind_many(statement.names, statement.value, env)
+
+
+def _target(target: t.Target, value: t.Expr, output: t.Param | None, env: Env) -> Thunk:
+    running = False
+
+    def compute() -> Any:
+        nonlocal running
+        if running:
+            raise fail("E0332", f"`{target.name}` reads itself", target.span, hint="recurrences are not supported yet")
+        running = True
+        try:
+            if target.places is None:
+                return evaluate(value, env)
+            dtype = shape_dtype(output, env)
+            declared = output.type.dims if output is not None and output.type is not None else None
+            return build_scope(target.places, value, None, env, dtype, declared)
+        finally:
+            running = False
+
+    return Thunk(compute)
+
+
+def shape_dtype(output: t.Param | None, env: Env) -> DType | None:
+    """The declared element type of an output, None where it has none."""
+    if output is None or output.type is None:
+        return None
+    return shape_of(t.TypeExpr(output.type.name, (), span=output.type.span), env).dtype
+
+
+def _bind_many(names: tuple[str, ...], value: t.Expr, env: Env) -> None:
+    def compute() -> Any:
+        found = evaluate(value, env)
+        if not isinstance(found, tuple) or len(found) != len(names):
+            count = len(found) if isinstance(found, tuple) else 1
+            raise fail("E0333", f"{len(names)} names for {count} results", value.span)
+        return found
+
+    shared = Thunk(compute)
+    cell: list[Any] = []
+
+    def one(k: int) -> Any:
+        if not cell:
+            cell.append(shared.compute())
+        return cell[0][k]
+
+    for k, name in enumerate(names):
+        env.bind(name, Thunk(lambda k=k: one(k)))  # type: ignore[misc]
+
+
+def _free_packs(absent: list[t.Param], pairs: list[tuple[t.TypeExpr, TensorType]], env: Env) -> None:
+    """Packs that occur only in parameters that were left out are empty."""
+    used = {
+        element.value.id
+        for pattern, _ in pairs
+        for element in pattern.dims or ()
+        if isinstance(element, t.Pack) and isinstance(element.value, t.Name)
+    }
+    for param in absent:
+        for element in (param.type.dims or ()) if param.type is not None else ():
+            if isinstance(element, t.Pack) and isinstance(element.value, t.Name) and element.value.id not in used:
+                env.bind(element.value.id, ())
+
+
+def _number_type(param: t.Param, number: Number, pairs: list[tuple[t.TypeExpr, TensorType]]) -> TensorType:
+    name = param.type.name if param.type is not None else ""
+    for pattern, actual in pairs:
+        if pattern.name == name:
+            return TensorType(actual.dtype, ())
+    from dslc.ir.dtype import DTYPES
+
+    if name in DTYPES:
+        return TensorType(DTYPES[name], ())
+    if isinstance(number, bool):
+        return TensorType(DType.BOOL, ())
+    return TensorType(DType.I64 if isinstance(number, int) else DType.F32, ())
+
+
+def _default(param: t.Param, env: Env) -> Thunk:
+    def compute() -> Any:
+        assert param.default is not None
+        number = evaluate(param.default, env)
+        if isinstance(number, Value):
+            return number
+        if not isinstance(number, bool | int | float | Fraction):
+            raise fail("E0334", f"the default of `{param.name}` is no number", param.span)
+        type = shape_of(param.type, env) if param.type is not None else TensorType(DType.F32, ())
+        return fill(clamped(number, type.dtype), type)
+
+    return Thunk(compute)
+
+
+# ---- attributes ----------------------------------------------------------------------------------------------
+
+
+def _bind_attributes(op: OperatorDef, attrs: Mapping[str, Any], args: Sequence[Argument], env: Env) -> None:
+    declared = {attr.name for attr in op.attrs}
+    for name in attrs:
+        if name not in declared:
+            raise fail("E0323", f"`{op.short}` has no attribute `{name}`", None)
+    rank = next((arg.type.rank for arg in args if isinstance(arg, Value) and arg.known), 0)
+    for attr in op.attrs:
+        env.bind(attr.name, _attribute(attr, attrs, rank, env))
+
+
+def _attribute(attr: t.Attr, attrs: Mapping[str, Any], rank: int, env: Env) -> Thunk:
+    def compute() -> Any:
+        if attr.name in attrs:
+            raw = attrs[attr.name]
+        elif attr.default is not None:
+            raw = evaluate(attr.default, env)
+        else:
+            raise fail("E0335", f"the attribute `{attr.name}` is missing", None)
+        return normalise(attr, raw, rank, env)
+
+    return Thunk(compute)
+
+
+def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
+    """An attribute in the form that the operator's equations see.
+
+    Lists are tuples, one number stands for every entry, negative axes count from the end of the first tensor's rank, floats are exact
+    fractions of their shortest decimal form.
+
+    Raises:
+        EvalError: E0336 where the value is not of the declared type.
+    """
+    type = attr.type
+    kind = type.name
+    wrong = fail("E0336", f"the attribute `{attr.name}` is `{type.span.text}`, and this is {_say(raw)}", None)
+    if kind in {"ints", "floats", "axes", "permutation"} or type.dims is not None:
+        values = raw if isinstance(raw, tuple) else None
+        if type.dims is not None:
+            count = int(plain(evaluate(type.dims[0], env)))
+            values = values if values is not None else (raw,) * count
+            if len(values) != count and not _any_length(type):
+                raise Mismatch(f"`{attr.name}` has {len(values)} entries where {count} are expected")
+        elif values is None:
+            values = (raw,)
+        element = "float" if kind in {"floats", "float"} else "int"
+        out = tuple(_one(element, value, wrong) for value in values)
+        if kind == "axes":
+            return tuple(sorted(axes_of(out, rank)))
+        if kind == "permutation":
+            return axes_of(out, rank)
+        return out
+    if kind == "axis":
+        position = _one("int", raw, wrong)
+        return position + rank if isinstance(position, int) and position < 0 else position
+    return _one(kind, raw, wrong)
+
+
+def _any_length(type: t.TypeExpr) -> bool:
+    """`int[2]`: two numbers as declared, any count where the operator is used with more results (semantics 20)."""
+    return type.dims is not None and len(type.dims) == 1 and isinstance(type.dims[0], t.Int)
+
+
+def _say(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "a list"
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(value)
+
+
+def _one(kind: str, value: Any, wrong: Exception) -> Any:
+    value = plain(value)
+    if kind == "bool":
+        if isinstance(value, bool) or value in (0, 1):
+            return bool(value)
+        raise wrong
+    if kind == "int":
+        if isinstance(value, bool):
+            raise wrong
+        if isinstance(value, Fraction | float) and not math.isinf(value) and value == int(value):
+            return int(value)
+        if isinstance(value, int | Scalar) or (isinstance(value, float) and math.isinf(value)):
+            return value
+        raise wrong
+    if kind == "float":
+        if isinstance(value, bool | str | tuple | DType):
+            raise wrong
+        if isinstance(value, float) and not (math.isinf(value) or math.isnan(value)):
+            return plain(Fraction(repr(value)))
+        return value
+    if kind == "dtype":
+        if isinstance(value, DType):
+            return value
+        raise wrong
+    if kind == "string":
+        if isinstance(value, str):
+            return value
+        raise wrong
+    raise wrong
+
+
+def outward(attr: t.Attr, value: Any) -> Any:
+    """A normalised attribute as it is stored in a Call: floats as floats."""
+    if attr.type.name in {"float", "floats"}:
+        if isinstance(value, tuple):
+            return tuple(float(v) if not isinstance(v, Scalar) else v for v in value)
+        return float(value) if not isinstance(value, Scalar) else value
+    return value
+
+
+__all__ = ["Outputs", "Unbound", "normalise", "operator_env", "outward"]

@@ -1,0 +1,260 @@
+"""From equations to scopes: iterators by position, operands collected, element types inferred."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.graph import Scope, Value, scope_value
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, as_scalar, iterator
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import Closure, Env, Mismatch, ScopeBuilder, Thunk, fail
+from dslc.semantics.evaluate import evaluate, range_of, scalar, truth
+from dslc.semantics.types import dim
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+Ranges = dict[str, t.Expr]
+
+
+# ---- ranges --------------------------------------------------------------------------------------------------
+
+
+def ranges_of_places(places: tuple[t.Place, ...], declared: tuple[t.Expr, ...] | None) -> Ranges:
+    """What the iterators on the left of an equation range over: given, or the declared dimension in that place."""
+    out: Ranges = {}
+    dims: tuple[t.Expr | None, ...] = (
+        declared if declared is not None and len(declared) == len(places) else (None,) * len(places)
+    )
+    for place, dimension in zip(places, dims, strict=True):
+        if isinstance(place, t.Binder):
+            _put(out, place, dimension)
+        elif isinstance(dimension, t.TupleExpr) and len(dimension.slots) == len(place.places):
+            for binder, slot in zip(place.places, dimension.slots, strict=True):
+                _put(out, binder, slot)
+        else:
+            for binder in place.places:
+                _put(out, binder, None)
+    return out
+
+
+def _put(out: Ranges, binder: t.Binder, dimension: t.Expr | None) -> None:
+    if binder.range is not None:
+        out[binder.name] = binder.range
+    elif binder.star and isinstance(dimension, t.Pack):
+        out[binder.name] = dimension.value
+    elif not binder.star and dimension is not None and not isinstance(dimension, t.Pack | t.TupleExpr):
+        out[binder.name] = dimension
+
+
+def ranges_of_reads(root: Any, decls: Mapping[str, tuple[t.Expr, ...]]) -> Ranges:
+    """Indices that stand alone in a declared dimension of a tensor that is read, or that are given a range somewhere."""
+    out: Ranges = {}
+    for node in walk_expr(root):
+        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in decls:
+            _zip_subs(out, node.subs, decls[node.base.id])
+    for node in walk_expr(root):
+        if isinstance(node, t.Binder) and node.range is not None:
+            out.setdefault(node.name, node.range)
+    return out
+
+
+def _zip_subs(out: Ranges, subs: tuple[t.Expr, ...], dims: tuple[t.Expr, ...]) -> None:
+    if len(subs) != len(dims):
+        return
+    for sub, dimension in zip(subs, dims, strict=True):
+        if isinstance(sub, t.Name) and not isinstance(dimension, t.Pack | t.TupleExpr):
+            out.setdefault(sub.id, dimension)
+        elif isinstance(sub, t.Pack) and isinstance(sub.value, t.Name) and isinstance(dimension, t.Pack):
+            out.setdefault(sub.value.id, dimension.value)
+        elif isinstance(sub, t.TupleExpr) and isinstance(dimension, t.TupleExpr):
+            _zip_subs(out, sub.slots, dimension.slots)
+
+
+def declared_by_places(places: tuple[t.Place, ...], ranges: Mapping[str, t.Expr]) -> tuple[t.Expr, ...] | None:
+    """The dimensions of a `let` scope, so that its readers may leave ranges out."""
+    out: list[t.Expr] = []
+    for place in places:
+        if isinstance(place, t.TuplePlace):
+            slots = [_slot(binder, ranges) for binder in place.places]
+            if any(slot is None for slot in slots):
+                return None
+            out.append(t.TupleExpr(tuple(s for s in slots if s is not None), span=place.span))
+        else:
+            slot = _slot(place, ranges)
+            if slot is None:
+                return None
+            out.append(slot)
+    return tuple(out)
+
+
+def _slot(binder: t.Binder, ranges: Mapping[str, t.Expr]) -> t.Expr | None:
+    found = binder.range if binder.range is not None else ranges.get(binder.name)
+    if found is None:
+        return None
+    return t.Pack(found, span=found.span) if binder.star else found
+
+
+# ---- building ------------------------------------------------------------------------------------------------
+
+
+def build_scope(
+    places: tuple[t.Place, ...],
+    body: t.Expr,
+    where: t.Expr | None,
+    env: Env,
+    dtype: DType | None,
+    declared: tuple[t.Expr, ...] | None = None,
+) -> Value:
+    """The value of `{[places] body}`: a scope over the tensors that the body reads.
+
+    Raises:
+        Unbound, Mismatch, EvalError
+    """
+    if where is not None:
+        raise fail("E0314", "`where` on a traversal has a meaning only in a derivation", where.span)
+    inner = env.child()
+    inner.builder = builder = ScopeBuilder()
+    inner.depth = 0
+    inner.ranges = {
+        **env.ranges,
+        **ranges_of_reads(body, env.decls),
+        **ranges_of_places(places, declared),
+    }
+    extents: list[Any] = []
+    groups: list[int] = []
+    for place in places:
+        if isinstance(place, t.TuplePlace):
+            before = len(extents)
+            for binder in place.places:
+                _bind_place(binder, inner, builder, extents)
+            groups.append(len(extents) - before)
+        else:
+            groups.extend([1] * _bind_place(place, inner, builder, extents))
+    value = scalar(evaluate(body, inner), inner, body.span)
+    if isinstance(value, tuple):
+        raise fail("E0319", "a list where one value is expected", body.span)
+    if isinstance(value, str | DType):
+        raise fail("E0317", "this is no number", body.span)
+    expression = as_scalar(value)
+    operands = tuple(builder.operands)
+    if dtype is None:
+        dtype = scalar_dtype(expression, tuple(operand.type.dtype for operand in operands))
+    scope = Scope(
+        tuple(dim(extent) for extent in extents),
+        expression,
+        dtype,
+        None if all(count == 1 for count in groups) else tuple(groups),
+    )
+    return scope_value(scope, operands)
+
+
+def _bind_place(binder: t.Binder, inner: Env, builder: ScopeBuilder, extents: list[Any]) -> int:
+    found = range_of(binder, inner)
+    sizes = found if isinstance(found, tuple) else (found,)
+    fresh = []
+    for size in sizes:
+        here = iterator(f"i{len(extents)}")
+        extents.append(size)
+        builder.extents[here] = size
+        fresh.append(here)
+    inner.bind(binder.name, tuple(fresh) if binder.star else fresh[0])
+    return len(fresh)
+
+
+def scalar_dtype(body: Scalar, operands: tuple[DType, ...]) -> DType:
+    """The element type of an expression; numbers take the type of what they meet (bare ones are int64 or f32)."""
+    found = _dtype(body, operands, {})
+    return found if isinstance(found, DType) else (DType.F32 if found else DType.I64)
+
+
+_COMPARISONS = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "isnan", "isinf"}
+_KEEPING = {"+", "*", "min", "max", "abs", "sign", "//", "%", "trunc", "floor", "ceil", "round"}
+
+
+def _dtype(node: Scalar, operands: tuple[DType, ...], memo: dict[Scalar, DType | bool]) -> DType | bool:
+    """An element type, or for bare numbers whether they are floating (True) or integers (False)."""
+    if node in memo:
+        return memo[node]
+    found: DType | bool = False
+    if isinstance(node, Read):
+        found = operands[node.operand]
+    elif isinstance(node, Num):
+        found = DType.BOOL if isinstance(node.value, bool) else not isinstance(node.value, int)
+    elif isinstance(node, Reduce):
+        found = DType.BOOL if node.kind in {"any", "all"} else _dtype(node.body, operands, memo)
+    elif isinstance(node, Apply):
+        if node.name in _COMPARISONS:
+            found = DType.BOOL
+        elif node.name.startswith("convert:"):
+            found = DTYPES[node.name.split(":")[1]]
+        else:
+            parts = node.args[1:] if node.name == "select" else node.args
+            found = _joined([_dtype(part, operands, memo) for part in parts])
+            if node.name not in _KEEPING and node.name != "select" and not (isinstance(found, DType) and found.is_float):
+                found = found if isinstance(found, DType) else True
+    memo[node] = found
+    return found
+
+
+def _joined(kinds: list[DType | bool]) -> DType | bool:
+    types = [kind for kind in kinds if isinstance(kind, DType)]
+    if types:
+        return max(types, key=lambda kind: (kind.is_float, kind is not DType.BOOL, kind.bytes))
+    return any(kinds)
+
+
+# ---- operators called on values --------------------------------------------------------------------------------
+
+
+def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Call) -> Any:
+    """A pointwise operator inside an equation: its own equation on the given values.
+
+    Raises:
+        EvalError: E0331 where the operator is not pointwise.
+    """
+    problem = fail("E0331", f"`{op.short}` is not pointwise, so it can't be called on values", expr.span)
+    params = op.syntax.params
+    outputs = op.syntax.outputs
+    if len(args) > len(params) or len(outputs) != 1:
+        raise problem
+    inner = Env(op.module, env.rules)
+    inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
+    if inner.calls > 50:
+        raise fail("E0325", f"`{op.short}` is expanded without end", expr.span)
+    for k, param in enumerate(params):
+        if k < len(args):
+            inner.bind(param.name, args[k])
+        elif param.default is not None:
+            inner.bind(param.name, evaluate(param.default, env))
+        else:
+            raise problem
+        for dimension in param.type.dims or () if param.type else ():
+            if not (isinstance(dimension, t.Pack) and isinstance(dimension.value, t.Name)):
+                raise problem
+            inner.bind(dimension.value.id, ())
+    equation: t.Equation | None = None
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Attr) and statement.default is not None:
+            inner.bind(statement.name, _later(statement.default, inner))
+        elif isinstance(statement, t.Function):
+            inner.bind(statement.name, Closure(statement, inner))
+        elif isinstance(statement, t.Let) and statement.target.places is None:
+            inner.bind(statement.target.name, _later(statement.value, inner))
+        elif isinstance(statement, t.Equation) and statement.target.name == outputs[0].name:
+            equation = statement
+    if equation is None or equation.target.places is None:
+        raise problem
+    for place in equation.target.places:
+        if not (isinstance(place, t.Binder) and place.star):
+            raise problem
+        inner.bind(place.name, ())
+    return evaluate(equation.value, inner)
+
+
+def _later(expr: t.Expr, env: Env) -> Thunk:
+    return Thunk(lambda: evaluate(expr, env))
+
+
+__all__ = ["Mismatch", "build_scope", "inline_operator", "scalar_dtype", "truth"]

@@ -1,0 +1,30 @@
+"""The words of the language that are not defined in `.rules` files. `docs/language.md` lists the same ones (a test compares)."""
+
+from __future__ import annotations
+
+#: scalar functions of one value
+FUNCTIONS_1 = frozenset(
+    "abs exp log sqrt tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh floor ceil round trunc sign isnan isinf".split()
+)
+#: scalar functions of two or more values, or of a list
+FUNCTIONS_N = frozenset({"min", "max"})
+#: `convert(x, dtype)`
+CONVERT = "convert"
+#: functions of lists and sizes
+INDEX_FUNCTIONS = frozenset(
+    "rank len shape range reversed take drop broadcast fit permute unpermute ravel unravel without only merge ceildiv".split()
+)
+#: questions about types, tensors and operators, for guards
+PREDICATES = frozenset("dtype floating integer constant pointwise linear".split())
+REDUCTIONS = frozenset({"sum", "prod", "max", "min", "any", "all"})
+CONSTANTS = frozenset({"true", "false", "pi", "inf", "nan"})
+DTYPE_NAMES = frozenset("f16 bf16 f32 f64 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
+ATTRIBUTE_TYPES = frozenset("int float bool string dtype ints floats axis axes permutation".split())
+TRAITS = frozenset(
+    "associative commutative idempotent involution identity absorbing zero inverse stand_in".split()
+)
+KEYWORDS = frozenset(
+    """dslc library requires import as export operator attr where let onnx since until example tags verify property is holds
+    trusted partial substitution const correct limit term search in derivation index map set tensor expr restrict other lowering
+    on match cost call template test given expect fires silent ruleset include exclude if else and or not forall inf""".split()
+)
