@@ -159,7 +159,9 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
             else:
                 terms[rest] = _plus(terms.get(rest, 0), coefficient)
     parts = [
-        _product((num(coefficient), rest)) for rest, coefficient in terms.items() if coefficient != 0 or not is_index(rest)
+        _product((num(coefficient), rest))
+        for rest, coefficient in terms.items()
+        if coefficient != 0 or not is_index(rest)
     ]
     if constant != 0 or not parts:
         parts.append(num(constant))

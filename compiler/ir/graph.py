@@ -174,7 +174,7 @@ def _intern(cls: type[Any], key: tuple[Any, ...], make: Callable[[], Any]) -> An
     return found
 
 
-def _new(cls: type[Any], args: tuple[Value, ...], types: tuple[TensorType | None, ...], constant: bool) -> Any:
+def _new(cls: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...], constant: bool) -> Any:
     node = cls.__new__(cls)
     node.args, node.types, node.constant = args, types, constant
     return node

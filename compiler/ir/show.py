@@ -70,9 +70,7 @@ class _Printer:
 
     def _inner(self, node: Scalar) -> str:
         text = self.go(node)
-        wrap = (isinstance(node, Apply) and node.name in _INFIX) or (
-            isinstance(node, Num) and "/" in text
-        )
+        wrap = (isinstance(node, Apply) and node.name in _INFIX) or (isinstance(node, Num) and "/" in text)
         return f"({text})" if wrap else text
 
 

@@ -150,7 +150,7 @@ def _inverse(
         (only,) = args
         assert isinstance(only, Value)
         return (only,)
-    types = tuple(step[0].type for step in steps) + (steps[-1][1].type,)
+    types = (*(step[0].type for step in steps), steps[-1][1].type)
     complete = dict(steps[0][0].node.attrs)  # type: ignore[attr-defined]
     complete[parts] = tuple(attrs[parts])
     first = steps[0][0].node.args

@@ -35,7 +35,8 @@ def elaborate(rules: Rules, op: OperatorDef | str, arg_types: tuple[TensorType, 
     found = cache.get(key)
     if found is None:
         found = cache[key] = _elaborate(rules, definition, arg_types, attrs)
-    return found  # type: ignore[no-any-return]
+    assert isinstance(found, Instance)
+    return found
 
 
 def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
@@ -79,7 +80,8 @@ def expanded(rules: Rules, op: str, arg_types: tuple[TensorType, ...], attrs: At
     if found is None:
         instance = elaborate(rules, op, arg_types, attrs)
         found = cache[key] = Instance(instance.params, expand(rules, instance.outputs))
-    return found  # type: ignore[no-any-return]
+    assert isinstance(found, Instance)
+    return found
 
 
 def expand(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:

@@ -209,12 +209,19 @@ def range_of(binder: t.Binder, env: Env) -> Any:
     """The range of an iterator: given, or by the place that it stands in (language.md, semantics 4)."""
     source = binder.range if binder.range is not None else env.ranges.get(binder.name)
     if source is None:
-        raise fail("E0318", f"nothing says what `{binder.name}` ranges over", binder.span, hint=f"write `{binder.name}: N`")
+        raise fail(
+            "E0318", f"nothing says what `{binder.name}` ranges over", binder.span, hint=f"write `{binder.name}: N`"
+        )
     value = evaluate(source, env)
     if binder.star and not isinstance(value, tuple):
         raise fail("E0315", f"`*{binder.name}` ranges over a list of sizes", binder.span)
     if not binder.star and isinstance(value, tuple):
-        raise fail("E0315", f"`{binder.name}` ranges over one size, and this is a list", binder.span, hint=f"write `*{binder.name}`")
+        raise fail(
+            "E0315",
+            f"`{binder.name}` ranges over one size, and this is a list",
+            binder.span,
+            hint=f"write `*{binder.name}`",
+        )
     return value
 
 
@@ -576,7 +583,9 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
         inner.bind(param, evaluate(arg, env))
     inner.calls = env.calls + 1
     if inner.calls > _MAX_EXPANSIONS:
-        raise fail("E0325", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive")
+        raise fail(
+            "E0325", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
+        )
     return evaluate(function.body, inner)
 
 

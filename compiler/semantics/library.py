@@ -78,7 +78,9 @@ class Rules:
         if found:
             options = ", ".join(op.name for op in found)
             raise error("E0201", f"`{name}` is defined by several libraries", hint=f"say one of {options}")
-        raise error("E0201", f"no operator is named `{name}`", hint=_nearest(name, [o.short for o in self.operators.values()]))
+        raise error(
+            "E0201", f"no operator is named `{name}`", hint=_nearest(name, [o.short for o in self.operators.values()])
+        )
 
 
 def _nearest(name: str, options: Iterable[str]) -> str:
@@ -146,7 +148,12 @@ class _Loader:
             return [self.module(path, item.span)]
         folder, rest = find_library(item.module)
         if folder is None:
-            raise error("E0203", f"no library `{item.module}` is installed", item.span, hint="`pip install` it, or import a sibling file with a leading dot")
+            raise error(
+                "E0203",
+                f"no library `{item.module}` is installed",
+                item.span,
+                hint="`pip install` it, or import a sibling file with a leading dot",
+            )
         if not rest:
             return self.library(folder, item.span)
         path = folder / (rest.replace(".", "/") + ".rules")

@@ -190,9 +190,7 @@ def _joint(sizes: tuple[Any, ...]) -> Any:
     for size in sizes:
         if size is found or size == 1:
             continue
-        if found == 1:
-            found = size
-        elif isinstance(found, Scalar) and isinstance(size, int):
+        if found == 1 or (isinstance(found, Scalar) and isinstance(size, int)):
             found = size
         elif isinstance(found, int) and isinstance(size, Scalar):
             continue

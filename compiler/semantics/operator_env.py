@@ -86,7 +86,11 @@ def _declare(op: OperatorDef, env: Env) -> None:
             ranges.setdefault(name, found)
     for statement in equations:
         if isinstance(statement, t.Let) and statement.target.places is not None:
-            own = {**ranges, **ranges_of_reads(statement.value, decls), **ranges_of_places(statement.target.places, None)}
+            own = {
+                **ranges,
+                **ranges_of_reads(statement.value, decls),
+                **ranges_of_places(statement.target.places, None),
+            }
             dims = declared_by_places(statement.target.places, own)
             if dims is not None:
                 decls[statement.target.name] = dims

@@ -192,8 +192,8 @@ def _dtype(node: Scalar, operands: tuple[DType, ...], memo: dict[Scalar, DType |
         else:
             parts = node.args[1:] if node.name == "select" else node.args
             found = _joined([_dtype(part, operands, memo) for part in parts])
-            if node.name not in _KEEPING and node.name != "select" and not (isinstance(found, DType) and found.is_float):
-                found = found if isinstance(found, DType) else True
+            if node.name not in _KEEPING and node.name != "select" and not isinstance(found, DType):
+                found = True
     memo[node] = found
     return found
 

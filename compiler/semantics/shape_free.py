@@ -44,9 +44,9 @@ def _pointwise(op: OperatorDef) -> bool:
         for node in walk_expr(body):
             if isinstance(node, t.Reduction | t.Nested):
                 return False
-            if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in names:
-                if not _same_place(node.subs, place.name):
-                    return False
+            read = isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in names
+            if read and isinstance(node, t.Subscript) and not _same_place(node.subs, place.name):
+                return False
     return True
 
 
@@ -78,7 +78,7 @@ def _same_place(subs: tuple[t.Expr, ...], index: str) -> bool:
 
 
 def is_linear(op: OperatorDef, rules: Rules) -> bool:
-    """Whether the one result is jointly linear in all tensors, at a sample shape and default attributes."""
+    """Whether the one result is jointly linear in all tensors, at sample shapes and default attributes."""
     cache = rules_cache(rules, "linear")
     if op.name not in cache:
         cache[op.name] = _linear(op, rules)
@@ -88,6 +88,7 @@ def is_linear(op: OperatorDef, rules: Rules) -> bool:
 def _linear(op: OperatorDef, rules: Rules) -> bool:
     from dslc.semantics.elaborate import expand
 
+    tried = 0
     for rank in (2, 3, 4):
         sample = TensorType(DType.F32, (4,) * rank)
         args = tuple(input_value(f"p{k}", sample) for k in range(len(op.syntax.params)))
@@ -96,12 +97,11 @@ def _linear(op: OperatorDef, rules: Rules) -> bool:
         except (Mismatch, EvalError):
             continue
         node = outputs[0].node
-        return (
-            isinstance(node, ScopeNode)
-            and not any(isinstance(arg.node, ScopeNode) for arg in node.args)
-            and _degree(node.scope.body) == 1
-        )
-    return False
+        flat = isinstance(node, ScopeNode) and not any(isinstance(arg.node, ScopeNode) for arg in node.args)
+        if not flat or not isinstance(node, ScopeNode) or _degree(node.scope.body) != 1:
+            return False
+        tried += 1
+    return tried > 0
 
 
 def _degree(node: Scalar) -> int | None:

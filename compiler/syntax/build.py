@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 from lark.tree import Meta
+from lark.visitors import Transformer_NonRecursive
 
-from dslc.errors import Source, Span
+from dslc.errors import Diagnostic, Source, Span
 from dslc.syntax import tree as t
 
 Args = list[Any]
@@ -22,13 +23,17 @@ def _number(token: Token | None, default: int) -> int:
 
 
 @v_args(meta=True)
-class Builder(Transformer[Token, Any]):
-    """Builds frozen nodes with spans into one source; `offset` shifts positions when a piece of a file is parsed."""
+class Builder(Transformer_NonRecursive[Token, Any]):
+    """Builds frozen nodes with spans into one source; `offset` shifts positions when a piece of a file is parsed.
+
+    `findings` collects what the grammar cannot say (E0116).
+    """
 
     def __init__(self, source: Source, offset: int = 0) -> None:
         super().__init__(visit_tokens=False)
         self._source = source
         self._offset = offset
+        self.findings: list[Diagnostic] = []
 
     def _span(self, meta: Meta) -> Span:
         if meta.empty:
@@ -67,11 +72,17 @@ class Builder(Transformer[Token, Any]):
     def _chain(self, meta: Meta, c: Args, op: str | None = None) -> Any:
         node, rest = c[0], c[1:]
         if op is not None:
-            for right in rest:
-                node = t.Binary(op, node, right, span=node.span.to(right.span))
-            return node
-        for sign, right in zip(rest[::2], rest[1::2], strict=True):
-            node = t.Binary(str(sign), node, right, span=node.span.to(right.span))
+            rest = [x for right in rest for x in (op, right)]
+        # A child's span leaves its parentheses out; the whole chain's, and the place of a sign, take them in.
+        whole = self._span(meta)
+        for k in range(0, len(rest), 2):
+            end = rest[k + 1].span.end
+            if k + 2 == len(rest):
+                end = whole.end
+            elif isinstance(rest[k + 2], Token):
+                end = self._offset + (rest[k + 2].start_pos or 0)
+                end -= len(self._source.text[whole.start : end]) - len(self._source.text[whole.start : end].rstrip())
+            node = t.Binary(str(rest[k]), node, rest[k + 1], span=Span(self._source, whole.start, end))
         return node
 
     def disjunction(self, meta: Meta, c: Args) -> Any:
@@ -126,6 +137,8 @@ class Builder(Transformer[Token, Any]):
     def subscripts(self, meta: Meta, c: Args) -> tuple[tuple[Any, ...], Any]:
         subs = tuple(x for x in c if x is not None and not isinstance(x, tuple))
         others = [x[1] for x in c if isinstance(x, tuple)]
+        for value in others[1:]:
+            self.findings.append(Diagnostic("E0116", "`other=` is given twice", value.span))
         return subs, others[0] if others else None
 
     def subscript(self, meta: Meta, c: Args) -> t.Subscript:
@@ -135,8 +148,8 @@ class Builder(Transformer[Token, Any]):
     def kwarg(self, meta: Meta, c: Args) -> t.Keyword:
         return t.Keyword(str(c[0]), c[1], span=self._span(meta))
 
-    def rest(self, meta: Meta, c: Args) -> tuple[str, str]:
-        return ("rest", str(c[0]))
+    def rest(self, meta: Meta, c: Args) -> tuple[str, str, Span]:
+        return ("rest", str(c[0]), self._span(meta))
 
     def args(self, meta: Meta, c: Args) -> Args:
         return c
@@ -145,6 +158,7 @@ class Builder(Transformer[Token, Any]):
         function = str(c[0]) if isinstance(c[0], Token) else c[0].id
         given = c[1] or []
         rest = [x[1] for x in given if isinstance(x, tuple)]
+        self._check_order(given)
         return t.Call(
             function,
             tuple(x for x in given if not isinstance(x, tuple | t.Keyword)),
@@ -152,6 +166,27 @@ class Builder(Transformer[Token, Any]):
             rest[0] if rest else None,
             span=self._span(meta),
         )
+
+    def _check_order(self, given: Args) -> None:
+        """Arguments without a name first, then distinct names, then at most one `**rest`."""
+        names: set[str] = set()
+        previous = 0
+        for argument in given:
+            if isinstance(argument, tuple):
+                rank, what, span = 2, f"**{argument[1]}", argument[2]
+            elif isinstance(argument, t.Keyword):
+                rank, what, span = 1, argument.name, argument.span
+            else:
+                rank, what, span = 0, "an argument without a name", argument.span
+            if rank < previous:
+                message = f"{what if rank == 0 else f'`{what}`'} after `{'**' if previous == 2 else 'name='}`"
+                hint = "write arguments without a name first, then named ones, then `**rest`"
+                self.findings.append(Diagnostic("E0116", message, span, hint=hint))
+            elif rank == 2 == previous or what in names:
+                self.findings.append(Diagnostic("E0116", f"`{what}` is given twice", span))
+            previous = max(previous, rank)
+            if rank:
+                names.add(what)
 
     def projection(self, meta: Meta, c: Args) -> t.Field:
         return t.Field(c[0], str(c[1]), span=self._span(meta))
@@ -246,9 +281,7 @@ class Builder(Transformer[Token, Any]):
         op, inputs, outputs, since, until, attrs = c
         outs = None if outputs is None else tuple(outputs)
         end = None if until is None else int(until)
-        return t.OnnxMap(
-            op.id, tuple(inputs or ()), outs, _number(since, 1), end, attrs or (), span=self._span(meta)
-        )
+        return t.OnnxMap(op.id, tuple(inputs or ()), outs, _number(since, 1), end, attrs or (), span=self._span(meta))
 
     def onnx_def(self, meta: Meta, c: Args) -> t.OnnxDef:
         op, inputs, outputs, since, until, attrs, *statements, value = c
@@ -324,9 +357,7 @@ class Builder(Transformer[Token, Any]):
     def onnx_node(self, meta: Meta, c: Args) -> t.OnnxMap:
         op, inputs, since, until, attrs = c
         end = None if until is None else int(until)
-        return t.OnnxMap(
-            op.id, tuple(inputs or ()), None, _number(since, 1), end, attrs or (), span=self._span(meta)
-        )
+        return t.OnnxMap(op.id, tuple(inputs or ()), None, _number(since, 1), end, attrs or (), span=self._span(meta))
 
     def given(self, meta: Meta, c: Args) -> t.Given:
         return t.Given(tuple(c), span=self._span(meta))
@@ -382,7 +413,10 @@ class Builder(Transformer[Token, Any]):
         value = c[1]
         if isinstance(value, Token):
             span = self._token_span(value)
-            kinds: dict[str, Any] = {"INT": lambda: t.Int(int(value), span=span), "NUMBER": lambda: t.Float(str(value), span=span)}
+            kinds: dict[str, Any] = {
+                "INT": lambda: t.Int(int(value), span=span),
+                "NUMBER": lambda: t.Float(str(value), span=span),
+            }
             value = kinds.get(value.type, lambda: t.Name(str(value), span=span))()
         return t.Trait(str(c[0]), value, span=self._span(meta))
 
