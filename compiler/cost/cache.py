@@ -1,0 +1,161 @@
+"""The cost cache: what was measured once is not measured again.
+
+One SQLite file in the user's cache folder. Two processes may share it and a kill at any moment leaves it whole (WAL). A
+file that is corrupt or was written by another version is set aside with one warning, and a new one is begun; where no
+file can be written at all, a cache in memory takes its place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import time
+import warnings
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+SCHEMA = 1
+NAME = "costs.sqlite3"
+
+
+def cache_folder(chosen: str | Path | None = None) -> Path:
+    """The folder of dslc's caches: the one chosen, `$DSLC_CACHE`, `$XDG_CACHE_HOME/dslc`, or `~/.cache/dslc`."""
+    if chosen:
+        return Path(chosen)
+    if found := os.environ.get("DSLC_CACHE"):
+        return Path(found)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dslc"
+
+
+class CostCache:
+    """Measured seconds and timing verdicts by key. Use it as a context manager, or call `close`."""
+
+    def __init__(self, folder: str | Path | None = None) -> None:
+        self.path = cache_folder(folder) / NAME
+        self._db = self._open()
+
+    def __enter__(self) -> CostCache:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._db.close()
+
+    def seconds(self, context: str, signature: str) -> float | None:
+        """The measured time of a signature; infinity where it could not be run."""
+        row = self._get("SELECT seconds FROM costs WHERE context = ? AND signature = ?", (context, signature))
+        return None if row is None else float("inf") if row[0] is None else float(row[0])
+
+    def put_seconds(self, context: str, times: Mapping[str, float]) -> None:
+        rows = [(context, key, None if value == float("inf") else value) for key, value in times.items()]
+        self._put("INSERT OR REPLACE INTO costs VALUES (?, ?, ?)", rows)
+
+    def verdict(self, key: str) -> dict[str, Any] | None:
+        """What was decided under that key."""
+        row = self._get("SELECT verdict FROM verdicts WHERE key = ?", (key,))
+        if row is None:
+            return None
+        found: dict[str, Any] = json.loads(row[0])
+        return found
+
+    def put_verdict(self, key: str, verdict: Mapping[str, Any]) -> None:
+        self._put("INSERT OR REPLACE INTO verdicts VALUES (?, ?)", [(key, json.dumps(verdict, sort_keys=True))])
+
+    def counts(self) -> tuple[int, int]:
+        """How many costs and how many verdicts there are."""
+        row = self._get("SELECT (SELECT count(*) FROM costs), (SELECT count(*) FROM verdicts)", ())
+        return (int(row[0]), int(row[1])) if row else (0, 0)
+
+    # A file that breaks while it is in use is treated as one that was broken from the start.
+    def _get(self, query: str, parameters: tuple[str, ...]) -> tuple[Any, ...] | None:
+        try:
+            row: tuple[Any, ...] | None = self._db.execute(query, parameters).fetchone()
+        except sqlite3.Error as problem:
+            self._replace(problem)
+            return None
+        return row
+
+    def _put(self, statement: str, rows: Iterable[tuple[Any, ...]]) -> None:
+        listed = list(rows)
+        try:
+            with self._db:
+                self._db.executemany(statement, listed)
+        except sqlite3.Error as problem:
+            self._replace(problem)
+            with self._db:
+                self._db.executemany(statement, listed)
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            return _patiently(str(self.path))
+        except sqlite3.OperationalError as problem:
+            return self._in_memory(problem)
+        except sqlite3.DatabaseError as problem:
+            return self._aside(problem)
+        except OSError as problem:
+            return self._in_memory(problem)
+
+    def _replace(self, problem: sqlite3.Error) -> None:
+        """After an error in use: a locked or unwritable file is left alone, a broken one is set aside."""
+        self._db.close()
+        lasting = isinstance(problem, sqlite3.OperationalError)
+        self._db = self._in_memory(problem) if lasting else self._aside(problem)
+
+    def _in_memory(self, problem: Exception) -> sqlite3.Connection:
+        warnings.warn(f"the cost cache {self.path} cannot be used ({problem}): nothing is kept", stacklevel=4)
+        return _connect(":memory:")
+
+    def _aside(self, problem: Exception) -> sqlite3.Connection:
+        """Moves a broken file away and starts a new one."""
+        aside = next(path for k in range(1, 1 << 20) if not (path := self.path.with_suffix(f".aside{k}")).exists())
+        try:
+            os.replace(self.path, aside)
+            for suffix in ("-wal", "-shm"):
+                Path(str(self.path) + suffix).unlink(missing_ok=True)
+            warnings.warn(f"the cost cache {self.path} was set aside as {aside.name} ({problem})", stacklevel=4)
+            return _connect(str(self.path))
+        except (OSError, sqlite3.Error) as second:
+            return self._in_memory(second)
+
+
+def _patiently(path: str) -> sqlite3.Connection:
+    """`_connect`, tried again while another process makes the file: changing the journal mode does not wait by itself."""
+    for _ in range(40):
+        try:
+            return _connect(path)
+        except sqlite3.OperationalError as problem:
+            if "locked" not in str(problem):
+                raise
+            time.sleep(0.05)
+    return _connect(path)
+
+
+def _connect(path: str) -> sqlite3.Connection:
+    """A connection with the tables; raises `sqlite3.DatabaseError` for a corrupt file or another version's."""
+    db = sqlite3.connect(path, timeout=30, check_same_thread=False)
+    try:
+        version = db.execute("PRAGMA user_version").fetchone()[0]
+        if version not in (0, SCHEMA):
+            raise sqlite3.DatabaseError(f"it has version {version}, not {SCHEMA}")
+        columns = [row[1] for name in ("costs", "verdicts") for row in db.execute(f"PRAGMA table_info({name})")]
+        if columns not in ([], ["context", "signature", "seconds", "key", "verdict"]):
+            raise sqlite3.DatabaseError("its tables are not those of a cost cache")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = NORMAL")
+        with db:
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS costs"
+                "(context TEXT, signature TEXT, seconds REAL, PRIMARY KEY (context, signature)) WITHOUT ROWID"
+            )
+            db.execute("CREATE TABLE IF NOT EXISTS verdicts(key TEXT PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID")
+            db.execute(f"PRAGMA user_version = {SCHEMA}")
+    except BaseException:
+        db.close()
+        raise
+    return db

@@ -1,0 +1,125 @@
+"""Are the outputs of two models the same? Each model runs alone, in a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from dslc.cost.process import ModelFile, Worker
+from dslc.cost.timing import check_memory
+
+TOLERANCES: Mapping[Any, float] = {
+    np.dtype(np.float64): 1e-8,
+    np.dtype(np.float32): 1e-4,
+    np.dtype(np.float16): 1e-2,
+    np.dtype(ml_dtypes.bfloat16): 5e-2,
+    np.dtype(np.complex64): 1e-4,
+    np.dtype(np.complex128): 1e-8,
+}
+
+Feeds = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The largest relative error over outputs and inputs, and what is wrong where they do not count as the same."""
+
+    max_rel_error: float
+    problem: str = ""
+
+    @property
+    def same(self) -> bool:
+        return not self.problem
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """What a model gives for each of several inputs."""
+
+    names: tuple[str, ...]
+    outputs: tuple[tuple[Any, ...], ...]
+
+
+def outputs_of(file: ModelFile, feeds: Sequence[Feeds], threads: int) -> Reference:
+    """Runs a model on each of the inputs; raises WorkerFailed where it fails, MemoryShort where memory is too small."""
+    check_memory([file])
+    with Worker(threads) as worker:
+        names = worker.load(file)
+        ran = [worker.ask({"do": "run", "feeds": dict(one)})["arrays"] for one in feeds]
+    return Reference(tuple(names), tuple(tuple(outputs) for outputs in ran))
+
+
+def compare(reference: Reference, other: Reference, tolerance: float | None = None) -> Comparison:
+    """Compares what two models gave for the same inputs. A tolerance of None means one by data type."""
+    worst = 0.0
+    if reference.names != other.names:
+        return Comparison(float("inf"), f"its outputs are {', '.join(other.names)}")
+    for ours, theirs in zip(reference.outputs, other.outputs, strict=True):
+        for name, a, b in zip(reference.names, ours, theirs, strict=True):
+            error, problem = difference(a, b)
+            limit = tolerance if tolerance is not None else _tolerance(a)
+            worst = max(worst, error)
+            if problem:
+                return Comparison(worst, f"output {name}: {problem}")
+            if error > limit:
+                return Comparison(worst, f"output {name} is off by {error:.2g} of its largest value (allowed: {limit:g})")
+    return Comparison(worst)
+
+
+def _tolerance(value: Any) -> float:
+    return TOLERANCES.get(value.dtype, 0.0) if isinstance(value, np.ndarray) else 0.0
+
+
+def difference(a: Any, b: Any) -> tuple[float, str]:
+    """max|a - b| / max|a|, and what makes the values different beyond any tolerance.
+
+    Shapes, types, integers, booleans, strings, and the positions of NaN and of infinities must be equal. Where `a` is
+    zero everywhere, the error is max|b|.
+    """
+    if isinstance(a, (list, tuple)):
+        if not isinstance(b, (list, tuple)) or len(a) != len(b):
+            return float("inf"), "sequences of different lengths"
+        pairs = [difference(x, y) for x, y in zip(a, b, strict=True)]
+        return max((e for e, _ in pairs), default=0.0), next((text for _, text in pairs if text), "")
+    if isinstance(a, dict):
+        if not isinstance(b, dict) or a.keys() != b.keys():
+            return float("inf"), "maps with different keys"
+        return difference([a[key] for key in a], [b[key] for key in a])
+    if a is None or b is None:
+        return (0.0, "") if a is b else (float("inf"), "one is absent")
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape:
+        return float("inf"), f"shape {list(b.shape)} instead of {list(a.shape)}"
+    if a.dtype != b.dtype:
+        return float("inf"), f"type {b.dtype} instead of {a.dtype}"
+    if a.dtype not in TOLERANCES:
+        return (0.0, "") if np.array_equal(a, b) else (float("inf"), f"{_unequal(a, b)} of {a.size} elements differ")
+    return _float_difference(a, b)
+
+
+def _unequal(a: Any, b: Any) -> int:
+    return int(np.count_nonzero(a != b))
+
+
+def _float_difference(a: Any, b: Any) -> tuple[float, str]:
+    wide: Any = np.complex128 if np.iscomplexobj(a) else np.float64
+    if a.size > 1 << 22 and a.dtype == np.float32:
+        wide = np.float32  # big outputs are compared without taking twice their memory
+    x, y = a.astype(wide, copy=False), b.astype(wide, copy=False)
+    finite = np.isfinite(x)
+    if not finite.all() or not np.isfinite(y).all():
+        if not np.array_equal(np.isnan(x), np.isnan(y)):
+            return float("inf"), "NaN at other positions"
+        infinite = ~finite & ~np.isnan(x)
+        if not np.array_equal(np.isfinite(y), finite) or not np.array_equal(x[infinite], y[infinite]):
+            return float("inf"), "infinities at other positions"
+        x, y = x[finite], y[finite]
+    if x.size == 0:
+        return 0.0, ""
+    largest = float(np.abs(x).max())
+    error = float(np.abs(x - y).max())
+    return (error / largest if largest > 0 else error), ""

@@ -1,0 +1,80 @@
+"""Where times hold: the processor, the number of threads and the runtime."""
+
+from __future__ import annotations
+
+import os
+import platform
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a time depends on beside the program: part of every key of the cost cache, and printed in reports."""
+
+    device: str
+    threads: int
+    runtime: str
+
+    def __str__(self) -> str:
+        plural = "" if self.threads == 1 else "s"
+        return f"{self.device}, {self.threads} thread{plural}, {self.runtime}"
+
+
+def target(threads: int | None = None) -> Target:
+    """This machine with that many threads of the runtime (default: one for each physical core that may be used)."""
+    return Target(device(), threads or default_threads(), runtime())
+
+
+def allowed_cpus() -> list[int]:
+    """The processors that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@cache
+def default_threads() -> int:
+    """One thread for each physical core, as ONNX Runtime does, but never more than the processors allowed."""
+    import psutil  # type: ignore[import-untyped]
+
+    return max(1, min(psutil.cpu_count(logical=False) or 1, len(allowed_cpus())))
+
+
+@cache
+def device() -> str:
+    """The processor's name and how many of them there are, e.g. `AMD EPYC 9755 (family 26, model 2), 2 CPUs`."""
+    name, details = platform.processor() or platform.machine(), ""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line.partition(":") for line in cpuinfo.read_text("utf-8", "replace").split("\n\n")[0].splitlines()]
+        fields = {key.strip(): value.strip() for key, _, value in lines}
+        name = fields.get("model name", name)
+        if "cpu family" in fields and "model" in fields:
+            details = f" (family {fields['cpu family']}, model {fields['model']})"
+    return f"{name}{details}, {len(allowed_cpus())} CPUs"
+
+
+@cache
+def runtime() -> str:
+    """The runtime's name and version, without importing it."""
+    for package in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            return f"onnxruntime {metadata.version(package)}"
+        except metadata.PackageNotFoundError:
+            continue
+    return "onnxruntime (unknown version)"
+
+
+def available_memory() -> int:
+    """Bytes that can be taken now without swapping, a container's limit included."""
+    import psutil  # type: ignore[import-untyped]
+
+    free = int(psutil.virtual_memory().available)
+    limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+    try:
+        return min(free, int(limit.read_text()) - int(used.read_text()))
+    except (OSError, ValueError):
+        return free

@@ -1,0 +1,155 @@
+"""Worker processes: start, ask, stop while others run, and start again after a crash."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from dslc.cost.worker import receive, send
+
+
+class WorkerFailed(Exception):
+    """The request could not be answered: the runtime refused, or the process died (`died`)."""
+
+    def __init__(self, message: str, died: bool = False) -> None:
+        super().__init__(message)
+        self.died = died
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A model to be run: serialized, or a path; `folder` holds its external data."""
+
+    model: bytes | str
+    folder: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Its size with its external data: about what its weights take in memory."""
+        if isinstance(self.model, bytes):
+            size, external = len(self.model), _external_bytes(self.model, self.folder)
+        else:
+            path = Path(self.model)
+            size = path.stat().st_size
+            external = _external_bytes(path.read_bytes(), str(path.parent)) if size < 1 << 28 else 0
+        return size + external
+
+
+def _external_bytes(data: bytes, folder: str | None) -> int:
+    """The sizes of the files that hold a model's external data, each counted once."""
+    if folder is None or b"location" not in data:
+        return 0
+    import onnx
+
+    model = onnx.ModelProto.FromString(data)
+    names = {
+        entry.value
+        for tensor in model.graph.initializer
+        if tensor.data_location == onnx.TensorProto.EXTERNAL
+        for entry in tensor.external_data
+        if entry.key == "location"
+    }
+    return sum(path.stat().st_size for name in names if (path := Path(folder) / name).exists())
+
+
+class Worker:
+    """A process that runs models. Use it as a context manager, or call `close`."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._process: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def load(self, file: ModelFile) -> list[str]:
+        """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed."""
+        answer = self.ask({"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads})
+        names: list[str] = answer["outputs"]
+        return names
+
+    def ask(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Sends a request and waits for the answer; raises WorkerFailed. A dead process is started anew next time."""
+        process = self._running()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            send(process.stdin, request)
+            answer = receive(process.stdout)
+        except (BrokenPipeError, OSError, EOFError):
+            answer = None
+        except BaseException:
+            # interrupted between a request and its answer: the next answer would be the wrong one
+            self.close()
+            raise
+        if answer is None:
+            code = self._ended()
+            raise WorkerFailed(f"the process that runs models died ({_reason(code)})", died=True)
+        if not answer["ok"]:
+            raise WorkerFailed(answer["error"])
+        return answer
+
+    def stop(self) -> None:
+        """Halts the process, threads that spin included, until the next request."""
+        if hasattr(signal, "SIGSTOP") and self._process is not None and not self._stopped:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(signal.SIGSTOP)
+                self._stopped = True
+
+    def close(self) -> None:
+        """Ends the process."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        process.wait()
+        self._stopped = False
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            alone = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "dslc.cost.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, **alone},
+                # Ctrl-C is for the optimizer, which then ends its workers
+                start_new_session=True,
+            )
+        elif self._stopped:
+            self._process.send_signal(signal.SIGCONT)
+        self._stopped = False
+        return self._process
+
+    def _ended(self) -> int:
+        process = self._process
+        assert process is not None
+        try:
+            code = process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            code = 0
+        self.close()
+        return code
+
+
+def _reason(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "killed, as the system does when memory runs out"
+    if code < 0:
+        return f"signal {signal.Signals(-code).name}"
+    return f"exit code {code}"

@@ -1,0 +1,232 @@
+"""The process in which models are loaded, run and timed: a crash or a lack of memory there leaves the optimizer alive.
+
+Started as `python -m dslc.cost.worker`. Requests and answers are pickled dictionaries on stdin and stdout, each preceded
+by its length; the other end is `dslc.cost.process.Worker`. One model at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from dslc.cost.machine import allowed_cpus
+
+# as the process was started: pinning changes what the system answers later
+CPUS = allowed_cpus()
+LENGTH = struct.Struct("<Q")
+
+
+def send(stream: IO[bytes], message: Mapping[str, Any]) -> None:
+    """Writes one message."""
+    data = pickle.dumps(message, protocol=5)
+    stream.write(LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> dict[str, Any] | None:
+    """Reads one message; None at the end of the stream."""
+    head = stream.read(LENGTH.size)
+    if len(head) < LENGTH.size:
+        return None
+    (size,) = LENGTH.unpack(head)
+    data = stream.read(size)
+    if len(data) < size:
+        return None
+    message: dict[str, Any] = pickle.loads(data)
+    return message
+
+
+def _runtime() -> Any:
+    """ONNX Runtime, whose Python interface is only partly typed."""
+    return importlib.import_module("onnxruntime")
+
+
+class Loaded:
+    """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
+
+    def __init__(self, model: bytes | str, folder: str | None, threads: int) -> None:
+        onnxruntime = _runtime()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 4
+        if folder is not None and isinstance(model, bytes):
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        before = _tasks()
+        with _spread(threads, before):
+            self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        self.call: Callable[[], Any] | None = None
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Any]:
+        """The outputs as numpy arrays (lists and dictionaries where the model has sequences and maps)."""
+        values = self.session.run_with_ort_values(None, self._values(feeds)) if self._tensors() else None
+        if values is None:
+            return list(self.session.run(None, dict(feeds)))
+        return [_array(value) for value in values]
+
+    def bind(self, feeds: Mapping[str, Any]) -> None:
+        """Prepares `call`: one run on these inputs."""
+        if not self._tensors():
+            plain = dict(feeds)
+            self.call = lambda: self.session.run(None, plain)
+            return
+        binding = self.session.io_binding()
+        for name, value in self._values(feeds).items():
+            binding.bind_ortvalue_input(name, value)
+        names = [output.name for output in self.session.get_outputs()]
+        for name in names:
+            binding.bind_output(name, "cpu")
+        self.session.run_with_iobinding(binding)
+        for name, value in zip(names, binding.get_outputs(), strict=True):
+            binding.bind_ortvalue_output(name, value)
+        self.call = lambda: self.session.run_with_iobinding(binding)
+        self.call()
+
+    def _tensors(self) -> bool:
+        ends = [*self.session.get_inputs(), *self.session.get_outputs()]
+        return all(end.type.startswith("tensor(") and end.type != "tensor(string)" for end in ends)
+
+    def _values(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        OrtValue = _runtime().OrtValue
+        types = {end.name: end.type for end in self.session.get_inputs()}
+        bfloat16 = 16  # onnx.TensorProto.BFLOAT16
+        values = {}
+        for name, array in feeds.items():
+            if types.get(name) == "tensor(bfloat16)":
+                import numpy as np
+
+                values[name] = OrtValue.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), bfloat16)
+            else:
+                values[name] = OrtValue.ortvalue_from_numpy(array)
+        return values
+
+
+def _tasks() -> set[int]:
+    """The threads of this process, where the system tells."""
+    return {int(task) for task in os.listdir("/proc/self/task")} if sys.platform == "linux" else set()
+
+
+@contextlib.contextmanager
+def _spread(threads: int, before: set[int]) -> Iterator[None]:
+    """One processor for each thread where all are wanted: left alone, two of them often land on one."""
+    cpus = CPUS
+    if not before or threads != len(cpus) or threads == 1:
+        yield
+        return
+    main = os.getpid()
+    os.sched_setaffinity(main, cpus)
+    yield
+    with contextlib.suppress(OSError):
+        for task, cpu in zip(sorted(_tasks() - before), cpus[1:], strict=False):
+            os.sched_setaffinity(task, {cpu})
+        os.sched_setaffinity(main, {cpus[0]})
+
+
+def _array(value: Any) -> Any:
+    if value.data_type() == "tensor(bfloat16)":
+        import ctypes
+
+        import ml_dtypes
+        import numpy as np
+
+        shape = tuple(value.shape())
+        count = int(np.prod(shape))
+        words = np.empty(count, np.uint16)
+        if count:
+            ctypes.memmove(words.ctypes.data, value.data_ptr(), count * 2)
+        return words.view(ml_dtypes.bfloat16).reshape(shape)
+    return value.numpy()
+
+
+def clocked(call: Callable[[], Any], calls: int, inner: int = 1) -> list[float]:
+    """Seconds of each of `calls` samples; a sample is the mean of `inner` runs."""
+    now = time.perf_counter
+    times = []
+    for _ in range(calls):
+        start = now()
+        for _ in range(inner):
+            call()
+        times.append((now() - start) / inner)
+    return times
+
+
+def fastest(call: Callable[[], Any], seconds: float) -> float:
+    """The least time of a run, in seconds: samples of at least 0.2 ms until the minimum stands still, or time is up."""
+    once = min(clocked(call, 3))
+    inner = max(1, min(1000, int(2e-4 / max(once, 1e-7))))
+    deadline = time.perf_counter() + seconds
+    best, idle = once, 0
+    while idle < 12 and time.perf_counter() < deadline:
+        (sample,) = clocked(call, 1, inner)
+        idle = idle + 1 if sample > best * 0.99 else 0
+        best = min(best, sample)
+    return best
+
+
+class Server:
+    """Answers requests about the model that is loaded."""
+
+    def __init__(self) -> None:
+        self.loaded: Loaded | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        what = request["do"]
+        if what == "measure":
+            return self._measure(request)
+        if what == "load":
+            self.loaded = None
+            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"])
+            return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
+        if self.loaded is None:
+            raise RuntimeError("no model is loaded")
+        if what == "run":
+            return {"arrays": self.loaded.run(request["feeds"])}
+        if what == "bind":
+            self.loaded.bind(request["feeds"])
+            return {"seconds": min(clocked(_bound(self.loaded), 3))}
+        if what == "time":
+            call = _bound(self.loaded)
+            call()
+            return {"seconds": clocked(call, request["calls"], request["inner"])}
+        raise RuntimeError(f"unknown request {what}")
+
+    def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        loaded = Loaded(request["model"], request.get("folder"), request["threads"])
+        loaded.bind(request["feeds"])
+        return {"seconds": fastest(_bound(loaded), request["seconds"])}
+
+
+def _bound(loaded: Loaded) -> Callable[[], Any]:
+    if loaded.call is None:
+        raise RuntimeError("no inputs are bound")
+    return loaded.call
+
+
+def main() -> None:
+    """Serves requests until the other end closes."""
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # whatever a library prints goes to stderr, not between the answers
+    os.dup2(2, 1)
+    Path("/proc/self/oom_score_adj").write_text("500") if sys.platform == "linux" else None
+    server = Server()
+    while (request := receive(requests)) is not None:
+        try:
+            answer = {"ok": True, **server.answer(request)}
+        except MemoryError:
+            answer = {"ok": False, "error": "not enough memory"}
+        except Exception as problem:
+            answer = {"ok": False, "error": f"{type(problem).__name__}: {problem}"}
+        send(answers, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,219 @@
+"""Inputs for a model that nobody gave any for: floats from a normal distribution, integers that their uses prove valid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+# operators that pass elements of their first input on
+_MOVES = frozenset({
+    "Identity", "Cast", "CastLike", "Reshape", "Unsqueeze", "Squeeze", "Flatten", "Transpose", "Slice", "Expand",
+    "Tile", "Concat", "Split", "Pad", "Gather", "Dropout",
+})  # fmt: skip
+_INDEXES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1}
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+_BYTES = frozenset({TensorProto.UINT8, TensorProto.INT8})
+
+
+@dataclass(frozen=True, slots=True)
+class InputSpec:
+    """One input that must be given; `low` and `high` (exclusive) bound integers."""
+
+    name: str
+    elem_type: int
+    shape: tuple[int, ...]
+    low: int = 0
+    high: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A size that nothing fixed, and what was taken for it."""
+
+    name: str
+    size: int
+
+
+def input_specs(
+    model: onnx.ModelProto, bind: Mapping[str, int], other: int = 8
+) -> tuple[list[InputSpec], list[Assumed], list[str]]:
+    """What must be fed to a model, the sizes that had to be assumed, and the inputs that are no tensors.
+
+    `bind` fixes dimensions by name, or `INPUT.AXIS` for one without a name, and integer inputs by their name. A first axis
+    that nothing fixes is taken as 1 (a batch), any other as `other`.
+    """
+    graph = model.graph
+    weights = {tensor.name for tensor in graph.initializer}
+    specs: list[InputSpec] = []
+    assumed: dict[str, Assumed] = {}
+    strange: list[str] = []
+    ranges = _ranges(model)
+    for value in graph.input:
+        if value.name in weights:
+            continue
+        if not value.type.HasField("tensor_type"):
+            strange.append(value.name)
+            continue
+        shape = []
+        for axis, dim in enumerate(value.type.tensor_type.shape.dim):
+            place = f"{value.name}.{axis}"
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
+                shape.append(dim.dim_value)
+            elif place in bind or (dim.dim_param and dim.dim_param in bind):
+                shape.append(bind[place] if place in bind else bind[dim.dim_param])
+            else:
+                name = dim.dim_param or place
+                assumed.setdefault(name, Assumed(name, 1 if axis == 0 else other))
+                shape.append(assumed[name].size)
+        low, high = (bind[value.name], bind[value.name] + 1) if value.name in bind else ranges.get(value.name, (0, 2))
+        specs.append(InputSpec(value.name, value.type.tensor_type.elem_type, tuple(shape), low, high))
+    return specs, list(assumed.values()), strange
+
+
+def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
+    """Seeded arrays for the inputs of a model."""
+    generator = np.random.default_rng([seed, 0xD51C])
+    return {spec.name: _draw(spec, generator) for spec in specs}
+
+
+def _draw(spec: InputSpec, generator: np.random.Generator) -> Any:
+    if spec.elem_type == TensorProto.STRING:
+        return np.full(spec.shape, "a", dtype=object)
+    dtype = helper.tensor_dtype_to_np_dtype(spec.elem_type)
+    if spec.elem_type == TensorProto.BOOL:
+        return generator.random(spec.shape) < 0.5
+    if np.issubdtype(dtype, np.integer):
+        return generator.integers(spec.low, spec.high, spec.shape).astype(dtype)
+    if np.issubdtype(dtype, np.complexfloating):
+        return (generator.standard_normal(spec.shape) + 1j * generator.standard_normal(spec.shape)).astype(dtype)
+    return generator.standard_normal(spec.shape, dtype=np.float32).astype(dtype)
+
+
+def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
+    """For each integer input the values that all its uses allow, as [low, high)."""
+    graph = model.graph
+    weights = {tensor.name: tensor for tensor in graph.initializer}
+    integers = [v for v in graph.input if v.name not in weights and _is_integer(v.type.tensor_type.elem_type)]
+    if not integers:
+        return {}
+    uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
+    for node in _nodes(graph):
+        for position, name in enumerate(node.input):
+            uses.setdefault(name, []).append((node, position))
+    facts = _Facts(model, weights)
+    out = {}
+    for value in integers:
+        wide = (0, 256 if value.type.tensor_type.elem_type == TensorProto.UINT8 else 127)
+        found = list(_limits(value.name, uses, facts))
+        default = wide if value.type.tensor_type.elem_type in _BYTES else (0, 2)
+        low, high = max((a for a, _ in found), default=default[0]), min((b for _, b in found), default=default[1])
+        out[value.name] = (low, high) if low < high else default
+    return out
+
+
+def _limits(
+    name: str, uses: Mapping[str, list[tuple[onnx.NodeProto, int]]], facts: _Facts
+) -> Iterator[tuple[int, int]]:
+    """What each use of a value, or of something that holds its elements, allows."""
+    seen, todo = {name}, [name]
+    while todo:
+        for node, position in uses.get(todo.pop(), ()):
+            if (limit := _limit(node, position, facts)) is not None:
+                yield limit
+            elif node.op_type in _MOVES and (position == 0 or node.op_type == "Concat"):
+                fresh = [output for output in node.output if output not in seen]
+                seen.update(fresh)
+                todo.extend(fresh)
+
+
+def _limit(node: onnx.NodeProto, position: int, facts: _Facts) -> tuple[int, int] | None:
+    if _INDEXES.get(node.op_type) == position:
+        size = facts.size(node.input[0], _attribute(node, "axis", 0))
+        return None if size is None else (0, size)
+    if node.op_type == "GatherND" and position == 1:
+        sizes = facts.shape(node.input[0])
+        return None if not sizes else (0, max(1, min(size or 1 for size in sizes)))
+    if node.op_type == "OneHot" and position == 0:
+        depth = facts.number(node.input[1])
+        return None if depth is None else (0, depth)
+    if node.op_type in _RECURRENT and position == 4:
+        size = facts.size(node.input[0], 0)
+        return None if size is None else (1, size + 1)
+    if node.op_type in ("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"):
+        number = facts.number(node.input[1 - position])
+        # one that satisfies the comparison, so that the branch meant for it runs
+        return None if number is None or node.op_type != "Equal" else (number, number + 1)
+    return None
+
+
+def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
+    return next((int(a.i) for a in node.attribute if a.name == name), default)
+
+
+def _is_integer(elem_type: int) -> bool:
+    return elem_type not in (TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.BOOL) and np.issubdtype(
+        helper.tensor_dtype_to_np_dtype(elem_type), np.integer
+    )
+
+
+def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
+    """Every node, those of subgraphs included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _nodes(attribute.g)
+
+
+class _Facts:
+    """Shapes and single numbers of a model's values; shape inference runs once, when something asks."""
+
+    def __init__(self, model: onnx.ModelProto, weights: Mapping[str, TensorProto]) -> None:
+        self._model = model
+        self._weights = weights
+        self._constants = {
+            node.output[0]: attribute.t
+            for node in model.graph.node
+            if node.op_type == "Constant"
+            for attribute in node.attribute
+            if attribute.name == "value"
+        }
+        self._inferred: dict[str, tuple[int | None, ...]] | None = None
+
+    def shape(self, name: str) -> tuple[int | None, ...] | None:
+        for known in (self._weights, self._constants):
+            if name in known:
+                return tuple(int(size) for size in known[name].dims)
+        if self._inferred is None:
+            self._inferred = _infer(self._model)
+        return self._inferred.get(name)
+
+    def size(self, name: str, axis: int) -> int | None:
+        shape = self.shape(name)
+        return None if shape is None or not -len(shape) <= axis < len(shape) else shape[axis]
+
+    def number(self, name: str) -> int | None:
+        tensor = self._weights.get(name) or self._constants.get(name)
+        if tensor is None or tensor.data_location == TensorProto.EXTERNAL:
+            return None
+        array = numpy_helper.to_array(tensor)
+        return int(array.reshape(-1)[0]) if array.size == 1 and np.issubdtype(array.dtype, np.number) else None
+
+
+def _infer(model: onnx.ModelProto) -> dict[str, tuple[int | None, ...]]:
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model) if model.ByteSize() < 1 << 30 else model
+    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+        inferred = model
+    return {
+        value.name: tuple(
+            dim.dim_value if dim.HasField("dim_value") else None for dim in value.type.tensor_type.shape.dim
+        )
+        for value in (*inferred.graph.value_info, *inferred.graph.input, *inferred.graph.output)
+        if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape")
+    }

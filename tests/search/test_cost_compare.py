@@ -1,0 +1,130 @@
+"""When two models count as the same, and inputs that are valid for a model nobody gave inputs for."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dslc.cost.compare import Reference, compare, difference, outputs_of
+from dslc.cost.process import ModelFile
+from dslc.onnx.inputs import draw, input_specs
+
+NAN, INF = float("nan"), float("inf")
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
+
+
+def test_error_is_relative_to_the_largest_value() -> None:
+    error, problem = difference(f32(100, 0.001), f32(100, 0.002))
+    assert (problem, error) == ("", pytest.approx(1e-5, rel=1e-3))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "says"),
+    [
+        (f32(1, NAN), f32(NAN, 1), "NaN at other positions"),
+        (f32(1, INF), f32(1, -INF), "infinities"),
+        (f32(1, INF), f32(1, 3e38), "infinities"),
+        (np.array([1, 2]), np.array([1, 3]), "1 of 2 elements"),
+        (np.array([True]), np.array([False]), "1 of 1 elements"),
+        (f32(1, 2), f32(1, 2).reshape(2, 1), "shape"),
+        (f32(1), np.array([1.0]), "type float64"),
+        ([f32(1)], [], "lengths"),
+    ],
+)
+def test_what_no_tolerance_excuses(a: object, b: object, says: str) -> None:
+    assert says in difference(a, b)[1]
+
+
+def test_equal_nans_and_infinities_are_equal() -> None:
+    assert difference(f32(1, NAN, INF), f32(1, NAN, INF)) == (0.0, "")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "error", "same"),
+    [
+        (np.float32, 5e-5, True),
+        (np.float32, 2e-4, False),
+        (np.float16, 5e-3, True),
+        (np.float64, 1e-7, False),
+        (ml_dtypes.bfloat16, 4e-2, True),
+    ],
+)
+def test_tolerance_follows_the_data_type(dtype: type, error: float, same: bool) -> None:
+    a = Reference(("y",), ((np.ones(4, dtype),),))
+    b = Reference(("y",), ((np.array([1, 1, 1, 1 + error]).astype(dtype),),))
+    assert compare(a, b).same is same
+    assert compare(a, b, tolerance=1.0).same
+
+
+def lookup_model(rows: int) -> onnx.ModelProto:
+    """An embedding, reached through a cast and a reshape, with a mask."""
+    nodes = [
+        helper.make_node("Cast", ["ids"], ["wide"], to=TensorProto.INT64),
+        helper.make_node("Unsqueeze", ["wide", "axis"], ["column"]),
+        helper.make_node("Gather", ["table", "column"], ["found"], axis=0),
+        helper.make_node("Cast", ["mask"], ["kept"], to=TensorProto.FLOAT),
+        helper.make_node("ReduceSum", ["kept"], ["total"]),
+        helper.make_node("Mul", ["found", "total"], ["y"]),
+    ]
+    table = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [
+            helper.make_tensor_value_info("ids", TensorProto.INT32, ["N", "S"]),
+            helper.make_tensor_value_info("mask", TensorProto.INT64, ["N", "S"]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(table, "table"), numpy_helper.from_array(np.array([2]), "axis")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_integers_are_drawn_from_the_range_their_uses_prove_valid() -> None:
+    model = lookup_model(50)
+    specs, assumed, strange = input_specs(model, {"S": 200})
+    assert [(s.name, s.shape, s.low, s.high) for s in specs] == [("ids", (1, 200), 0, 50), ("mask", (1, 200), 0, 2)]
+    assert ([(a.name, a.size) for a in assumed], strange) == ([("N", 1)], [])
+    feeds = [draw(specs, seed) for seed in range(3)]
+    assert feeds[0]["ids"].dtype == np.int32 and feeds[0]["ids"].max() > 40
+    assert not np.array_equal(feeds[0]["ids"], feeds[1]["ids"])
+    np.testing.assert_array_equal(draw(specs, 2)["ids"], feeds[2]["ids"])
+    ran = outputs_of(ModelFile(model.SerializeToString()), feeds, threads=1)
+    assert ran.outputs[0][0].shape == (1, 200, 1, 3)
+    assert compare(ran, ran).same
+
+
+def test_a_size_may_be_bound_by_input_and_axis_and_a_number_by_its_input() -> None:
+    specs, assumed, _ = input_specs(lookup_model(50), {"ids.0": 4, "N": 2, "S": 3, "mask": 1})
+    assert [s.shape for s in specs] == [(4, 3), (2, 3)]
+    assert (specs[1].low, specs[1].high, assumed) == (1, 2, [])
+
+
+def test_a_one_hot_depth_and_a_comparison_bound_integers() -> None:
+    nodes = [
+        helper.make_node("OneHot", ["label", "depth", "values"], ["hot"]),
+        helper.make_node("Equal", ["rate", "k16"], ["is16"]),
+        helper.make_node("Where", ["is16", "hot", "hot"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [
+            helper.make_tensor_value_info("label", TensorProto.INT64, [7]),
+            helper.make_tensor_value_info("rate", TensorProto.INT64, []),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [7, 5])],
+        [
+            numpy_helper.from_array(np.array(5), "depth"),
+            numpy_helper.from_array(f32(0, 1), "values"),
+            numpy_helper.from_array(np.array(16000), "k16"),
+        ],
+    )
+    specs, _, _ = input_specs(helper.make_model(graph), {})
+    assert [(s.low, s.high) for s in specs] == [(0, 5), (16000, 16001)]

@@ -1,0 +1,97 @@
+"""Timing on a shared machine: paired, interleaved, in processes that survive what they run."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dslc.cost import timing
+from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.statistics import interval, quick_mean
+from dslc.cost.timing import MemoryShort, check_memory, race
+
+SIZE = 96
+FEEDS = {"x": np.random.default_rng(0).standard_normal((SIZE, SIZE), dtype=np.float32)}
+
+
+def products(count: int) -> ModelFile:
+    """A chain of matrix products."""
+    weight = np.random.default_rng(1).standard_normal((SIZE, SIZE), dtype=np.float32) / np.float32(SIZE**0.5)
+    names = ["x", *(f"t{k}" for k in range(1, count)), "y"]
+    nodes = [helper.make_node("MatMul", [a, "w"], [b]) for a, b in pairwise(names)]
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [SIZE, SIZE]) for n in ("x", "y")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [numpy_helper.from_array(weight, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return ModelFile(model.SerializeToString())
+
+
+def test_half_the_work_is_found_faster_and_twice_the_work_is_not() -> None:
+    original, half, double = race([products(20), products(10), products(40)], FEEDS, threads=1, seconds=6)
+    assert half.faster and half.ratio.ratio > 1.4
+    assert not double.faster and double.ratio.ratio < 0.75
+    assert original.ratio.ratio == 1.0
+    assert half.minimum <= half.median < original.median < double.median
+
+
+def test_interval_holds_the_true_ratio_where_a_neighbour_disturbs() -> None:
+    rng = random.Random(3)
+    pairs = [1.1 * rng.gauss(1, 0.02) * (3.3 if rng.random() < 0.05 else 1.0) for _ in range(60)]
+    found = interval(pairs)
+    assert found.low < 1.1 < found.high
+    assert found.high - found.low < 0.05
+    strict = interval(pairs, strict=True)
+    assert strict.low < found.low and strict.high > found.high
+
+
+def test_equal_models_are_rarely_called_faster() -> None:
+    """The interval covers 1 in about 95 of 100 draws, so at most a few of a hundred lie above it."""
+    rng = random.Random(7)
+    above = sum(interval([rng.lognormvariate(0, 0.05) for _ in range(20)]).low > 1 for _ in range(400))
+    assert above < 24
+
+
+def test_few_pairs_prove_nothing() -> None:
+    assert interval([2.0, 2.1]).low == 0.0
+
+
+def test_the_slower_half_of_a_block_does_not_count() -> None:
+    assert quick_mean([1.0, 1.0, 9.0, 1.0, 40.0]) == 1.0
+
+
+def test_a_crash_in_the_worker_is_an_answer_and_the_next_request_works() -> None:
+    with Worker(1) as worker:
+        worker.load(products(1))
+        assert worker._process is not None
+        worker._process.kill()
+        with pytest.raises(WorkerFailed) as caught:
+            worker.ask({"do": "run", "feeds": FEEDS})
+        assert caught.value.died
+        assert worker.load(products(2)) == ["y"]
+        assert worker.ask({"do": "run", "feeds": FEEDS})["arrays"][0].shape == (SIZE, SIZE)
+
+
+def test_what_the_runtime_refuses_is_said_in_its_words() -> None:
+    model = onnx.ModelProto.FromString(products(1).model)  # type: ignore[arg-type]
+    model.graph.node[0].op_type = "NoSuchOperator"
+    with Worker(1) as worker, pytest.raises(WorkerFailed, match="NoSuchOperator"):
+        worker.load(ModelFile(model.SerializeToString()))
+
+
+def test_a_stopped_worker_goes_on_when_asked() -> None:
+    with Worker(1) as worker:
+        worker.load(products(1))
+        worker.stop()
+        worker.ask({"do": "bind", "feeds": FEEDS})
+        worker.stop()
+        assert len(worker.ask({"do": "time", "calls": 3, "inner": 2})["seconds"]) == 3
+
+
+def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "available_memory", lambda: 100 << 20)
+    with pytest.raises(MemoryShort, match="GiB"):
+        check_memory([products(1)])
