@@ -1,0 +1,108 @@
+"""What numbers are: the one interface between the evaluator and floats, a finite field, or exact numbers.
+
+The evaluator knows five kinds of arrays. Sizes, iterators and tensors of integers stay true integers in every domain, and their
+quotients true fractions; only what comes from floating-point tensors is an element of the domain.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from dslc.ir.dtype import DType
+from dslc.ir.scalar import Number
+
+#: `inf`: a literal infinity that takes the kind of what it meets; `bool`; `int`: int64 (Python's integers where those are too
+#: narrow); `rat`: Fractions; `val`: elements of the domain. A later kind can hold every earlier one.
+Kind = Literal["inf", "bool", "int", "rat", "val"]
+KINDS: tuple[Kind, ...] = ("inf", "bool", "int", "rat", "val")
+
+Array = np.ndarray[Any, Any]
+
+INT_MIN, INT_MAX = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
+
+
+class Redraw(Exception):
+    """A division by zero in a finite field: the caller draws other inputs."""
+
+
+class Domain(Protocol):
+    """Arithmetic on arrays of one kind of number. Binary functions broadcast as numpy does."""
+
+    name: str
+    #: the numpy type of the elements
+    dtype: np.dtype[Any]
+
+    def number(self, value: Number) -> Array:
+        """A number that a rule names, as a rank-0 array; infinities included."""
+
+    def lift(self, array: Array) -> Array:
+        """Booleans, integers and Fractions as elements."""
+
+    def encode(self, array: Array, dtype: DType) -> Array:
+        """The contents of a floating-point tensor as elements."""
+
+    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
+        """The inverse, at the end of a tensor's computation; `final` for the outputs of a run."""
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        """Random elements."""
+
+    def add(self, a: Array, b: Array) -> Array: ...
+
+    def mul(self, a: Array, b: Array) -> Array: ...
+
+    def div(self, a: Array, b: Array) -> Array: ...
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        """[batch, m, k] times [batch, k, n]."""
+
+    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+        """The sum over some axes."""
+
+    def product(self, array: Array, axes: tuple[int, ...]) -> Array: ...
+
+    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        """`max` or `min` over some axes."""
+
+    def compare(self, name: str, a: Array, b: Array) -> Array:
+        """`== != < <= > >=`."""
+
+    def select(self, condition: Array, a: Array, b: Array) -> Array: ...
+
+    def power(self, a: Array, exponent: Array, integer: bool) -> Array:
+        """`a ^ exponent`; the exponents are int64 where `integer`, else elements."""
+
+    def function(self, name: str, *args: Array) -> Array:
+        """Any other function of the vocabulary (`max` and `min` of two included)."""
+
+    def to_integers(self, array: Array) -> Array:
+        """Truncated towards zero, as int64."""
+
+    def finite(self, array: Array) -> bool:
+        """Whether 0 times each element is 0."""
+
+    def close(self, a: Array, b: Array, tolerance: float) -> Array:
+        """Where two arrays of decoded results agree."""
+
+
+def fraction_of(value: Number) -> Fraction:
+    """A number as its decimal text says: 0.1 is one tenth. Raises ValueError for infinities and NaN."""
+    if isinstance(value, float):
+        if value != value or value in (float("inf"), float("-inf")):
+            raise ValueError(f"{value} is no fraction")
+        return Fraction(repr(float(value)))
+    return Fraction(value)
+
+
+def fractions(array: Array) -> Array:
+    """Booleans, integers or floats as an object array of Fractions (floats by their shortest decimal text)."""
+    out = np.empty(array.shape, dtype=object)
+    flat, source = out.reshape(-1), array.reshape(-1)
+    as_text = array.dtype.kind not in "biuO"
+    for k in range(flat.size):
+        item = source[k]
+        flat[k] = item if isinstance(item, Fraction) else Fraction(str(item)) if as_text else Fraction(int(item))
+    return out

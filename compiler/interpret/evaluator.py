@@ -1,0 +1,537 @@
+"""One scope over arrays. Every expression is evaluated over the iterators it depends on, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.array import Arr, align, joint_kind, lift, normal, order, same_kind
+from dslc.interpret.contract import contract, multiply
+from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
+from dslc.interpret.floats import COMPARE, FUNCTIONS
+from dslc.interpret.radix import prepare
+from dslc.interpret.reads import Operand, OutOfBounds, read
+from dslc.ir.graph import Scope
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, num, raw_apply, walk
+
+# intermediates beyond so many elements (200 MB of float64) are computed in pieces
+_PIECE = 25_000_000
+# a condition on one iterator that changes more often is a mask instead of a case for each run
+_RUNS = 8
+
+
+class CannotEvaluate(Exception):
+    """An expression that has no value here: an unknown size, a position that is no integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """The ranges of the iterators; `guarded` where some positions are computed only to be thrown away."""
+
+    ranges: dict[Iter, tuple[int, int]]
+    guarded: bool = False
+
+    def key(self, node: Scalar) -> tuple[Any, ...]:
+        return (node, self.guarded, *((it, self.ranges[it]) for it in sorted(node.free, key=lambda it: it.name)))
+
+    def with_range(self, it: Iter, start: int, stop: int) -> _Frame:
+        return replace(self, ranges={**self.ranges, it: (start, stop)})
+
+
+def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain) -> Operand:
+    """The tensor that the scope defines. Raises CannotEvaluate, OutOfBounds and Redraw."""
+    prepared = prepare(scope)
+    shape = tuple(int(size) if isinstance(size, int) else int(size.value) for size in scope.extents)  # type: ignore[attr-defined]
+    kind: Kind = "val" if scope.dtype.is_float else "int" if scope.dtype.is_integer else "bool"
+    machine = _Machine(operands, domain)
+    ranges = {it: (0, size) for it, size in zip(prepared.iters, prepared.sizes, strict=True)}
+    if 0 in shape:
+        return Operand(np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind)
+    axis, pieces = _pieces(prepared.body, ranges)
+    if axis is None:
+        result = _result(machine.go(prepared.body, _Frame(ranges)), prepared.iters, ranges, kind, domain)
+        return Operand(result.reshape(shape), kind)
+    parts = []
+    size = ranges[axis][1]
+    for start in range(0, size, -(-size // pieces)):
+        machine = _Machine(operands, domain)
+        part = {**ranges, axis: (start, min(size, start + -(-size // pieces)))}
+        parts.append(_result(machine.go(prepared.body, _Frame(part)), prepared.iters, part, kind, domain))
+    return Operand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
+
+
+def _result(arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain) -> Array:
+    arr = _as_kind(arr, kind, domain)
+    shape = tuple(stop - start for start, stop in (ranges[it] for it in iters))
+    view = arr.data[tuple(slice(None) if it in arr.axes else None for it in iters)]
+    return np.ascontiguousarray(np.broadcast_to(view, shape)) if shape else np.array(view)
+
+
+def _as_kind(arr: Arr, kind: Kind, domain: Domain) -> Arr:
+    """A result as the kind of its element type: integers from values are truncated."""
+    if kind == "val" or arr.kind == "inf":
+        return lift(arr, kind, domain)
+    if kind == "bool":
+        return arr if arr.kind == "bool" else Arr(_nonzero(arr, domain), arr.axes, "bool")
+    if arr.kind == "val":
+        return Arr(domain.to_integers(arr.data), arr.axes, "int")
+    if arr.kind == "rat":
+        return Arr(_truncated(arr.data), arr.axes, "int")
+    return lift(arr, "int", domain)
+
+
+def _nonzero(arr: Arr, domain: Domain) -> Array:
+    if arr.kind == "val":
+        return domain.compare("!=", arr.data, domain.number(0))
+    return np.asarray(arr.data != 0).astype(bool)
+
+
+def _truncated(data: Array) -> Array:
+    flat = [INT_MAX if item == np.inf else INT_MIN if item == -np.inf else int(item) for item in data.reshape(-1)]
+    return _integers(flat, data.shape)
+
+
+def _integers(flat: Sequence[int], shape: tuple[int, ...]) -> Array:
+    narrow = all(INT_MIN <= item <= INT_MAX for item in flat)
+    out = np.empty(len(flat), dtype=np.int64 if narrow else object)
+    out[:] = flat
+    return out.reshape(shape)
+
+
+def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | None, int]:
+    """The output iterator over which to cut, and into how many pieces, so that no intermediate is too large."""
+    sizes = {it: stop - start for it, (start, stop) in ranges.items()}
+    worst, free = 0, frozenset[Iter]()
+    for its, count in _intermediates(body, sizes):
+        if count > worst:
+            worst, free = count, its
+    if worst <= _PIECE:
+        return None, 1
+    candidates = [it for it in ranges if it in free and sizes[it] > 1]
+    if not candidates:
+        return None, 1
+    axis = max(candidates, key=lambda it: sizes[it])
+    return axis, min(sizes[axis], -(-worst // _PIECE))
+
+
+def _intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
+    """The iterators and the number of elements of what is held in memory: factors of a summed product, not the product."""
+    known = dict(sizes)
+    products: set[Scalar] = set()
+    for node in walk(root):
+        if isinstance(node, Reduce):
+            for it, extent in zip(node.iters, node.extents, strict=True):
+                bound = _bound(extent, known)
+                known[it] = max(known.get(it, 0), bound)
+            if node.kind == "sum" and isinstance(node.body, Apply) and node.body.name == "*":
+                products.add(node.body)
+    for node in walk(root):
+        if node not in products and node.free:
+            yield node.free, prod(known.get(it, 1) for it in node.free)
+
+
+def _bound(extent: Scalar, sizes: dict[Iter, int]) -> int:
+    if isinstance(extent, Num):
+        return int(extent.value)
+    return max((sizes.get(it, 1) for it in extent.free), default=1)
+
+
+class _Machine:
+    def __init__(self, operands: Sequence[Operand], domain: Domain) -> None:
+        self._operands = operands
+        self._domain = domain
+        self._memo: dict[tuple[Any, ...], Arr] = {}
+
+    def go(self, node: Scalar, frame: _Frame) -> Arr:
+        key = frame.key(node)
+        found = self._memo.get(key)
+        if found is None:
+            found = self._memo[key] = self._compute(node, frame)
+        return found
+
+    def _compute(self, node: Scalar, frame: _Frame) -> Arr:
+        if isinstance(node, Num):
+            return self._number(node)
+        if isinstance(node, Iter):
+            start, stop = frame.ranges[node]
+            return Arr(np.arange(start, stop, dtype=np.int64), (node,), "int")
+        if isinstance(node, Read):
+            return self._read(node, frame)
+        if isinstance(node, Reduce):
+            return self._reduce(node, frame)
+        if isinstance(node, Table):
+            return self._table(node, frame)
+        if isinstance(node, Sym):
+            raise CannotEvaluate(f"the size {node.name} is unknown")
+        assert isinstance(node, Apply)
+        return self._apply(node, frame)
+
+    def _number(self, node: Num) -> Arr:
+        value, domain = node.value, self._domain
+        if isinstance(value, bool):
+            return Arr(np.asarray(value), (), "bool")
+        if isinstance(value, int):
+            return Arr(_integers([value], ()), (), "int")
+        if isinstance(value, Fraction):
+            return Arr(normal(value, "rat", domain), (), "rat")
+        if value in (float("inf"), float("-inf")):
+            return Arr(np.asarray(value), (), "inf")
+        return Arr(domain.number(value), (), "val")
+
+    # ---- reads ---------------------------------------------------------------------------------------------
+
+    def _positions(self, index: Sequence[Scalar], frame: _Frame) -> list[Arr]:
+        out = []
+        for part in index:
+            arr = self.go(part, frame)
+            if arr.kind == "val" and self._domain.name != "float64":
+                raise CannotEvaluate(f"the position {part} depends on elements of the {self._domain.name}")
+            out.append(_as_kind(arr, "int", self._domain))
+        return out
+
+    def _read(self, node: Read, frame: _Frame) -> Arr:
+        operand = self._operands[node.operand]
+        other = None if node.other is None else _as_kind(self.go(node.other, frame), operand.kind, self._domain)
+        return read(operand, self._positions(node.index, frame), other, frame.guarded, f"operand {node.operand}, {node}")
+
+    def _table(self, node: Table, frame: _Frame) -> Arr:
+        shape, flat = _flatten(node.values)
+        if all(isinstance(item, int) for item in flat):
+            operand = Operand(_integers(flat, shape), "int")
+        else:
+            exact = np.empty(len(flat), dtype=object)
+            exact[:] = [Fraction(repr(item)) if isinstance(item, float) else Fraction(item) for item in flat]
+            operand = Operand(exact.reshape(shape), "rat")
+        index = self._positions(node.index, frame)
+        return read(operand, index, None, frame.guarded, f"table {node}")
+
+    # ---- reductions ----------------------------------------------------------------------------------------
+
+    def _reduce(self, node: Reduce, frame: _Frame) -> Arr:
+        ranges = dict(frame.ranges)
+        conditions = list(_conjuncts(node.where)) if node.where is not None else []
+        for it, extent in zip(node.iters, node.extents, strict=True):
+            size = _as_kind(self.go(extent, _Frame(ranges, frame.guarded)), "int", self._domain)
+            largest = max(0, int(size.data.max())) if size.data.size else 0
+            ranges[it] = (0, largest)
+            if size.axes and int(size.data.min()) < largest:
+                conditions.append(raw_apply("<", it, extent))
+        sizes = {it: ranges[it][1] for it in node.iters}
+        if 0 in sizes.values():
+            return self._neutral(node, frame)
+        inner = _Frame(ranges, frame.guarded or bool(conditions))
+        masks = [_as_kind(self.go(condition, inner), "bool", self._domain) for condition in conditions]
+        if node.kind == "sum":
+            return self._sum(node.body, masks, sizes, inner)
+        body = self.go(node.body, inner)
+        if node.kind in {"any", "all"}:
+            return self._logic(node.kind, body, masks, sizes)
+        return self._extreme_or_product(node.kind, body, masks, sizes)
+
+    def _neutral(self, node: Reduce, frame: _Frame) -> Arr:
+        if node.kind in {"any", "all"}:
+            return self._number(num(node.kind == "all"))
+        return self._number(num({"sum": 0, "prod": 1, "max": float("-inf"), "min": float("inf")}[node.kind]))
+
+    def _logic(self, kind: str, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
+        arr = _as_kind(body, "bool", self._domain)
+        axes, parts = align((arr, *masks))
+        data = parts[0]
+        for mask in parts[1:]:
+            data = data & mask if kind == "any" else data | ~mask
+        positions = tuple(axes.index(it) for it in sizes if it in axes)
+        reduced = data.any(axis=positions) if kind == "any" else data.all(axis=positions)
+        return Arr(np.asarray(reduced), tuple(axis for axis in axes if axis not in sizes), "bool")
+
+    def _extreme_or_product(self, kind: str, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
+        domain = self._domain
+        if kind == "prod" or body.kind == "bool":
+            body = same_kind((body,), domain, "int")[1][0]
+        if body.kind == "inf":
+            body = lift(body, "val", domain)
+        for mask in masks:
+            neutral = self._number(num({"prod": 1, "max": float("-inf"), "min": float("inf")}[kind]))
+            body = self._choose(mask, body, lift(neutral, body.kind, domain))
+        missing = [it for it in sizes if it not in body.axes]
+        positions = tuple(body.axes.index(it) for it in sizes if it in body.axes)
+        kept = tuple(axis for axis in body.axes if axis not in sizes)
+        data = body.data
+        if kind == "prod":
+            if body.kind == "val":
+                data = domain.product(data, positions)
+            else:
+                data = normal(data.prod(axis=positions), body.kind, domain)
+            out = Arr(data, kept, body.kind)
+            times = prod(sizes[it] for it in missing)
+            return out if times == 1 else multiply([out] * times, domain)
+        if body.kind == "val":
+            return Arr(domain.extreme(kind, data, positions), kept, "val")
+        reduced = data.max(axis=positions) if kind == "max" else data.min(axis=positions)
+        return Arr(normal(reduced, body.kind, domain), kept, body.kind)
+
+    def _sum(self, body: Scalar, masks: list[Arr], sizes: dict[Iter, int], frame: _Frame) -> Arr:
+        domain = self._domain
+        if isinstance(body, Apply) and body.name == "+" and any(_splits(part) for part in body.args):
+            parts = [self._sum(part, masks, sizes, frame) for part in body.args]
+            return self._plus(parts)
+        scalars = [self.go(part, frame) for part in _factors(body)]
+        kind, factors = same_kind(scalars, domain, "int")
+        left: list[Arr] = []
+        for mask in masks:
+            homes = [k for k, factor in enumerate(factors) if set(mask.axes) <= set(factor.axes)]
+            if homes:
+                home = min(homes, key=lambda k: factors[k].data.size)
+                factors[home] = self._choose(mask, factors[home], self._zero(kind))
+            else:
+                left.append(mask)
+        if left and kind == "val" and not all(domain.finite(factor.data) for factor in factors):
+            whole = multiply(factors, domain)
+            for mask in left:
+                whole = self._choose(mask, whole, self._zero(kind))
+            factors, left = [whole], []
+        factors.extend(lift(mask, kind, domain) for mask in left)
+        return contract(factors, sizes, domain)
+
+    def _zero(self, kind: Kind) -> Arr:
+        return lift(Arr(np.asarray(0), (), "int"), kind, self._domain)
+
+    # ---- functions -----------------------------------------------------------------------------------------
+
+    def _choose(self, condition: Arr, a: Arr, b: Arr) -> Arr:
+        """`a if condition else b` elementwise; a and b are of one kind."""
+        axes, (test, then, otherwise) = align((condition, a, b))
+        data = self._domain.select(test, then, otherwise) if a.kind == "val" else np.where(test, then, otherwise)
+        return Arr(normal(data, a.kind, self._domain), axes, a.kind)
+
+    def _select(self, node: Apply, frame: _Frame) -> Arr:
+        condition = _as_condition(self.go(node.args[0], frame), self._domain)
+        data = condition.data
+        if data.dtype == bool and data.size:
+            if data.all():
+                return self.go(node.args[1], frame)
+            if not data.any():
+                return self.go(node.args[2], frame)
+            if data.ndim == 1:
+                changes = np.flatnonzero(data[1:] != data[:-1]) + 1
+                if len(changes) < _RUNS:
+                    return self._runs(node, frame, condition, [0, *changes.tolist(), data.size])
+        guarded = replace(frame, guarded=True)
+        _, (a, b) = same_kind((self.go(node.args[1], guarded), self.go(node.args[2], guarded)), self._domain)
+        if a.kind == "inf":
+            a, b = lift(a, "val", self._domain), lift(b, "val", self._domain)
+        return self._choose(condition, a, b)
+
+    def _runs(self, node: Apply, frame: _Frame, condition: Arr, bounds: list[int]) -> Arr:
+        """The condition holds on intervals of one iterator: each branch is evaluated on its own intervals only."""
+        it = condition.axes[0]
+        start = frame.ranges[it][0]
+        parts = []
+        for low, high in zip(bounds, bounds[1:], strict=False):
+            branch = node.args[1] if condition.data[low] else node.args[2]
+            parts.append(self.go(branch, frame.with_range(it, start + low, start + high)))
+        kind, same = same_kind(parts, self._domain)
+        if kind == "inf":
+            kind, same = "val", [lift(part, "val", self._domain) for part in parts]
+        axes = order({it, *(axis for part in same for axis in part.axes)})
+        at = axes.index(it)
+        views = []
+        shape = np.broadcast_shapes(*(tuple(1 if a == it else s for a, s in zip(axes, _expanded(p, axes).shape, strict=True)) for p in same))
+        for part, low, high in zip(same, bounds, bounds[1:], strict=False):
+            wanted = tuple(high - low if k == at else size for k, size in enumerate(shape))
+            views.append(np.broadcast_to(_expanded(part, axes), wanted))
+        return Arr(np.concatenate(views, axis=at), axes, kind)
+
+    def _apply(self, node: Apply, frame: _Frame) -> Arr:
+        name = node.name
+        if name == "select":
+            return self._select(node, frame)
+        if name in {"trunc", "floor", "ceil"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
+            parts = [self.go(arg, frame) for arg in node.args[0].args]
+            if all(part.kind in {"int", "bool"} for part in parts):
+                return self._integer_quotient(name, *parts, guarded=frame.guarded)
+        args = [self.go(arg, frame) for arg in node.args]
+        if name == "+":
+            return self._plus(args)
+        if name == "*":
+            kind, same = same_kind(args, self._domain, "int")
+            return multiply(same, self._domain)
+        if name.startswith("convert:"):
+            return self._convert(name.partition(":")[2], args[0])
+        if name in {"and", "or", "not"}:
+            return self._boolean(name, [_as_condition(arg, self._domain) for arg in args])
+        if name in COMPARE:
+            return self._compare(name, args)
+        if name == "/":
+            return self._divide(args, frame.guarded)
+        if name == "^":
+            return self._power(args)
+        return self._function(name, args, frame.guarded)
+
+    def _plus(self, args: Sequence[Arr]) -> Arr:
+        kind, same = same_kind(args, self._domain, "int")
+        ordered = sorted(same, key=lambda arr: len(arr.axes))
+        out = ordered[0]
+        for part in ordered[1:]:
+            axes, (a, b) = align((out, part))
+            data = self._domain.add(a, b) if kind == "val" else normal(a + b, kind, self._domain)
+            out = Arr(data, axes, kind)
+        return out
+
+    def _divide(self, args: Sequence[Arr], guarded: bool) -> Arr:
+        domain = self._domain
+        if joint_kind(args) == "val" or any(arg.kind == "inf" for arg in args):
+            _, same = same_kind(args, domain, "val")
+            axes, (a, b) = align(same)
+            return Arr(domain.div(a, b), axes, "val")
+        _, same = same_kind(args, domain, "rat")
+        axes, (a, b) = align(same)
+        if (b == 0).any():
+            if not guarded:
+                raise Redraw("division by zero")
+            b = np.where(b == 0, Fraction(1), b)
+        return Arr(normal(a / b, "rat", domain), axes, "rat")
+
+    def _integer_quotient(self, name: str, a: Arr, b: Arr, guarded: bool) -> Arr:
+        _, same = same_kind((a, b), self._domain, "int")
+        axes, (x, y) = align(same)
+        if (y == 0).any():
+            if not guarded:
+                raise Redraw("division by zero")
+            y = np.where(y == 0, 1, y)
+        quotient = x // y
+        if name != "floor":
+            inexact = quotient * y != x
+            up = inexact if name == "ceil" else inexact & ((x < 0) != (y < 0))
+            quotient = quotient + up
+        return Arr(np.asarray(quotient), axes, "int")
+
+    def _power(self, args: Sequence[Arr]) -> Arr:
+        domain = self._domain
+        base, exponent = (same_kind((arg,), domain, "int")[1][0] for arg in args)
+        if base.kind == "val" or exponent.kind == "val" or exponent.kind == "rat":
+            integer = exponent.kind == "int"
+            base = lift(base, "val", domain)
+            exponent = exponent if integer else lift(exponent, "val", domain)
+            axes, (a, b) = align((base, exponent))
+            return Arr(domain.power(a, b, integer), axes, "val")
+        axes, (a, b) = align((base, exponent))
+        if base.kind == "int" and (b < 0).any():
+            a = lift(Arr(a, axes, "int"), "rat", domain).data
+            base = replace(base, kind="rat")
+        return Arr(normal(a**b, base.kind, domain), axes, base.kind)
+
+    def _boolean(self, name: str, args: Sequence[Arr]) -> Arr:
+        axes, parts = align(args)
+        if name == "not":
+            data = ~parts[0] if parts[0].dtype == bool else self._domain.function("not", parts[0])
+        elif all(part.dtype == bool for part in parts):
+            data = parts[0] & parts[1] if name == "and" else parts[0] | parts[1]
+        else:
+            data = self._domain.function(name, *parts)
+        return Arr(np.asarray(data), axes, "bool")
+
+    def _compare(self, name: str, args: Sequence[Arr]) -> Arr:
+        kind, same = same_kind(args, self._domain)
+        if kind == "inf":
+            kind, same = "val", [lift(arg, "val", self._domain) for arg in args]
+        axes, (a, b) = align(same)
+        data = self._domain.compare(name, a, b) if kind == "val" else COMPARE[name](a, b)
+        data = np.asarray(data)
+        return Arr(data if kind == "val" or data.dtype == bool else data.astype(bool), axes, "bool")
+
+    def _convert(self, dtype: str, arg: Arr) -> Arr:
+        from dslc.interpret.tensors import wrapped
+        from dslc.ir.dtype import DTYPES
+
+        target = DTYPES[dtype]
+        if target.is_float:
+            out = lift(arg, "val", self._domain)
+            return out if arg.kind == "val" and self._domain.name != "float64" else replace(out, data=self._rounded(out.data, target))
+        if target.is_integer:
+            integers = _as_kind(arg, "int", self._domain)
+            return replace(integers, data=wrapped(integers.data, target))
+        return _as_kind(arg, "bool", self._domain)
+
+    def _rounded(self, data: Array, dtype: Any) -> Array:
+        if self._domain.name != "float64":
+            return data
+        from dslc.ir.constants import NUMPY
+
+        return data.astype(NUMPY[dtype]).astype(np.float64)
+
+    def _function(self, name: str, args: Sequence[Arr], guarded: bool) -> Arr:
+        domain = self._domain
+        kind, same = same_kind(args, domain, "int")
+        exact = name in {"max", "min", "abs", "floor", "ceil", "round", "trunc", "sign", "//", "%"}
+        if kind != "val" and not exact:
+            kind, same = "val", [lift(arg, "val", domain) for arg in same]
+        axes, parts = align(same)
+        if kind == "val":
+            data = domain.function(name, *parts)
+            return Arr(data, axes, "bool" if name in {"isnan", "isinf"} else "val")
+        if name in {"//", "%"} and (parts[1] == 0).any():
+            if not guarded:
+                raise Redraw("division by zero")
+            parts[1] = np.where(parts[1] == 0, 1, parts[1])
+        if kind == "int":
+            if name in {"floor", "ceil", "round", "trunc"}:
+                return Arr(parts[0], axes, "int")
+            return Arr(np.asarray(FUNCTIONS[name](*parts)), axes, "int")
+        return self._rational(name, parts, axes)
+
+    def _rational(self, name: str, parts: list[Array], axes: tuple[Iter, ...]) -> Arr:
+        import math
+
+        whole = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}.get(name)
+        if whole is not None:
+            flat = [item if isinstance(item, float) else whole(item) for item in parts[0].reshape(-1)]
+            return Arr(_truncated(np.array(flat, dtype=object).reshape(parts[0].shape)), axes, "int")
+        if name == "sign":
+            return Arr(np.asarray(np.where(parts[0] > 0, 1, np.where(parts[0] < 0, -1, 0))), axes, "int")
+        return Arr(normal(FUNCTIONS[name](*parts), "rat", self._domain), axes, "rat")
+
+
+def _expanded(arr: Arr, axes: tuple[Iter, ...]) -> Array:
+    return arr.data[tuple(slice(None) if axis in arr.axes else None for axis in axes)]
+
+
+def _as_condition(arr: Arr, domain: Domain) -> Arr:
+    return arr if arr.kind == "bool" else _as_kind(arr, "bool", domain)
+
+
+def _conjuncts(node: Scalar) -> Iterator[Scalar]:
+    if isinstance(node, Apply) and node.name == "and":
+        for arg in node.args:
+            yield from _conjuncts(arg)
+    else:
+        yield node
+
+
+def _factors(body: Scalar) -> list[Scalar]:
+    """The factors of a product; a division by what is no number becomes a factor too."""
+    if isinstance(body, Apply) and body.name == "*":
+        return [part for arg in body.args for part in _factors(arg)]
+    if isinstance(body, Apply) and body.name == "/" and _splits(body.args[0]):
+        return [*_factors(body.args[0]), raw_apply("/", num(1), body.args[1])]
+    return [body]
+
+
+def _splits(part: Scalar) -> bool:
+    """Whether a summand is a product that is better summed as a product of matrices."""
+    return isinstance(part, Apply) and part.name == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1
+
+
+def _flatten(values: tuple[Any, ...]) -> tuple[tuple[int, ...], list[Any]]:
+    if not isinstance(values, tuple):
+        return (), [values]
+    parts = [_flatten(value) for value in values]
+    shape = parts[0][0] if parts else ()
+    return (len(values), *shape), [item for _, flat in parts for item in flat]
+
+
+__all__ = ["CannotEvaluate", "OutOfBounds", "evaluate"]

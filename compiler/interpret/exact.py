@@ -1,0 +1,213 @@
+"""The domain of exact numbers: Fractions, and sympy expressions where an input is a symbol or a function has no exact value."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.domain import Array, Redraw, fraction_of, fractions
+from dslc.ir.dtype import DType
+from dslc.ir.scalar import Number
+
+_NAMES = {"max": "Max", "min": "Min", "abs": "Abs", "ceil": "ceiling"}
+_COMPARE: dict[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _number(item: Any) -> Any:
+    """Rational results of sympy as Fractions, so that plain arithmetic stays plain."""
+    import sympy
+
+    return Fraction(int(item.p), int(item.q)) if isinstance(item, sympy.Rational) else item
+
+
+def _symbolic(item: Any) -> Any:
+    import sympy
+
+    if isinstance(item, Fraction):
+        return sympy.Rational(item.numerator, item.denominator)
+    if isinstance(item, float):
+        return sympy.oo if item > 0 else -sympy.oo
+    return sympy.sympify(item)
+
+
+def _plain(item: Any) -> bool:
+    return isinstance(item, Fraction | float | int)
+
+
+def _divide(a: Any, b: Any) -> Any:
+    if _plain(b) and b == 0:
+        raise Redraw("division by zero")
+    return _number(_symbolic(a) / _symbolic(b)) if not (_plain(a) and _plain(b)) else a / b
+
+
+def _power(a: Any, b: Any) -> Any:
+    if _plain(a) and _plain(b) and Fraction(b).denominator == 1:
+        if a == 0 and b < 0:
+            raise Redraw("division by zero")
+        return Fraction(a) ** int(b)
+    return _number(_symbolic(a) ** _symbolic(b))
+
+
+@lru_cache(maxsize=256)
+def _function(name: str) -> Callable[..., Any]:
+    import sympy
+
+    plain: dict[str, Callable[..., Any]] = {
+        "abs": abs,
+        "max": max,
+        "min": min,
+        "floor": lambda a: Fraction(a.__floor__()),
+        "ceil": lambda a: Fraction(a.__ceil__()),
+        "trunc": lambda a: Fraction(a.__trunc__()),
+        "round": lambda a: Fraction(round(a)),
+        "sign": lambda a: Fraction((a > 0) - (a < 0)),
+        "isnan": lambda a: False,
+        "isinf": lambda a: isinstance(a, float),
+        "//": lambda a, b: Fraction(a // b),
+        "%": lambda a, b: a % b,
+    }
+    known = getattr(sympy, _NAMES.get(name, name), None)
+    symbolic = known if callable(known) else sympy.Function({"//": "floordiv", "%": "mod"}.get(name, name))
+
+    def go(*args: Any) -> Any:
+        if name in plain and all(_plain(arg) for arg in args):
+            return plain[name](*args)
+        return _number(symbolic(*(_symbolic(arg) for arg in args)))
+
+    return go
+
+
+def _compare(name: str, a: Any, b: Any) -> Any:
+    if _plain(a) and _plain(b):
+        return _COMPARE[name](a, b)
+    import sympy
+
+    relation = {"==": sympy.Eq, "!=": sympy.Ne}.get(name) or _COMPARE[name]
+    found = relation(_symbolic(a), _symbolic(b))
+    return bool(found) if found in (sympy.true, sympy.false) else found
+
+
+def _select(condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, bool | np.bool_):
+        return a if condition else b
+    import sympy
+
+    return sympy.Piecewise((_symbolic(a), condition), (_symbolic(b), True))
+
+
+def _each(function: Callable[..., Any], *args: Array) -> Array:
+    """`function` elementwise, always as an array of objects."""
+    views = np.broadcast_arrays(*args)
+    out = np.empty(views[0].shape, dtype=object)
+    flat = [view.reshape(-1) for view in views]
+    target = out.reshape(-1)
+    for k in range(target.size):
+        target[k] = function(*(part[k] for part in flat))
+    return out
+
+
+class Exact:
+    """Arrays of Fractions or sympy expressions."""
+
+    name = "exact"
+    dtype: np.dtype[Any] = np.dtype(object)
+
+    def number(self, value: Number) -> Array:
+        out = np.empty((), dtype=object)
+        infinite = isinstance(value, float) and value in (float("inf"), float("-inf"))
+        out[()] = value if infinite else fraction_of(value)
+        return out
+
+    def lift(self, array: Array) -> Array:
+        return array if array.dtype == object else fractions(array)
+
+    def encode(self, array: Array, dtype: DType) -> Array:
+        array = np.asarray(array)
+        if array.dtype != object:
+            infinite = ~np.isfinite(array.astype(np.float64))
+            out = fractions(np.where(infinite, np.zeros_like(array), array))
+            out[infinite] = array[infinite].astype(np.float64).tolist()
+            return out
+        return _each(lambda item: _number(_symbolic(item)) if not _plain(item) else Fraction(item), array)
+
+    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
+        return array
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return fractions(rng.integers(-9, 10, shape)) / fractions(rng.integers(1, 5, shape))
+
+    def add(self, a: Array, b: Array) -> Array:
+        return _each(lambda x, y: x + y if _plain(x) and _plain(y) else _number(_symbolic(x) + _symbolic(y)), a, b)
+
+    def mul(self, a: Array, b: Array) -> Array:
+        return _each(lambda x, y: x * y if _plain(x) and _plain(y) else _number(_symbolic(x) * _symbolic(y)), a, b)
+
+    def div(self, a: Array, b: Array) -> Array:
+        return _each(_divide, a, b)
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return self.total(self.mul(a[..., :, :, None], b[..., None, :, :]), (a.ndim - 1,))
+
+    def _fold(self, function: Callable[[Array, Array], Array], array: Array, axes: tuple[int, ...], empty: Number) -> Array:
+        kept = [k for k in range(array.ndim) if k not in axes]
+        moved = array.transpose(*axes, *kept)
+        moved = moved.reshape(-1, *moved.shape[len(axes) :]) if array.size else moved.reshape(0, *moved.shape[len(axes) :])
+        out = np.broadcast_to(self.number(empty), moved.shape[1:]) if not len(moved) else moved[0]
+        for part in moved[1:]:
+            out = function(out, part)
+        return out
+
+    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._fold(self.add, array, axes, 0)
+
+    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return self._fold(self.mul, array, axes, 1)
+
+    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        def pick(a: Array, b: Array) -> Array:
+            return self.function(kind, a, b)
+
+        return self._fold(pick, array, axes, float("-inf") if kind == "max" else float("inf"))
+
+    def compare(self, name: str, a: Array, b: Array) -> Array:
+        out = _each(lambda x, y: _compare(name, x, y), a, b)
+        plain = all(isinstance(item, bool) for item in out.reshape(-1))
+        return out.astype(bool) if plain else out
+
+    def select(self, condition: Array, a: Array, b: Array) -> Array:
+        return _each(_select, condition, a, b)
+
+    def power(self, a: Array, exponent: Array, integer: bool) -> Array:
+        return _each(_power, a, exponent)
+
+    def function(self, name: str, *args: Array) -> Array:
+        out = _each(_function(name), *args)
+        return out.astype(bool) if name in {"isnan", "isinf"} else out
+
+    def to_integers(self, array: Array) -> Array:
+        return _each(lambda item: int(item), array).astype(np.int64)
+
+    def finite(self, array: Array) -> bool:
+        return not any(isinstance(item, float) for item in array.reshape(-1))
+
+    def close(self, a: Array, b: Array, tolerance: float) -> Array:
+        def equal(x: Any, y: Any) -> bool:
+            if _plain(x) and _plain(y):
+                return bool(x == y)
+            import sympy
+
+            return bool(sympy.simplify(_symbolic(x) - _symbolic(y)) == 0)
+
+        return _each(equal, a, b).astype(bool)

@@ -1,0 +1,127 @@
+"""The domain of float64."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.domain import Array
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType
+from dslc.ir.scalar import Number
+
+_erf = np.frompyfunc(math.erf, 1, 1)
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "abs": np.abs,
+    "exp": np.exp,
+    "log": np.log,
+    "sqrt": np.sqrt,
+    "tanh": np.tanh,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.rint,
+    "trunc": np.trunc,
+    "sign": np.sign,
+    "isnan": np.isnan,
+    "isinf": np.isinf,
+    "max": np.maximum,
+    "min": np.minimum,
+    "//": np.floor_divide,
+    "%": np.mod,
+    "erf": lambda x: np.asarray(_erf(x)).astype(np.float64),
+}
+COMPARE: dict[str, Callable[..., Any]] = {
+    "==": np.equal,
+    "!=": np.not_equal,
+    "<": np.less,
+    "<=": np.less_equal,
+    ">": np.greater,
+    ">=": np.greater_equal,
+}
+
+
+class Floats:
+    """float64. With `rounded` the results of a run have the declared element types, else they stay float64."""
+
+    name = "float64"
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    def __init__(self, rounded: bool = True) -> None:
+        self._rounded = rounded
+
+    def number(self, value: Number) -> Array:
+        return np.asarray(float(value))
+
+    def lift(self, array: Array) -> Array:
+        return array.astype(np.float64)
+
+    def encode(self, array: Array, dtype: DType) -> Array:
+        return np.asarray(array).astype(np.float64)
+
+    def decode(self, array: Array, dtype: DType, final: bool) -> Array:
+        return array.astype(NUMPY[dtype]) if final and self._rounded else array
+
+    def draw(self, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+        return rng.standard_normal(shape)
+
+    def add(self, a: Array, b: Array) -> Array:
+        return np.asarray(a + b)
+
+    def mul(self, a: Array, b: Array) -> Array:
+        return np.asarray(a * b)
+
+    def div(self, a: Array, b: Array) -> Array:
+        return np.asarray(a / b)
+
+    def matmul(self, a: Array, b: Array) -> Array:
+        return np.asarray(a @ b)
+
+    def total(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(array.sum(axis=axes))
+
+    def product(self, array: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(array.prod(axis=axes))
+
+    def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
+        return np.asarray(array.max(axis=axes, initial=-np.inf) if kind == "max" else array.min(axis=axes, initial=np.inf))
+
+    def compare(self, name: str, a: Array, b: Array) -> Array:
+        return np.asarray(COMPARE[name](a, b))
+
+    def select(self, condition: Array, a: Array, b: Array) -> Array:
+        return np.where(condition, a, b)
+
+    def power(self, a: Array, exponent: Array, integer: bool) -> Array:
+        if integer and exponent.ndim == 0 and exponent == 2:
+            return np.asarray(a * a)
+        return np.asarray(np.power(a, exponent.astype(np.float64)))
+
+    def function(self, name: str, *args: Array) -> Array:
+        return np.asarray(FUNCTIONS[name](*args))
+
+    def to_integers(self, array: Array) -> Array:
+        return np.trunc(np.nan_to_num(array, posinf=2.0**62, neginf=-(2.0**62))).astype(np.int64)
+
+    def finite(self, array: Array) -> bool:
+        return bool(np.isfinite(array).all())
+
+    def close(self, a: Array, b: Array, tolerance: float) -> Array:
+        a, b = a.astype(np.float64), b.astype(np.float64)
+        finite = np.abs(b[np.isfinite(b)])
+        scale = float(finite.max()) if finite.size else 1.0
+        return np.isclose(a, b, rtol=tolerance, atol=tolerance * max(scale, 1e-30), equal_nan=True)

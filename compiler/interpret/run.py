@@ -1,0 +1,95 @@
+"""Whole graphs: nodes in order, every tensor freed after its last use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dslc.interpret.domain import Array, Domain
+from dslc.interpret.evaluator import CannotEvaluate, OutOfBounds, evaluate
+from dslc.interpret.reads import Operand
+from dslc.interpret.tensors import decode, encode, wrapped
+from dslc.ir.constants import FillRef
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological
+
+if TYPE_CHECKING:
+    from dslc.semantics.library import Rules
+
+
+class InterpretError(Exception):
+    """A graph that cannot be evaluated: an opaque node, an input without a value, a symbolic size, a read out of bounds."""
+
+
+def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
+    """The arrays of `outputs`, of their declared shapes.
+
+    `feeds` gives an array for each input that the outputs depend on, and may give one for any other value, which is then not
+    computed. Over `Floats()` results have their declared element types, over `Field` floating-point tensors are int64 residues,
+    over `Exact` objects. Raises InterpretError, and Redraw where a division by zero asks for other inputs.
+    """
+    from dslc.semantics.elaborate import expand
+
+    return run_scopes(expand(rules, tuple(outputs)), feeds, domain)
+
+
+def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
+    """As `run`, for graphs without calls."""
+    known: dict[Value, Operand] = {value: _fed(value, array, domain) for value, array in feeds.items()}
+    nodes = [node for node in _needed(outputs, known)]
+    uses = Counter(arg for node in nodes for arg in node.args)
+    uses.update(outputs)
+    with np.errstate(all="ignore"):
+        for node in nodes:
+            value = Value(node)
+            known[value] = _node(node, known, domain)
+            for arg in node.args:
+                uses[arg] -= 1
+                if uses[arg] == 0:
+                    known.pop(arg, None)
+        return [decode(known[value], value.type.dtype, domain, final=True) for value in outputs]
+
+
+def _needed(outputs: Sequence[Value], known: Mapping[Value, Operand]) -> list[Node]:
+    """What has to be computed, arguments first; nothing below a value that is fed."""
+    fed = {value.node for value in known if len(value.node.types) == 1}
+    needed: set[Node] = set()
+    stack = [value.node for value in outputs if value not in known]
+    while stack:
+        node = stack.pop()
+        if node not in needed and node not in fed:
+            needed.add(node)
+            stack.extend(arg.node for arg in node.args if arg not in known)
+    return [node for node in topological(value.node for value in outputs) if node in needed]
+
+
+def _fed(value: Value, array: Any, domain: Domain) -> Operand:
+    operand = encode(array, value.type.dtype, domain)
+    if value.type.is_static:
+        shape = tuple(int(str(size)) for size in value.type.shape)
+        if operand.data.shape != shape:
+            raise InterpretError(f"an array of shape {list(operand.data.shape)} is fed where {value.type} is wanted")
+    return operand
+
+
+def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand:
+    if isinstance(node, ScopeNode):
+        try:
+            out = evaluate(node.scope, [known[arg] for arg in node.args], domain)
+        except (CannotEvaluate, OutOfBounds, ValueError) as problem:
+            raise InterpretError(f"{problem} (in {node.scope})") from problem
+        return Operand(wrapped(out.data, node.scope.dtype), out.kind) if out.kind == "int" else out
+    if isinstance(node, Constant):
+        type = Value(node).type
+        if isinstance(node.data, FillRef) and type.dtype.is_float and domain.name != "float64":
+            shape = tuple(int(str(size)) for size in type.shape)
+            return Operand(np.broadcast_to(domain.number(node.data.value), shape), "val")
+        return encode(node.data.load(), type.dtype, domain)
+    if isinstance(node, Input):
+        raise InterpretError(f"no value is given for the input {node.name}")
+    if isinstance(node, Opaque):
+        raise InterpretError(f"the opaque node {node.label} has no definition in the language")
+    assert isinstance(node, Call)
+    raise InterpretError(f"the call of {node.op} is not expanded")

@@ -1,0 +1,48 @@
+"""Tensors in and out of the interpreter's representation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain
+from dslc.interpret.reads import Operand
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType
+
+
+def wrapped(data: Array, dtype: DType) -> Array:
+    """Integers modulo 2^bits; those that stand for infinities are the type's ends."""
+    info = np.iinfo(NUMPY[dtype])
+    low, high = int(info.min), int(info.max)
+    if data.size == 0 or (data.dtype != object and int(data.min()) >= low and int(data.max()) <= high):
+        return data
+    if data.dtype == object:
+        span = 1 << dtype.bytes * 8
+        flat = [(int(item) - low) % span + low for item in data.reshape(-1)]
+        return np.array(flat, dtype=NUMPY[dtype] if dtype is DType.U64 else np.int64).reshape(data.shape).astype(object)
+    out = data.astype(NUMPY[dtype]).astype(np.int64)
+    return np.where(data == INT_MAX, high, np.where(data == INT_MIN, low, out)) if dtype is not DType.U64 else data.astype(np.uint64).astype(object)
+
+
+def encode(array: Any, dtype: DType, domain: Domain) -> Operand:
+    """A numpy array as an operand of the given element type."""
+    data = np.asarray(array)
+    if dtype is DType.BOOL:
+        return Operand(data.astype(bool), "bool")
+    if dtype.is_float:
+        return Operand(domain.encode(data, dtype), "val")
+    if data.dtype == np.uint64 and data.size and int(data.max()) > INT_MAX:
+        return Operand(data.astype(object), "int")
+    return Operand(data.astype(np.int64) if data.dtype != object else data, "int")
+
+
+def decode(operand: Operand, dtype: DType, domain: Domain, final: bool) -> Array:
+    """The inverse of `encode`: element types are the declared ones where the domain has them."""
+    if operand.kind == "val":
+        return domain.decode(operand.data, dtype, final)
+    if operand.kind == "bool":
+        return operand.data
+    data = wrapped(operand.data, dtype)
+    return data.astype(NUMPY[dtype]) if final else data
