@@ -1,0 +1,155 @@
+"""Boxes (PET, section 5): what an output region reads of each operand, and where the set of summands is uniform."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dslc.analysis.numeric import Interval, Unknown, interval, vector
+from dslc.analysis.reads import Access, Loop, accesses, output_loops
+from dslc.ir.graph import Scope
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num
+
+_MOST_POINTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class ReadBox:
+    """The axis-aligned box of operand `operand` that is read: an interval [low, high] per dimension; None: nothing is read."""
+
+    operand: int
+    box: tuple[Interval, ...] | None
+
+
+def read_boxes(
+    scope: Scope, shapes: Sequence[tuple[int, ...]], region: Sequence[Interval] | None = None
+) -> tuple[ReadBox, ...]:
+    """Per operand the box that an output region reads, cut off at the operand's bounds.
+
+    Args:
+        shapes: of the operands.
+        region: an interval per output iterator; everything by default.
+    """
+    found: dict[int, list[Interval] | None] = {k: None for k in range(len(shapes))}
+    for access in accesses(scope):
+        if not isinstance(access.node, Read):
+            continue
+        shape = shapes[access.node.operand]
+        at = _intervals(access.loops, region)
+        if at is None:
+            continue
+        box = []
+        for index, size in zip(access.node.index, shape, strict=True):
+            try:
+                low, high = interval(index, at)
+            except Unknown:
+                low, high = 0, size - 1
+            box.append((max(low, 0), min(high, size - 1)))
+        if any(low > high for low, high in box):
+            continue
+        old = found[access.node.operand]
+        found[access.node.operand] = (
+            box if old is None else [(min(a, c), max(b, d)) for (a, b), (c, d) in zip(old, box, strict=True)]
+        )
+    return tuple(ReadBox(k, None if box is None else tuple(box)) for k, box in found.items())
+
+
+def _intervals(loops: tuple[Loop, ...], region: Sequence[Interval] | None) -> dict[Scalar, Interval] | None:
+    at: dict[Scalar, Interval] = {}
+    for k, loop in enumerate(loops):
+        if region is not None and k < len(region):
+            at[loop.iterator] = region[k]
+            continue
+        high = interval(loop.extent, at)[1] - 1
+        if high < 0:
+            return None
+        at[loop.iterator] = (0, high)
+    return at
+
+
+@dataclass(frozen=True)
+class Split:
+    """Per output iterator the points where the set of summands changes; `exact` is False where it also changes elsewhere."""
+
+    points: tuple[tuple[int, ...], ...]
+    exact: bool
+
+    def boxes(self, extents: Sequence[int]) -> int:
+        """How many boxes the output is cut into."""
+        total = 1
+        for points, extent in zip(self.points, extents, strict=True):
+            total *= (len(points) + 1) if extent else 0
+        return total
+
+
+def splits(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> Split:
+    """Cuts the output so that in each box every position takes the same summands, choices and values outside bounds.
+
+    A condition that depends on several output iterators (a triangle) can't be cut into boxes: then `exact` is False.
+    """
+    iters = scope.iters
+    extents = [int(e) for e in scope.extents if isinstance(e, int)]
+    if len(extents) != len(iters):
+        raise Unknown("symbolic extents")
+    changes: list[set[int]] = [set() for _ in iters]
+    exact = True
+    for condition, loops in dict.fromkeys(_conditions(scope, shapes)):
+        own = [k for k, i in enumerate(iters) if i in condition.free]
+        if not own:
+            continue
+        if len(own) > 1:
+            exact = False
+            continue
+        try:
+            changes[own[0]] |= _changes(condition, iters[own[0]], extents[own[0]], loops)
+        except Unknown:
+            exact = False
+    for k, loop in enumerate(output_loops(scope)):
+        # a reduction whose length depends on the output position
+        if any(loop.iterator in inner.extent.free for access in accesses(scope) for inner in access.loops):
+            changes[k] |= set(range(1, extents[k]))
+    return Split(tuple(tuple(sorted(points)) for points in changes), exact)
+
+
+def _conditions(scope: Scope, shapes: Sequence[tuple[int, ...]]) -> list[tuple[Scalar, tuple[Loop, ...]]]:
+    out: list[tuple[Scalar, tuple[Loop, ...]]] = []
+    for access in accesses(scope):
+        for guard in access.guards:
+            out.extend((part, access.loops) for part in _atomic(guard))
+        if isinstance(access.node, Read) and access.node.other is not None:
+            out.extend((part, access.loops) for part in _inside(access, shapes[access.node.operand]))
+    return out
+
+
+def _inside(access: Access, shape: tuple[int, ...]) -> list[Scalar]:
+    parts = []
+    for index, size in zip(access.node.index, shape, strict=True):
+        if any(isinstance(node, Iter) for node in index.free):
+            parts.append(apply("and", apply("<=", num(0), index), apply("<", index, num(size))))
+    return parts
+
+
+def _atomic(condition: Scalar) -> list[Scalar]:
+    if isinstance(condition, Apply) and condition.name in {"and", "or", "not"}:
+        return [part for arg in condition.args for part in _atomic(arg)]
+    return [] if isinstance(condition, Num) else [condition]
+
+
+def _changes(condition: Scalar, iterator: Iter, extent: int, loops: tuple[Loop, ...]) -> set[int]:
+    """Positions where the truth of the condition, as a set of reduction positions, differs from the position before."""
+    others = [loop for loop in loops if loop.iterator in condition.free and loop.iterator is not iterator]
+    sizes = []
+    for loop in others:
+        if not (isinstance(loop.extent, Num) and isinstance(loop.extent.value, int)):
+            raise Unknown(str(loop.extent))
+        sizes.append(loop.extent.value)
+    if extent * int(np.prod(sizes, dtype=np.int64)) > _MOST_POINTS:
+        raise Unknown("too many positions")
+    grid = np.ogrid[tuple(slice(0, size) for size in (extent, *sizes))]
+    at: dict[Scalar, object] = dict(zip([iterator, *(loop.iterator for loop in others)], grid, strict=True))
+    held = np.broadcast_to(vector(condition, at), (extent, *sizes)).reshape(extent, -1)
+    if held.shape[1] == 0 or extent < 2:
+        return set()
+    return {int(k) + 1 for k in np.nonzero((held[1:] != held[:-1]).any(axis=1))[0]}

@@ -1,0 +1,65 @@
+"""The only door to isl. Dimensions have names; a set is a conjunction of affine constraints over integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """`sum(coefficient * variable) + constant >= 0`, or `== 0`."""
+
+    terms: tuple[tuple[str, int], ...]
+    constant: int
+    kind: Literal[">=", "=="] = ">="
+
+    def __str__(self) -> str:
+        parts = [f"{coefficient}*{name}" for name, coefficient in self.terms]
+        kind = ">=" if self.kind == ">=" else "="
+        return f"{' + '.join([*parts, str(self.constant)])} {kind} 0"
+
+
+@cache
+def is_empty(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> bool:
+    """Whether no integer point satisfies all constraints. False where isl gives up (its operation limit)."""
+    import islpy
+
+    islpy_set = _set(variables, constraints)
+    try:
+        return bool(islpy_set.is_empty())
+    except islpy.Error:
+        return False
+
+
+def sample(variables: Sequence[str], constraints: Sequence[Constraint]) -> Mapping[str, int] | None:
+    """An integer point of the set by variable, or None where there is none."""
+    import islpy
+
+    point = _set(tuple(variables), tuple(constraints)).sample_point()
+    if point.is_void():
+        return None
+    dim = islpy.dim_type.set
+    return {name: int(point.get_coordinate_val(dim, k).to_python()) for k, name in enumerate(variables)}
+
+
+def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> object:
+    import islpy
+
+    # positions stand in for the names, which may not be identifiers of isl
+    short = {name: f"x{k}" for k, name in enumerate(variables)}
+    renamed = [
+        str(Constraint(tuple((short[name], c) for name, c in each.terms), each.constant, each.kind))
+        for each in constraints
+    ]
+    text = f"{{ [{', '.join(short.values())}] : {' and '.join(renamed) or '1 = 1'} }}"
+    return islpy.Set(text, context=_context())
+
+
+@cache
+def _context() -> object:
+    import islpy
+
+    return islpy.DEFAULT_CONTEXT

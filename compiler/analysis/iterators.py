@@ -1,0 +1,98 @@
+"""The iterator table (EinNet, section 5.1): where each iterator occurs, and with which coefficient."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dslc.analysis.poly import NotIntegral, polynomial
+from dslc.analysis.reads import Loop, accesses, output_loops
+from dslc.ir.graph import Scope
+from dslc.ir.scalar import Read, Reduce, Scalar, walk
+
+
+@dataclass(frozen=True)
+class Occurrence:
+    """An iterator in the index of dimension `dim` of an operand (-1: the output); coefficient None where it is not affine."""
+
+    operand: int
+    dim: int
+    coefficient: int | None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One iterator: `kind` is traversal, sum, max, ...; `operands` the tensors in whose index it occurs, the output being -1."""
+
+    name: str
+    extent: Scalar
+    kind: str
+    occurrences: tuple[Occurrence, ...]
+
+    @property
+    def operands(self) -> frozenset[int]:
+        return frozenset(each.operand for each in self.occurrences)
+
+
+def iterator_table(scope: Scope) -> tuple[Row, ...]:
+    """A row for every output iterator, then for every reduction iterator in the order of the expression.
+
+    Equal names in sibling reductions are different iterators; an occurrence is listed once even if several reads have it.
+    """
+    rows: dict[Loop, dict[Occurrence, None]] = {loop: {} for loop in output_loops(scope)}
+    groups = scope.groups or (1,) * len(scope.extents)
+    dims = [dim for dim, count in enumerate(groups) for _ in range(count)]
+    for at, loop in enumerate(output_loops(scope)):
+        stride = 1
+        for later in range(at + 1, len(dims)):
+            extent = scope.extents[later]
+            if dims[later] == dims[at]:
+                stride = stride * extent if isinstance(extent, int) and stride else 0
+        rows[loop][Occurrence(-1, dims[at], stride or None)] = None
+    for node in walk(scope.body):
+        if isinstance(node, Reduce):
+            for iterator, extent in zip(node.iters, node.extents, strict=True):
+                rows.setdefault(Loop(iterator, extent, node.kind), {})
+    for access in accesses(scope):
+        if not isinstance(access.node, Read):
+            continue
+        for dim, index in enumerate(access.node.index):
+            for loop in access.loops:
+                if loop.iterator in index.free:
+                    place = Occurrence(access.node.operand, dim, coefficient_of(index, loop.iterator))
+                    rows.setdefault(loop, {})[place] = None
+    return tuple(
+        Row(loop.iterator.name, loop.extent, loop.kind, tuple(sorted(found, key=_place)))
+        for loop, found in rows.items()
+    )
+
+
+def _place(each: Occurrence) -> tuple[int, int, int]:
+    return each.operand, each.dim, each.coefficient or 0
+
+
+def coefficient_of(index: Scalar, iterator: Scalar) -> int | None:
+    """The integer coefficient of an iterator in an affine index; None where it occurs in another way."""
+    try:
+        poly = polynomial(index)
+    except NotIntegral:
+        return None
+    inside = any(iterator in factor.free for factor in poly.atoms if factor is not iterator)  # type: ignore[comparison-overlap]
+    if inside or poly.degree_in(iterator) > 1:
+        return None
+    slope, _ = poly.split(iterator)
+    return slope.constant if slope.is_constant else None
+
+
+def groups_of(rows: tuple[Row, ...]) -> Mapping[frozenset[int], tuple[Row, ...]]:
+    """Iterators by the set of tensors in whose index they occur: the columns of EinNet's Table 2."""
+    found: dict[frozenset[int], tuple[Row, ...]] = {}
+    for row in rows:
+        found[row.operands] = (*found.get(row.operands, ()), row)
+    return found
+
+
+def describe(operands: frozenset[int], names: tuple[str, ...], output: str) -> str:
+    """A group in words: `A + B` is reduced over, `A + Y` runs through both."""
+    parts = [names[k] for k in sorted(operands) if k >= 0]
+    return " + ".join([*parts, output] if -1 in operands else parts) or "no tensor"

@@ -1,0 +1,131 @@
+"""In which operands an expression, an operator or a graph is linear: decided by what is read where.
+
+A set S of inputs is a *linear class* when the outputs are homogeneous linear in all of S at once, everything else held fixed: a
+product of two tensors has the classes {A} and {B}, a sum the class {A, B}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from itertools import combinations
+
+from dslc.ir.constants import number_of
+from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
+
+_MOST_INPUTS = 10
+_INTEGERS = frozenset(f"convert:{name}" for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
+
+
+class Degree(IntEnum):
+    """How a value depends on the inputs in question. Zero is linear and constant at once."""
+
+    ZERO = 0
+    CONSTANT = 1
+    LINEAR = 2
+    OTHER = 3
+
+
+def scalar_degree(root: Scalar, operands: Mapping[int, Degree]) -> Degree:
+    """The degree of a scope's body, given those of its operands."""
+    memo: dict[Scalar, Degree] = {}
+
+    def go(node: Scalar) -> Degree:
+        found = memo.get(node)
+        if found is None:
+            found = memo[node] = step(node)
+        return found
+
+    def fixed(nodes: Iterable[Scalar]) -> bool:
+        return all(go(node) <= Degree.CONSTANT for node in nodes)
+
+    def step(node: Scalar) -> Degree:
+        if isinstance(node, Num):
+            return Degree.ZERO if not isinstance(node.value, bool) and node.value == 0 else Degree.CONSTANT
+        if isinstance(node, Read):
+            if not fixed(node.index):
+                return Degree.OTHER
+            read = operands[node.operand]
+            return read if node.other is None else _sum([read, go(node.other)])
+        if isinstance(node, Reduce):
+            if not fixed(node.extents) or not (node.where is None or fixed([node.where])):
+                return Degree.OTHER
+            body = go(node.body)
+            if node.kind == "sum" or body <= Degree.CONSTANT:
+                return body
+            return Degree.OTHER
+        if isinstance(node, Apply):
+            return _apply(node, [go(arg) for arg in node.args])
+        return Degree.CONSTANT if fixed(node.children) else Degree.OTHER
+
+    return go(root)
+
+
+def _sum(parts: list[Degree]) -> Degree:
+    kinds = {part for part in parts if part is not Degree.ZERO}
+    if not kinds:
+        return Degree.ZERO
+    return kinds.pop() if len(kinds) == 1 else Degree.OTHER
+
+
+def _apply(node: Apply, parts: list[Degree]) -> Degree:
+    if node.name == "+":
+        return _sum(parts)
+    if node.name == "*":
+        if Degree.ZERO in parts:
+            return Degree.ZERO
+        varying = [part for part in parts if part > Degree.CONSTANT]
+        return Degree.CONSTANT if not varying else varying[0] if len(varying) == 1 else Degree.OTHER
+    if node.name == "/" and parts[1] <= Degree.CONSTANT:
+        return parts[0]
+    if node.name == "select" and parts[0] <= Degree.CONSTANT:
+        return _sum(parts[1:])
+    if node.name.startswith("convert:") and node.name not in _INTEGERS:
+        return parts[0]
+    return Degree.CONSTANT if all(part <= Degree.CONSTANT for part in parts) else Degree.OTHER
+
+
+def degrees(outputs: tuple[Value, ...], linear: frozenset[Value]) -> tuple[Degree, ...]:
+    """The degree of each output in the inputs `linear`. The graph is expanded: no calls (`dslc.semantics.elaborate.expand`)."""
+    known: dict[Value, Degree] = {}
+    for node in topological(value.node for value in outputs):
+        for value in node.values:
+            known[value] = _node_degree(value, known, linear)
+    return tuple(known[value] for value in outputs)
+
+
+def _node_degree(value: Value, known: Mapping[Value, Degree], linear: frozenset[Value]) -> Degree:
+    node = value.node
+    if value in linear:
+        return Degree.LINEAR
+    if isinstance(node, Input):
+        return Degree.CONSTANT
+    if isinstance(node, Constant):
+        return Degree.ZERO if number_of(value) == 0 else Degree.CONSTANT
+    args = [known[arg] for arg in node.args]
+    if isinstance(node, ScopeNode):
+        return scalar_degree(node.scope.body, dict(enumerate(args)))
+    return Degree.CONSTANT if all(arg <= Degree.CONSTANT for arg in args) else Degree.OTHER
+
+
+def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
+    """All maximal linear classes of an expanded graph, small ones first. Every output must be linear (or zero) in the class."""
+    used = [value for value in inputs if value.node in {node for node in topological(v.node for v in outputs)}]
+    sizes = range(len(used), 0, -1) if len(used) <= _MOST_INPUTS else (len(used), 1)
+    found: list[frozenset[Value]] = []
+    for size in sizes:
+        for group in combinations(used, size):
+            chosen = frozenset(group)
+            if any(chosen < larger for larger in found):
+                continue
+            each = degrees(outputs, chosen)
+            if all(d in {Degree.LINEAR, Degree.ZERO} for d in each) and Degree.LINEAR in each:
+                found.append(chosen)
+    return tuple(sorted(found, key=lambda group: (len(group), [inputs.index(v) for v in inputs if v in group])))
+
+
+def is_linear(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
+    """Whether the outputs are linear in each input by itself or jointly with others."""
+    classes = linear_classes(inputs, outputs)
+    return all(any(value in group for group in classes) for value in inputs) and bool(inputs)

@@ -1,0 +1,121 @@
+"""Scalar expressions at concrete sizes: exact values, value sets over vectors of positions, and intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dslc.ir.fold import FOLD1, FOLD2
+from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
+
+
+class Unknown(Exception):
+    """The expression depends on data, or its value is not defined."""
+
+
+def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
+    """The number of an expression over sizes and iterators; raises Unknown at reads and undefined results."""
+    if isinstance(node, Num):
+        return node.value
+    if isinstance(node, Sym | Iter):
+        if node not in at:
+            raise Unknown(str(node))
+        return at[node]
+    if isinstance(node, Apply):
+        if node.name == "select":
+            return value(node.args[1] if value(node.args[0], at) else node.args[2], at)
+        if node.name in {"and", "or"}:
+            held = [bool(value(arg, at)) for arg in node.args]
+            return all(held) if node.name == "and" else any(held)
+        args = [value(arg, at) for arg in node.args]
+        try:
+            if node.name == "+":
+                return sum(args)
+            if node.name == "*":
+                return math.prod(args)
+            if node.name in FOLD2 and len(args) == 2:
+                return FOLD2[node.name](*args)
+            if node.name in FOLD1 and len(args) == 1:
+                return FOLD1[node.name](*args)
+        except (ArithmeticError, ValueError):
+            raise Unknown(str(node)) from None
+    raise Unknown(str(node))
+
+
+_VECTOR = {
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "and": np.logical_and, "or": np.logical_or, "min": np.minimum, "max": np.maximum, "//": np.floor_divide, "%": np.mod,
+}  # fmt: skip
+
+
+def vector(node: Scalar, at: Mapping[Scalar, Any]) -> Any:
+    """As `value`, on numpy arrays of positions that broadcast against each other (indices and conditions only)."""
+    if isinstance(node, Num):
+        if isinstance(node.value, Fraction | float):
+            raise Unknown(str(node))
+        return np.asarray(node.value)
+    if isinstance(node, Sym | Iter):
+        if node not in at:
+            raise Unknown(str(node))
+        return np.asarray(at[node])
+    if isinstance(node, Apply):
+        args = [vector(arg, at) for arg in node.args]
+        if node.name in {"+", "*"}:
+            total = args[0]
+            for arg in args[1:]:
+                total = total + arg if node.name == "+" else total * arg
+            return total
+        if node.name in {"//", "%"} and not np.all(args[1] != 0):
+            raise Unknown(str(node))
+        if node.name in _VECTOR:
+            return _VECTOR[node.name](*args)
+        if node.name == "not":
+            return np.logical_not(args[0])
+        if node.name == "abs":
+            return np.abs(args[0])
+        if node.name == "select":
+            return np.where(*args)
+    raise Unknown(str(node))
+
+
+Interval = tuple[int, int]
+
+
+def interval(node: Scalar, at: Mapping[Scalar, Interval]) -> Interval:
+    """Least and greatest value while every iterator stays in its interval (an enclosure); raises Unknown at data."""
+    if isinstance(node, Num) and isinstance(node.value, int):
+        return int(node.value), int(node.value)
+    if isinstance(node, Sym | Iter) and node in at:
+        return at[node]
+    if isinstance(node, Apply):
+        if node.name == "select":
+            a, b = (interval(arg, at) for arg in node.args[1:])
+            return min(a[0], b[0]), max(a[1], b[1])
+        args = [interval(arg, at) for arg in node.args]
+        if node.name == "+":
+            return sum(a for a, _ in args), sum(b for _, b in args)
+        if node.name == "*":
+            total = args[0]
+            for arg in args[1:]:
+                ends = [x * y for x in total for y in arg]
+                total = (min(ends), max(ends))
+            return total
+        if node.name in {"min", "max"}:
+            pick = min if node.name == "min" else max
+            return pick(a for a, _ in args), pick(b for _, b in args)
+        if node.name == "abs":
+            low, high = args[0]
+            return (0 if low <= 0 <= high else min(abs(low), abs(high))), max(abs(low), abs(high))
+        if node.name in {"//", "%"} and args[1][0] == args[1][1] and args[1][0] > 0:
+            d = args[1][0]
+            low, high = args[0][0] // d, args[0][1] // d
+            if node.name == "//":
+                return low, high
+            return (args[0][0] % d, args[0][1] % d) if low == high else (0, d - 1)
+    raise Unknown(str(node))
+
+

@@ -1,0 +1,135 @@
+"""Polynomials with integer coefficients over atoms: sizes, iterators, and whatever is not `+` or `*`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache, cached_property, reduce
+from math import gcd
+
+from dslc.ir.scalar import Apply, Num, Scalar
+
+Monomial = tuple[Scalar, ...]
+
+
+@dataclass(frozen=True)
+class Poly:
+    """A sum of `coefficient * monomial`; terms are sorted, so equal polynomials are equal objects by value."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    @cached_property
+    def coefficients(self) -> dict[Monomial, int]:
+        return dict(self.terms)
+
+    @property
+    def constant(self) -> int:
+        return self.coefficients.get((), 0)
+
+    @property
+    def is_constant(self) -> bool:
+        return all(not monomial for monomial, _ in self.terms)
+
+    @cached_property
+    def atoms(self) -> frozenset[Scalar]:
+        return frozenset(atom for monomial, _ in self.terms for atom in monomial)
+
+    def degree_in(self, atom: Scalar) -> int:
+        return max((monomial.count(atom) for monomial, _ in self.terms), default=0)
+
+    def split(self, atom: Scalar) -> tuple[Poly, Poly]:
+        """(a, b) with self = a * atom + b, where atom occurs at most once in every monomial."""
+        slope: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for monomial, coefficient in self.terms:
+            if atom in monomial:
+                at = monomial.index(atom)
+                slope[(*monomial[:at], *monomial[at + 1 :])] = coefficient
+            else:
+                rest[monomial] = coefficient
+        return _of(slope), _of(rest)
+
+    def substitute(self, atom: Scalar, value: Poly) -> Poly:
+        """Every occurrence of the atom (as a factor) replaced."""
+        total = ZERO
+        for monomial, coefficient in self.terms:
+            part = _of({tuple(a for a in monomial if a is not atom): coefficient})
+            for _ in range(monomial.count(atom)):
+                part = part * value
+            total = total + part
+        return total
+
+    def __add__(self, other: Poly | int) -> Poly:
+        out = dict(self.coefficients)
+        for monomial, coefficient in as_poly(other).terms:
+            out[monomial] = out.get(monomial, 0) + coefficient
+        return _of(out)
+
+    def __sub__(self, other: Poly | int) -> Poly:
+        return self + as_poly(other) * -1
+
+    def __neg__(self) -> Poly:
+        return self * -1
+
+    def __mul__(self, other: Poly | int) -> Poly:
+        out: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in as_poly(other).terms:
+                monomial = tuple(sorted((*left, *right), key=str))
+                out[monomial] = out.get(monomial, 0) + a * b
+        return _of(out)
+
+    def __str__(self) -> str:
+        parts = [
+            " * ".join([*([str(c)] if c != 1 or not m else []), *(f"({atom})" for atom in m)]) for m, c in self.terms
+        ]
+        return " + ".join(parts) or "0"
+
+
+def _order(item: tuple[Monomial, int]) -> tuple[int, list[str]]:
+    return len(item[0]), [str(atom) for atom in item[0]]
+
+
+def _of(coefficients: dict[Monomial, int]) -> Poly:
+    return Poly(tuple(sorted(((m, c) for m, c in coefficients.items() if c), key=_order)))
+
+
+def as_poly(value: Poly | int) -> Poly:
+    return value if isinstance(value, Poly) else _of({(): value})
+
+
+ZERO = _of({})
+
+
+def atom(value: Scalar) -> Poly:
+    return _of({(value,): 1})
+
+
+class NotIntegral(Exception):
+    """The expression is no polynomial with integer coefficients."""
+
+
+@cache
+def polynomial(node: Scalar) -> Poly:
+    """The polynomial of an integer expression; raises NotIntegral at fractions, floats and truth values."""
+    if isinstance(node, Num):
+        if isinstance(node.value, bool) or not isinstance(node.value, int):
+            raise NotIntegral(str(node))
+        return as_poly(node.value)
+    if isinstance(node, Apply) and node.name == "+":
+        return reduce(lambda a, b: a + b, (polynomial(arg) for arg in node.args), ZERO)
+    if isinstance(node, Apply) and node.name == "*":
+        return reduce(lambda a, b: a * b, (polynomial(arg) for arg in node.args), as_poly(1))
+    return atom(node)
+
+
+def primitive(poly: Poly) -> Poly:
+    """`poly >= 0` with the coefficients' common divisor taken out (the constant rounded down: values are integers)."""
+    divisor = reduce(gcd, (abs(c) for m, c in poly.terms if m), 0)
+    if divisor <= 1:
+        return poly
+    return _of({m: c // divisor for m, c in poly.terms})
+
+
+def atoms_of(polys: Iterable[Poly]) -> frozenset[Scalar]:
+    return frozenset().union(*(poly.atoms for poly in polys))

@@ -1,0 +1,303 @@
+"""Proofs that an integer expression is never negative, for all sizes.
+
+In order: interval rules for iterators, `//` and `%` with symbolic divisors (this covers ravel and unravel under equal
+products), then isl on a linearization in which products of unknowns are unknowns of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dslc.analysis import isl
+from dslc.analysis.conditions import Case, split_atom
+from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
+from dslc.analysis.reads import Loop
+from dslc.ir.scalar import Apply, Num, Read, Scalar, rebuild, walk
+
+#: how often interval rules may branch before a proof is left to isl
+_STEPS = 2000
+_SPLITS = 8
+_PRODUCTS = 300
+
+
+def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
+    """Whether `goal >= 0` is proved wherever the loops run and the facts hold."""
+    try:
+        found = polynomial(goal)
+        bounds = [(loop, polynomial(loop.extent)) for loop in loops]
+    except NotIntegral:
+        return False
+    ranges = [fact for loop, extent in bounds for fact in (atom(loop.iterator), extent - atom(loop.iterator) - 1)]
+    return _by_cases(found, facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _SPLITS)
+
+
+def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int) -> bool:
+    """Splits min, max, abs and choices, first those of the goal, then those of the facts."""
+    if left:
+        for poly in (goal, *facts.zero, *facts.nonneg):
+            node = _splittable(poly)
+            if node is not None:
+                return all(
+                    _by_cases(
+                        _rewrite(goal, node, value), _rewritten(facts & case, node, value), iterators, left - 1
+                    )
+                    for alternatives, value in split_atom(node) or ()
+                    for case in alternatives
+                )
+    prover = _Prover(facts, iterators)
+    return prover.interval(goal) or prover.linear(goal)
+
+
+def _splittable(poly: Poly) -> Apply | None:
+    for factor in sorted(poly.atoms, key=str):
+        for node in walk(factor):
+            if isinstance(node, Apply) and node.name in {"min", "max", "abs", "select"} and not _has_read(node):
+                return node
+    return None
+
+
+def _has_read(node: Scalar) -> bool:
+    return any(isinstance(part, Read) for part in walk(node))
+
+
+def _rewrite(poly: Poly, node: Scalar, value: Scalar) -> Poly:
+    total = ZERO
+    for monomial, coefficient in poly.terms:
+        product = Poly((((), coefficient),))
+        for factor in monomial:
+            product = product * polynomial(rebuild(factor, lambda part: value if part is node else None))
+        total = total + product
+    return total
+
+
+def _rewritten(facts: Case, node: Scalar, value: Scalar) -> Case:
+    return Case(
+        tuple(_rewrite(poly, node, value) for poly in facts.nonneg),
+        tuple(_rewrite(poly, node, value) for poly in facts.zero),
+    )
+
+
+class _Prover:
+    """One conjunction of facts, without min, max, abs and choices."""
+
+    def __init__(self, facts: Case, iterators: tuple[Scalar, ...]) -> None:
+        self._nonneg = _with_factors(facts)
+        self._zero = facts.zero
+        self._bounds = _bounds(iterators, self._nonneg)
+        self._steps = _STEPS
+        self._positive: dict[Scalar, bool] = {}
+
+    # ---- interval rules --------------------------------------------------------------------------------------
+
+    def interval(self, goal: Poly) -> bool:
+        """The least value over the corners of the iterators' ranges (expressions are linear in each of them)."""
+        self._steps -= 1
+        if goal.is_constant:
+            return goal.constant >= 0
+        if self._steps < 0:
+            return False
+        for rule in (self._floor, self._corner):
+            found = rule(goal)
+            if found is not None:
+                return found
+        return self._sizes(goal)
+
+    def _floor(self, goal: Poly) -> bool | None:
+        """`rest - e // d >= 0` is `rest * d + d - 1 - e >= 0`; `rest + e // d >= 0` is `rest * d + e >= 0`."""
+        for node in _nested_last(goal.atoms, "//"):
+            slope, rest = goal.split(node)
+            if not slope.is_constant or abs(slope.constant) != 1 or goal.degree_in(node) > 1:
+                continue
+            if not self.positive(node.args[1]):
+                continue
+            try:
+                e, d = polynomial(node.args[0]), polynomial(node.args[1])
+            except NotIntegral:
+                continue
+            return self.interval(rest * d + e if slope.constant == 1 else rest * d + d - 1 - e)
+        return None
+
+    def _corner(self, goal: Poly) -> bool | None:
+        for node in _nested_last(goal.atoms, "%"):
+            if goal.degree_in(node) == 1 and self.positive(node.args[1]):
+                return self._ends(goal, node, ZERO, polynomial(node.args[1]) - 1)
+        for iterator, low, high in self._bounds:
+            if goal.degree_in(iterator) == 1:
+                return self._ends(goal, iterator, low, high)
+        return None
+
+    def _ends(self, goal: Poly, variable: Scalar, low: Poly, high: Poly) -> bool:
+        slope, rest = goal.split(variable)
+        if self._sizes(slope):
+            return self.interval(rest + slope * low)
+        if self._sizes(-slope):
+            return self.interval(rest + slope * high)
+        return self.interval(rest + slope * low) and self.interval(rest + slope * high)
+
+    def _sizes(self, goal: Poly) -> bool:
+        """No iterator is left: every coefficient is >= 0 in sizes above their known least values, or isl decides."""
+        if goal.is_constant:
+            return goal.constant >= 0
+        shifted = goal
+        for factor in goal.atoms:
+            least = self._least(factor)
+            if least is None:
+                return self.linear(goal)
+            if least:
+                shifted = shifted.substitute(factor, atom(factor) + least)
+        return all(coefficient >= 0 for _, coefficient in shifted.terms) or self.linear(goal)
+
+    def _least(self, factor: Scalar) -> int | None:
+        found = [
+            -fact.constant
+            for fact in self._nonneg
+            if fact.atoms == {factor} and fact.coefficients.get((factor,)) == 1 and len(fact.terms) <= 2
+        ]
+        return max(found, default=None)
+
+    def positive(self, divisor: Scalar) -> bool:
+        """Whether a divisor is known to be at least 1."""
+        if isinstance(divisor, Num):
+            return isinstance(divisor.value, int) and divisor.value > 0
+        if divisor not in self._positive:
+            self._positive[divisor] = False  # against circles
+            try:
+                self._positive[divisor] = self.interval(polynomial(divisor) - 1)
+            except NotIntegral:
+                return False
+        return self._positive[divisor]
+
+    # ---- isl ---------------------------------------------------------------------------------------------------
+
+    def linear(self, goal: Poly) -> bool:
+        """No integer point satisfies the facts and `goal < 0`, each product of unknowns taken as an unknown."""
+        if goal.is_constant:
+            return goal.constant >= 0
+        refuted = [-goal - 1]
+        nonneg, zero = self._relevant(goal)
+        nonneg, zero = self._definitions([*refuted, *nonneg], zero)
+        nonneg = [*nonneg, *_products(nonneg)]
+        names: dict[Monomial, str] = {}
+        for poly in (*nonneg, *zero):
+            for monomial, _ in poly.terms:
+                if monomial:
+                    names.setdefault(monomial, f"v{len(names)}")
+        constraints = [_constraint(poly, names, ">=") for poly in nonneg]
+        constraints += [_constraint(poly, names, "==") for poly in zero]
+        return isl.is_empty(tuple(names.values()), tuple(dict.fromkeys(constraints)))
+
+    def _relevant(self, goal: Poly) -> tuple[list[Poly], list[Poly]]:
+        """The facts that are connected with the goal by common unknowns."""
+        reached = _inside(goal)
+        todo = [(poly, _inside(poly)) for poly in (*self._nonneg, *self._zero)]
+        grew = True
+        while grew:
+            grew = False
+            for _, inside in todo:
+                if inside & reached and not inside <= reached:
+                    reached |= inside
+                    grew = True
+        return (
+            [poly for poly in self._nonneg if _inside(poly) & reached],
+            [poly for poly in self._zero if _inside(poly) & reached],
+        )
+
+    def _definitions(self, nonneg: list[Poly], zero: list[Poly]) -> tuple[list[Poly], list[Poly]]:
+        """Adds `e == d * (e // d) + e % d` and `0 <= e % d < d` for every division that occurs, divisors known positive."""
+        done: set[tuple[Scalar, Scalar]] = set()
+        todo = {factor for poly in (*nonneg, *zero) for factor in poly.atoms}
+        nonneg, zero = list(nonneg), list(zero)
+        while todo:
+            node = todo.pop()
+            if not isinstance(node, Apply) or node.name not in {"//", "%"} or node.args in done:
+                continue
+            e, d = node.args
+            done.add((e, d))
+            if not self.positive(d):
+                continue
+            try:
+                top, divisor = polynomial(e), polynomial(d)
+            except NotIntegral:
+                continue
+            quotient, rest = Apply._make((e, d), "//"), Apply._make((e, d), "%")
+            zero.append(divisor * atom(quotient) + atom(rest) - top)
+            nonneg += [atom(rest), divisor - atom(rest) - 1]
+            todo |= top.atoms | divisor.atoms
+        return nonneg, zero
+
+
+def _inside(poly: Poly) -> frozenset[Scalar]:
+    return frozenset(part for factor in poly.atoms for part in walk(factor) if not isinstance(part, Num))
+
+
+def _nested_last(atoms: Iterable[Scalar], name: str) -> list[Apply]:
+    found = [node for node in atoms if isinstance(node, Apply) and node.name == name]
+    return sorted(found, key=lambda node: (-len(str(node)), str(node)))
+
+
+def _bounds(iterators: tuple[Scalar, ...], nonneg: tuple[Poly, ...]) -> list[tuple[Scalar, Poly, Poly]]:
+    """The iterators, innermost first, with their ranges."""
+    out = []
+    for iterator in reversed(iterators):
+        for fact in nonneg:
+            if fact.degree_in(iterator) == 1 and fact.coefficients.get((iterator,)) == -1:
+                slope, high = fact.split(iterator)
+                later = iterators[iterators.index(iterator) :]
+                if slope.is_constant and not high.atoms & set(later):
+                    out.append((iterator, ZERO, high))
+                    break
+    return out
+
+
+def _with_factors(case: Case) -> tuple[Poly, ...]:
+    """`x * y >= 1` with `x >= 0` gives `x >= 1` and `y >= 1`; an iterator's range, and an equal product, are not empty."""
+    facts = list(dict.fromkeys(primitive(poly) for poly in case.nonneg))
+    lower = {next(iter(f.atoms)) for f in facts if len(f.atoms) == 1 and f.constant <= 0 and _single(f)}
+    for fact in list(facts):
+        for iterator in fact.atoms & lower:  # an iterator below a product: the product is positive
+            if fact.coefficients.get((iterator,)) == -1 and fact.degree_in(iterator) == 1:
+                facts.append(fact.split(iterator)[1])
+    _factors(facts, lower)
+    one = {next(iter(f.atoms)) for f in facts if len(f.atoms) == 1 and f.constant < 0 and _single(f)}
+    for equation in case.zero:
+        for this, other in (equation.terms, equation.terms[::-1]) if len(equation.terms) == 2 else ():
+            if this[1] == -other[1] and set(this[0]) <= one:
+                facts.append(Poly(tuple(sorted({(): -1, other[0]: 1}.items(), key=lambda item: len(item[0])))))
+    _factors(facts, lower)
+    return tuple(dict.fromkeys(facts))
+
+
+def _factors(facts: list[Poly], lower: set[Scalar]) -> None:
+    for fact in list(facts):
+        if len(fact.terms) == 2 and fact.constant <= -1:
+            monomial = next(m for m, _ in fact.terms if m)
+            if fact.coefficients[monomial] > 0 and sum(1 for a in set(monomial) if a not in lower) <= 1:
+                facts.extend(atom(factor) - 1 for factor in monomial)
+
+
+def _single(fact: Poly) -> bool:
+    factor = next(iter(fact.atoms))
+    return fact.coefficients.get((factor,), 0) == 1 and fact.degree_in(factor) == 1
+
+
+def _products(nonneg: list[Poly]) -> list[Poly]:
+    """Products of two facts whose monomials all occur already (McCormick's inequalities and the like)."""
+    present = {monomial for poly in nonneg for monomial, _ in poly.terms if len(monomial) > 1}
+    if not present:
+        return []
+    wanted = {factor for monomial in present for factor in monomial}
+    usable = [poly for poly in nonneg if poly.atoms and poly.atoms <= wanted and len(poly.terms) <= 3]
+    out: list[Poly] = []
+    for k, left in enumerate(usable):
+        for right in usable[k:]:
+            product = left * right
+            if all(len(m) < 2 or m in present for m, _ in product.terms):
+                out.append(product)
+                if len(out) >= _PRODUCTS:
+                    return out
+    return out
+
+
+def _constraint(poly: Poly, names: dict[Monomial, str], kind: str) -> isl.Constraint:
+    terms = tuple((names[monomial], coefficient) for monomial, coefficient in poly.terms if monomial)
+    return isl.Constraint(terms, poly.constant, "==" if kind == "==" else ">=")

@@ -1,0 +1,73 @@
+"""Every read of a scope with what surrounds it: the iterators in scope, and the conditions under which it is evaluated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dslc.ir.graph import Scope
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Table, apply, as_scalar
+
+
+@dataclass(frozen=True)
+class Loop:
+    """An iterator and its extent, which may use iterators further out."""
+
+    iterator: Iter
+    extent: Scalar
+    kind: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """A read of an operand, or an element of a constant matrix, where it stands."""
+
+    node: Read | Table
+    loops: tuple[Loop, ...]
+    guards: tuple[Scalar, ...]
+
+
+def output_loops(scope: Scope) -> tuple[Loop, ...]:
+    return tuple(Loop(i, as_scalar(e), "traversal") for i, e in zip(scope.iters, scope.extents, strict=True))
+
+
+def accesses(scope: Scope) -> list[Access]:
+    """All reads, outermost first; one that stands under several conditions occurs once for each."""
+    walker = _Walker()
+    walker.go(scope.body, output_loops(scope), ())
+    return list(walker.found)
+
+
+class _Walker:
+    def __init__(self) -> None:
+        self.found: dict[Access, None] = {}
+        self._seen: set[tuple[Scalar, tuple[Loop, ...], tuple[Scalar, ...]]] = set()
+
+    def go(self, node: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...]) -> None:
+        if (node, loops, guards) in self._seen:
+            return
+        self._seen.add((node, loops, guards))
+        if isinstance(node, Read | Table):
+            self.found[Access(node, loops, guards)] = None
+            for child in node.children:
+                self.go(child, loops, guards)
+        elif isinstance(node, Reduce):
+            for iterator, extent in zip(node.iters, node.extents, strict=True):
+                self.go(extent, loops, guards)
+                loops = (*loops, Loop(iterator, extent, node.kind))
+            if node.where is not None:
+                self.go(node.where, loops, guards)
+                guards = (*guards, node.where)
+            self.go(node.body, loops, guards)
+        elif isinstance(node, Apply) and node.name == "select":
+            condition, then, otherwise = node.args
+            self.go(condition, loops, guards)
+            self.go(then, loops, (*guards, condition))
+            self.go(otherwise, loops, (*guards, apply("not", condition)))
+        elif isinstance(node, Apply) and node.name in {"and", "or"}:
+            # evaluated from the left: what follows stands under what went before
+            for arg in node.args:
+                self.go(arg, loops, guards)
+                guards = (*guards, arg if node.name == "and" else apply("not", arg))
+        else:
+            for child in node.children:
+                self.go(child, loops, guards)
