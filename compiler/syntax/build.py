@@ -509,5 +509,8 @@ class Builder(Transformer_NonRecursive[Token, Any]):
             span=self._span(meta),
         )
 
+    def items(self, meta: Meta, c: Args) -> tuple[Any, ...]:
+        return tuple(c)
+
     def start(self, meta: Meta, c: Args) -> tuple[t.Header, tuple[Any, ...]]:
         return c[0], tuple(c[1:])

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import os
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
-from lark import Lark, UnexpectedInput
+from lark import Lark, Token, Tree, UnexpectedInput
 
-from dslc.errors import Diagnostic, DslcError, Source, Span, error
+from dslc.errors import Diagnostic, DslcError, Source, Span
+from dslc.syntax import scan
 from dslc.syntax import tree as t
 from dslc.syntax.build import Builder
+from dslc.syntax.expected import explain
+from dslc.syntax.vocabulary import KEYWORDS, REDUCTIONS
 
+#: the version of the language that this module reads
+LANGUAGE = 1
+RESERVED = KEYWORDS | REDUCTIONS
+#: how deep syntax trees may be; later stages recurse on them
+MAX_DEPTH = 200
 #: bytes of a file that are read at most: hostile input must not take memory
 MAX_BYTES = 4 * 2**20
 
@@ -21,7 +31,8 @@ MAX_BYTES = 4 * 2**20
 def grammar(strict: bool = False) -> Lark:
     """The LALR parser; `strict` also refuses grammars whose terminals or rules collide (used by a test)."""
     text = resources.files("dslc.grammar").joinpath("dslc.lark").read_text(encoding="utf-8")
-    return Lark(text, parser="lalr", propagate_positions=True, maybe_placeholders=True, strict=strict)
+    starts = ["start", "items", "header_line"]
+    return Lark(text, parser="lalr", start=starts, propagate_positions=True, maybe_placeholders=True, strict=strict)
 
 
 def decode(data: bytes, path: str) -> Source:
@@ -59,16 +70,158 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     return decode(data, str(path))
 
 
+def _reserved(source: Source, tree: Tree[Token], offset: int) -> list[Diagnostic]:
+    """Keywords in the place of names; left of `=` and in the names of files and ONNX operators they are allowed."""
+    found = []
+    exempt: set[int] = set()
+    for node in tree.iter_subtrees_topdown():
+        if node.data == "module":
+            exempt.update(id(child) for child in node.children)
+        for index, child in enumerate(node.children):
+            if not isinstance(child, Token) or child.type != "NAME" or str(child) not in RESERVED:
+                continue
+            if index == 0 and node.data in ("entry", "kwarg"):
+                continue
+            dotted = len(node.children) > 1 and child == "onnx"
+            if node.data == "qname" and (index > 0 or id(node) in exempt or dotted):
+                continue
+            at = offset + (child.start_pos or 0)
+            message = f"`{child}` is a reserved word and names nothing"
+            found.append(Diagnostic("E0205", message, Span(source, at, at + len(child))))
+    return sorted(found, key=lambda finding: finding.span.start if finding.span else 0)
+
+
+def _too_deep(node: t.Node) -> t.Node | None:
+    """A node that lies deeper than MAX_DEPTH in `node`."""
+    todo: list[tuple[t.Node, int]] = [(node, 1)]
+    while todo:
+        here, depth = todo.pop()
+        if depth > MAX_DEPTH:
+            return here
+        todo.extend((child, depth + 1) for child in t.children(here))
+    return None
+
+
+class _Reader:
+    """Parses the chunks of one file and collects everything that is wrong."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.findings: list[Diagnostic] = []
+
+    def _report(self, code: str, message: str, start: int, end: int, hint: str = "") -> None:
+        self.findings.append(Diagnostic(code, message, Span(self._source, start, end), hint=hint))
+
+    def _piece(self, start: str, begin: int, end: int) -> Any:
+        """What [begin, end) means, or None where it is reported as broken."""
+        try:
+            tree = grammar().parse(self._source.text[begin:end], start=start)
+        except UnexpectedInput:
+            self.findings.append(explain(grammar(), self._source, start, begin, end))
+            return None
+        builder = Builder(self._source, begin)
+        built = builder.transform(tree)
+        for item in built if isinstance(built, tuple) else (built,):
+            deep = _too_deep(item) if isinstance(item, t.Node) else None
+            if deep is not None:
+                at = deep.span.start
+                hint = "give names to its parts with `let`"
+                self._report("E0109", f"this expression is nested more than {MAX_DEPTH} deep", at, at + 1, hint)
+                return None
+        self.findings += _reserved(self._source, tree, begin) + builder.findings
+        return built
+
+    def items(self, chunk: scan.Chunk) -> tuple[t.Item, ...]:
+        """The items of a chunk; where it fails at the beginning of a line, those before that line."""
+        if chunk.broken:
+            return ()
+        before = len(self.findings)
+        found: tuple[t.Item, ...] | None = self._piece("items", chunk.start, chunk.end)
+        if found is not None:
+            return found
+        span = self.findings[before].span
+        if span is None or span.start <= chunk.start or self._source.position(span.start)[1] != 1:
+            return ()
+        kept: tuple[t.Item, ...] | None = self._piece("items", chunk.start, span.start)
+        if kept is None:
+            del self.findings[before + 1 :]
+        return kept or ()
+
+    def header(self, chunk: scan.Chunk, tokens: list[scan.Token]) -> t.Header:
+        """The header, from those of its statements that can be read."""
+        if not tokens or tokens[0].text != "dslc":
+            hint = "the first statement of every file is `dslc 1`"
+            span = (tokens[0].start, tokens[0].end) if tokens else (0, 0)
+            self._report("E0105", "the file does not begin with `dslc 1`", *span, hint)
+        found: list[Any] = []
+        for number, line in enumerate(scan.header_chunks(self._source, tokens, chunk.end)):
+            end = line.start + len(line.word)
+            if chunk.broken:
+                break
+            if line.word not in scan.HEADER_WORDS:
+                if number > 0 or tokens[0].text == "dslc":
+                    self._unknown(line.word, line.start, end)
+            elif line.word == "dslc" and number > 0:
+                self._report("E0114", "`dslc 1` is the first statement of a file, and occurs once", line.start, end)
+            elif line.word == "library" and found and not isinstance(found[-1], int):
+                self._report("E0114", "`library` comes directly after `dslc 1`, and occurs once", line.start, end)
+            else:
+                found.append(self._piece("header_line", line.start, line.end))
+        if found and isinstance(found[0], int) and found[0] != LANGUAGE:
+            number_token = tokens[1]
+            message = f"version {found[0]} of the language is not known to this dslc, which reads version {LANGUAGE}"
+            self._report("E0106", message, number_token.start, number_token.end)
+        return t.Header(
+            LANGUAGE,
+            next((part for part in found if isinstance(part, t.LibraryDecl)), None),
+            tuple(part for part in found if isinstance(part, t.Import)),
+            tuple(part for part in found if isinstance(part, t.Export)),
+            span=Span(self._source, tokens[0].start if tokens else 0, chunk.end),
+        )
+
+    def _unknown(self, word: str, start: int, end: int) -> None:
+        if word == "requires":
+            self._report("E0114", "`requires` belongs below a `library` line", start, end)
+            return
+        close = difflib.get_close_matches(word, [*scan.HEADER_WORDS, *scan.ITEM_WORDS, "requires"], n=1, cutoff=0.5)
+        hint = f"did you mean `{close[0]}`?" if close else "expected `library`, `import`, `export` or an item"
+        self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint)
+
+
+def parse_with_errors(source: Source) -> tuple[t.File, list[Diagnostic]]:
+    """The tree of everything that can be read, and what is wrong with the rest (one broken item costs one item).
+
+    Never raises for any text; a text with findings should not be used further, except to look for more of them.
+    """
+    reader = _Reader(source)
+    whole = Span(source, 0, len(source.text))
+    if len(source.text) > MAX_BYTES:
+        finding = Diagnostic("E0108", f"the text is larger than {MAX_BYTES >> 20} MiB", path=source.path)
+        header = t.Header(LANGUAGE, None, (), (), span=Span(source, 0, 0))
+        return t.File(source, header, (), (), span=whole), [finding]
+    seen = scan.scan(source)
+    first, *rest = seen.chunks
+    header = reader.header(first, [token for token in seen.tokens if token.start < max(first.end, 1)])
+    items: list[t.Item] = []
+    for chunk in rest:
+        if len(reader.findings) >= scan.MAX_FINDINGS:
+            break
+        items += reader.items(chunk)
+    findings = sorted(seen.findings + reader.findings, key=lambda finding: finding.span.start if finding.span else 0)
+    comments = tuple(
+        t.Comment(token.text.rstrip(), token.line_start, span=Span(source, token.start, token.end))
+        for token in seen.comments
+    )
+    return t.File(source, header, tuple(items), comments, span=whole), findings
+
+
 def parse(source: Source) -> t.File:
     """The tree of a whole file.
 
     Raises:
-        DslcError: with the first syntax error.
+        DslcError: with everything that is wrong (blocks E01 and E0205).
     """
-    try:
-        tree = grammar().parse(source.text)
-    except UnexpectedInput as failure:
-        at = failure.pos_in_stream or 0
-        raise error("E0101", "unexpected input", Span(source, at, at + 1)) from None
-    header, items = Builder(source).transform(tree)
-    return t.File(source, header, items, (), span=Span(source, 0, len(source.text)))
+    file, findings = parse_with_errors(source)
+    if findings:
+        raise DslcError(findings)
+    return file

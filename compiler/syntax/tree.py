@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
 from dslc.errors import Source, Span
@@ -552,7 +553,9 @@ class Lowering(Node):
     doc: str | None
     expr: Equation | None
     match: tuple[Bind, ...]
-    statements: tuple[Where | Let | LetMany | Function | Cost | CallVendor | RenderTemplate | OnnxMap | Tags | Verify, ...]
+    statements: tuple[
+        Where | Let | LetMany | Function | Cost | CallVendor | RenderTemplate | OnnxMap | Tags | Verify, ...
+    ]
 
 
 @dataclass(frozen=True)
@@ -570,16 +573,7 @@ class Ruleset(Node):
 
 
 Item: TypeAlias = (
-    Operator
-    | Function
-    | Property
-    | PropertyIs
-    | Substitution
-    | Derivation
-    | Lowering
-    | OnnxDef
-    | Test
-    | Ruleset
+    Operator | Function | Property | PropertyIs | Substitution | Derivation | Lowering | OnnxDef | Test | Ruleset
 )
 
 
@@ -633,3 +627,22 @@ class File(Node):
     header: Header
     items: tuple[Item, ...]
     comments: tuple[Comment, ...] = field(compare=False)
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below a node, in the order in which they are written."""
+    for entry in fields(node):
+        value = getattr(node, entry.name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from (part for part in value if isinstance(part, Node))
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """A node and everything below it, parents first."""
+    todo = [node]
+    while todo:
+        here = todo.pop()
+        yield here
+        todo.extend(reversed(tuple(children(here))))

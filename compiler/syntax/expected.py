@@ -1,0 +1,116 @@
+"""What went wrong where the grammar does not go on: codes and words for Lark's failures."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput
+from lark.exceptions import UnexpectedToken
+
+from dslc.errors import Diagnostic, Source, Span
+from dslc.syntax.scan import HEADER_WORDS
+
+_VALUES = frozenset("NAME INT NUMBER STRING INF LPAR LSQB LBRACE MINUS NOT FORALL REDUCE".split())
+_SIGNS = frozenset("CMP IN ADDOP MINUS MULOP STAR CIRCUMFLEX AND OR IF DOT LSQB LPAR".split())
+_WORDS = {
+    "NAME": "a name",
+    "INT": "a whole number",
+    "NUMBER": "a number",
+    "STRING": "a string",
+    "VERSION": "a version (1.0.0)",
+    "SPEC": "versions (>=1.0,<2.0)",
+    "GLOB": "a pattern",
+    "DOC": "documentation",
+    "ARROW": "`=>`",
+    "CMP": "a comparison",
+    "REDUCE": "a reduction",
+    "$END": "the end",
+    "PARTIAL": "`partial`",
+    "SILENT": "`silent`",
+    "RELDOT": "`.`",
+    "STAR": "`*`",
+}
+
+
+def _keywords(grammar: Lark, terminals: Iterable[str]) -> list[str]:
+    found = []
+    for name in terminals:
+        pattern = next((t.pattern for t in grammar.terminals if t.name == name), None)
+        value = "" if pattern is None else pattern.value
+        if value.isalpha() and pattern is not None and pattern.type == "str":
+            found.append(value)
+    return sorted(found)
+
+
+def describe(grammar: Lark, accepted: Iterable[str]) -> str:
+    """The accepted terminals in words, shortest useful form."""
+    names = set(accepted)
+    parts = []
+    if {"NAME", "INT", "LPAR"} <= names:
+        parts.append("an expression")
+        names -= _VALUES
+    if "MULOP" in names or {"ADDOP", "CMP"} <= names:
+        parts.append("an operator")
+        names -= _SIGNS
+    keywords = _keywords(grammar, names)
+    rest = [_WORDS[name] for name in sorted(names) if name in _WORDS and _WORDS[name].strip("`") not in keywords]
+    for terminal in grammar.terminals:
+        if terminal.name in names and terminal.name not in _WORDS and not terminal.pattern.value.isalpha():
+            rest.append(f"`{terminal.pattern.value}`")
+    if len(keywords) > 4:
+        parts.append("a statement" if {"where", "let"} & set(keywords) else "an item")
+    else:
+        parts += [f"`{word}`" for word in keywords]
+    parts += rest
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} or {parts[-1]}" if parts else "nothing more"
+
+
+def _shown(token: Token) -> str:
+    text = str(token)
+    return f"`{text}`" if len(text) <= 30 and "\n" not in text else "documentation" if text.startswith('"""') else f"`{text[:27]}...`"
+
+
+def explain(grammar: Lark, source: Source, start: str, begin: int, end: int) -> Diagnostic:
+    """Parses [begin, end) again, step by step, and says where and why it fails."""
+    text = source.text[begin:end]
+    state = grammar.parse_interactive(text, start=start)
+    try:
+        state.exhaust_lexer()
+        state.feed_eof()
+    except UnexpectedCharacters as failure:
+        at = begin + (failure.pos_in_stream or 0)
+        message = f"expected {describe(grammar, state.accepts())}, found `{source.text[at]}`"
+        return Diagnostic("E0101", message, Span(source, at, at + 1))
+    except UnexpectedToken as failure:
+        return _of_token(grammar, source, begin, failure, state.accepts())
+    except UnexpectedInput:
+        pass
+    return Diagnostic("E0101", "unexpected input", Span(source, begin, end))
+
+
+def _of_token(grammar: Lark, source: Source, begin: int, failure: UnexpectedToken, accepted: set[str]) -> Diagnostic:
+    token: Token = failure.token
+    expected = describe(grammar, accepted)
+    if token.type == "$END":
+        last = begin + len(source.text[begin:].rstrip()) if token.end_pos is None else begin + token.end_pos
+        where = Span(source, max(last - 1, 0), max(last, 1))
+        return Diagnostic("E0113", f"something is missing after this: expected {expected}", where)
+    at = begin + (token.start_pos or 0)
+    span = Span(source, at, at + len(token))
+    line = source.text[source.text.rfind("\n", 0, at) + 1 : at]
+    if token.type == "DOC":
+        hint = "documentation comes first between the braces of an item; elsewhere write a comment (`# ...`)"
+        return Diagnostic("E0115", "documentation where there can be none", span, hint=hint)
+    if str(token) == "=" and "CMP" in accepted:
+        return Diagnostic("E0117", "`=` defines; a comparison is written `==`", span)
+    if str(token) in HEADER_WORDS and not line.strip():
+        message = f"`{token}` after the first item" if token != "dslc" else "`dslc 1` is the first statement of a file"
+        hint = "move it up, before the first item" if token != "dslc" else ""
+        return Diagnostic("E0114", message, span, hint=hint)
+    keywords = _keywords(grammar, accepted)
+    if token.type == "NAME" and not line.strip() and len(keywords) > 1:
+        close = difflib.get_close_matches(str(token), keywords, n=1, cutoff=0.5)
+        hint = f"did you mean `{close[0]}`?" if close else f"expected {expected}"
+        return Diagnostic("E0110", f"`{token}` does not begin a statement here", span, hint=hint)
+    return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span)

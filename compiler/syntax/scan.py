@@ -1,0 +1,244 @@
+"""A first look at a file: comments, brackets and where items begin, so that one broken item costs one item."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from dslc.errors import Diagnostic, Label, Source, Span
+from dslc.syntax.vocabulary import KEYWORDS
+
+#: how deep brackets may nest
+MAX_NESTING = 100
+#: findings after which a file is given up
+MAX_FINDINGS = 100
+
+ITEM_WORDS = frozenset("operator property substitution partial derivation lowering test ruleset onnx let".split())
+#: item keywords that occur nowhere else, so that they begin an item even where a bracket stayed open
+_ITEM_ONLY = frozenset("operator property substitution partial derivation lowering test ruleset".split())
+HEADER_WORDS = frozenset("dslc library import export".split())
+
+_TOKEN = re.compile(
+    r"""(?P<blank>[ \t\f\r\n]+)
+      | (?P<comment>\#[^\n]*)
+      | (?P<doc>\"\"\"[\s\S]*?\"\"\")
+      | (?P<open_doc>\"\"\")
+      | (?P<string>"[^"\n]*")
+      | (?P<open_string>"[^\n]*)
+      | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
+      | (?P<number>\d+(?:\.\d+)*)
+      | (?P<open>[\[({])
+      | (?P<close>[\])}])
+      | (?P<sign><=>|==|!=|<=|>=|=>|~=|->|\*\*|//|\+\+|[-+*/%@^|&<>=.,:])
+      | (?P<bad>[^\s])""",
+    re.X,
+)
+# Documentation that swallows the beginning of another item was most likely never closed.
+_SWALLOWED = re.compile(rf"^(?:{'|'.join(sorted(_ITEM_ONLY))})\s+[A-Za-z_]\w*\s*[({{]", re.M)
+_CLOSER = {"(": ")", "[": "]", "{": "}"}
+_OPENER = {closer: opener for opener, closer in _CLOSER.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    kind: str
+    text: str
+    start: int
+    line_start: bool
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One item's stretch of text (or the header's); `broken`: it was reported, and is not worth parsing."""
+
+    start: int
+    end: int
+    word: str
+    broken: bool
+
+
+@dataclass(slots=True)
+class Scan:
+    tokens: list[Token] = field(default_factory=list)
+    comments: list[Token] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
+    findings: list[Diagnostic] = field(default_factory=list)
+
+
+def _raw_tokens(text: str) -> Iterator[Token]:
+    at, line_start = 0, True
+    while at < len(text):
+        found = _TOKEN.match(text, at)
+        kind = "bad" if found is None else str(found.lastgroup)
+        value = text[at] if found is None else found[0]
+        if kind == "doc" or kind == "open_doc":
+            swallowed = _SWALLOWED.search(text, at + 3, found.end() if found and kind == "doc" else len(text))
+            if swallowed is not None:
+                kind, value = "open_doc", text[at : swallowed.start()]
+        if kind == "blank":
+            line_start = line_start or "\n" in value
+        else:
+            yield Token(kind, value, at, line_start)
+            line_start = False
+        at += len(value)
+
+
+def _lexical(source: Source, token: Token) -> Diagnostic | None:
+    """What is wrong with a token by itself."""
+    if token.kind == "bad":
+        span = Span(source, token.start, token.end)
+        shown = f"`{token.text}` (U+{ord(token.text):04X})" if token.text.isprintable() else f"U+{ord(token.text):04X}"
+        hint = {"−": "write `-`", "×": "write `*`", "·": "write `*`", ";": "statements need no separator"}.get(token.text, "")
+        return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint)
+    if token.kind == "open_string":
+        span = Span(source, token.start, token.start + 1)
+        return Diagnostic("E0111", "this string is never closed", span, hint='a string ends on its line with `"`')
+    if token.kind == "open_doc":
+        span = Span(source, token.start, token.start + 3)
+        return Diagnostic("E0112", "this documentation is never closed", span, hint='it ends with `"""`')
+    return None
+
+
+class _Splitter:
+    """Follows brackets and cuts the tokens at the beginnings of items."""
+
+    def __init__(self, source: Source, scan: Scan) -> None:
+        self._source = source
+        self._scan = scan
+        self._tokens = scan.tokens
+        self._stack: list[int] = []
+        self._restarts: list[int] = []
+        self._start = 0
+        self._word = "dslc"
+        self._broken = False
+        self._equals = self._lets = 0
+
+    def _begins_item(self, index: int) -> bool:
+        token = self._tokens[index]
+        before = self._tokens[index - 1] if index else None
+        after = self._tokens[index + 1] if index + 1 < len(self._tokens) else None
+        if not token.line_start or (before is not None and before.text in ("partial", ".")):
+            return False
+        if token.text == "onnx":
+            return after is None or not after.text.startswith(".")
+        if token.text == "let" and self._word == "onnx":
+            # `let` lines belong to an `onnx` definition until its own `= value` has come.
+            return self._equals > self._lets
+        if token.text in ITEM_WORDS:
+            return True
+        if self._word != "dslc" and token.text in HEADER_WORDS:
+            return True
+        return before is not None and before.text == "}" and token.text not in KEYWORDS
+
+    def _cut(self, end: int, word: str) -> None:
+        self._scan.chunks.append(Chunk(self._start, end, self._word, self._broken))
+        self._start, self._word, self._broken = end, word, False
+        self._equals = self._lets = 0
+        self._restarts.clear()
+
+    def _report(self, code: str, message: str, token: Token, label: Token | None = None, text: str = "") -> None:
+        span = Span(self._source, token.start, token.end)
+        secondary = () if label is None else (Label(Span(self._source, label.start, label.end), text),)
+        self._scan.findings.append(Diagnostic(code, message, span, secondary=secondary))
+        self._broken = True
+
+    def _close(self, token: Token) -> None:
+        opener = _OPENER[token.text]
+        if self._stack and self._tokens[self._stack[-1]].text == opener:
+            self._stack.pop()
+            return
+        if not any(self._tokens[k].text == opener for k in self._stack):
+            self._report("E0104", f"this `{token.text}` closes nothing", token)
+            return
+        inner = self._tokens[self._stack[-1]]
+        self._report("E0104", f"`{token.text}` where `{_CLOSER[inner.text]}` is needed", token, inner, "opened here")
+        while self._tokens[self._stack.pop()].text != opener:
+            pass
+
+    def run(self) -> None:
+        index = 0
+        while len(self._scan.findings) < MAX_FINDINGS:
+            if index == len(self._tokens):
+                if not self._stack:
+                    break
+                index = self._resume()
+                continue
+            token = self._tokens[index]
+            if not self._step(index, token):
+                return
+            index += 1
+        self._cut(len(self._source.text), "")
+
+    def _resume(self) -> int:
+        """Reports the innermost bracket of the item that stayed open, and goes on at the next item."""
+        outer = self._stack[0]
+        index = next((k for k in self._restarts if k > outer), len(self._tokens))
+        token = self._tokens[max(k for k in self._stack if k < index)]
+        if index < len(self._tokens):
+            # What comes after is looked at once more, and would be reported twice.
+            begin = self._tokens[index].start
+            self._scan.findings[:] = [f for f in self._scan.findings if f.span is None or f.span.start < begin]
+        self._report("E0103", f"this `{token.text}` is never closed", token)
+        self._stack.clear()
+        if index < len(self._tokens):
+            self._cut(self._tokens[index].start, self._tokens[index].text)
+            return index + 1
+        return index
+
+    def _step(self, index: int, token: Token) -> bool:
+        if token.kind == "word":
+            column_1 = token.start == 0 or self._source.text[token.start - 1] == "\n"
+            if not self._stack and self._begins_item(index):
+                self._cut(token.start, token.text)
+            elif self._stack and column_1 and token.text in _ITEM_ONLY:
+                self._restarts.append(index)
+            elif not self._stack and token.text == "let":
+                self._lets += 1
+        elif token.kind == "open":
+            self._stack.append(index)
+            if len(self._stack) > MAX_NESTING:
+                self._report("E0109", f"brackets are nested more than {MAX_NESTING} deep", token)
+                return False
+        elif token.kind == "close":
+            self._close(token)
+        elif token.text == "=" and not self._stack:
+            self._equals += 1
+        finding = _lexical(self._source, token)
+        if finding is not None:
+            self._scan.findings.append(finding)
+            self._broken = True
+        return True
+
+
+def scan(source: Source) -> Scan:
+    """Tokens, comments and chunks of a text; the first chunk is the header."""
+    found = Scan()
+    for token in _raw_tokens(source.text):
+        (found.comments if token.kind == "comment" else found.tokens).append(token)
+    _Splitter(source, found).run()
+    return found
+
+
+def header_chunks(source: Source, tokens: Sequence[Token], end: int) -> list[Chunk]:
+    """The statements of a header; one that begins with no word of a header is cut off too, to be reported by itself."""
+    starts: list[Token] = []
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.start >= end:
+            break
+        depth += (token.kind == "open") - (token.kind == "close")
+        continued = index > 0 and tokens[index - 1].text == ","
+        column_1 = token.start == 0 or source.text[token.start - 1] == "\n"
+        if token.text in HEADER_WORDS and token.line_start and not depth:
+            starts.append(token)
+        elif token.text == "requires" and starts and starts[-1].text == "library":
+            continue
+        elif not starts or (column_1 and not depth and not continued):
+            starts.append(token)
+    stops = [token.start for token in starts[1:]] + [end]
+    return [Chunk(token.start, stop, token.text, False) for token, stop in zip(starts, stops, strict=True)]
