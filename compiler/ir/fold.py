@@ -213,6 +213,31 @@ def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
     return _sum(tuple(quotient)), _sum(tuple(rest))
 
 
+def _factors(node: Scalar) -> tuple[Any, list[Scalar]]:
+    coefficient, rest = _terms(node)
+    if rest is None:
+        return coefficient, []
+    return coefficient, list(rest.args) if isinstance(rest, Apply) and rest.name == "*" else [rest]
+
+
+def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
+    """`a // b` where the product b divides every term of the sum a (a divisor is never 0)."""
+    if isinstance(b, Apply) and b.name == "+":
+        return num(1) if a is b else None
+    divisor, factors = _factors(b)
+    terms = []
+    for part in a.args if isinstance(a, Apply) and a.name == "+" else (a,):
+        coefficient, own = _factors(part)
+        for factor in factors:
+            if factor not in own:
+                return None
+            own.remove(factor)
+        if not isinstance(coefficient, int) or not isinstance(divisor, int) or divisor == 0 or coefficient % divisor:
+            return None
+        terms.append(_product((num(coefficient // divisor), *own)))
+    return _sum(tuple(terms))
+
+
 def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
     if name in {"min", "max"}:
         if a is b:
@@ -238,8 +263,9 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
             if name == "//":
                 return _sum((quotient, raw_apply("//", rest, b)))
             return raw_apply("%", rest, b)
-        if a is b:
-            return num(1) if name == "//" else num(0)
+        exact = _exact_quotient(a, b)
+        if exact is not None:
+            return exact if name == "//" else num(0)
     if name in {"==", "<=", ">="} and a is b and is_index(a):
         return num(True)
     if name in {"!=", "<", ">"} and a is b and is_index(a):
