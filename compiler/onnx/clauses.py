@@ -1,0 +1,421 @@
+"""Reading ONNX nodes through the `onnx` clauses of the loaded libraries (language.md, semantics 19)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dslc.errors import DslcError
+from dslc.ir.constants import fill
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Scalar
+from dslc.onnx.protos import DTYPES
+from dslc.semantics.apply import apply
+from dslc.semantics.definitions import OnnxClause, OperatorDef
+from dslc.semantics.env import Closure, Env, Mismatch, Thunk, Unbound
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import Rules
+from dslc.semantics.lists import axes_of, same
+from dslc.semantics.operator_env import operator_env
+from dslc.semantics.types import shape_of, solve
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import ATTRIBUTE_TYPES
+
+#: what a clause cannot be used for; the next one is tried
+NO_FIT = (Mismatch, Unbound, DslcError, ArithmeticError, ValueError, TypeError, KeyError, IndexError, RecursionError)
+
+
+class Skip(Exception):
+    """The clause does not hold for this node."""
+
+
+@dataclass(frozen=True)
+class NodeView:
+    """A node as a clause sees it: `attrs` are those of the file, `defaults` ONNX's; `known` gives the elements of a value that
+    is known when the model is read; `used` says which outputs anybody reads."""
+
+    op: str
+    inputs: tuple[Value | None, ...]
+    attrs: Mapping[str, Any]
+    defaults: Mapping[str, Any]
+    declared: frozenset[str] | None
+    used: tuple[bool, ...]
+    known: Callable[[Value], tuple[Any, ...] | None] = field(repr=False)
+
+    def attribute(self, name: str) -> tuple[bool, Any]:
+        """Whether the attribute has a value (in the file, or ONNX's default), and the value."""
+        if name in self.attrs:
+            return True, self.attrs[name]
+        if name in self.defaults:
+            return True, self.defaults[name]
+        return False, None
+
+    def exists(self, name: str) -> bool:
+        """Whether the operator has such an attribute at this opset (unknown operators may have any)."""
+        return self.declared is None or name in self.declared
+
+
+def active(rules: Rules, op: str, opset: int) -> tuple[OnnxClause, ...]:
+    """The clauses that hold for an ONNX operator at an opset: those with the largest `since` that is not above it."""
+    valid = [c for c in rules.onnx.get(op, ()) if c.since <= opset and (c.until is None or c.until > opset)]
+    newest = max((c.since for c in valid), default=0)
+    return tuple(c for c in valid if c.since == newest)
+
+
+def read_node(rules: Rules, clauses: Sequence[OnnxClause], view: NodeView) -> tuple[Value | None, ...] | None:
+    """The values that a node computes (None for an output that nobody reads and no clause gives), by the first clause that
+    matches; None where none does."""
+    for clause in clauses:
+        try:
+            values = _own(rules, clause, view) if clause.value is None else _import_only(rules, clause, view)
+        except Skip:
+            continue
+        except NO_FIT:
+            continue
+        if values is not None:
+            return values
+    return None
+
+
+# ---- inputs --------------------------------------------------------------------------------------------------
+
+
+def number_list(view: NodeView, value: Value) -> tuple[Any, ...]:
+    items = view.known(value)
+    if items is None:
+        raise Skip
+    return tuple(exact(item) for item in items)
+
+
+def exact(item: Any) -> Any:
+    """A floating point number as the exact fraction of its shortest decimal; whole numbers as integers."""
+    if isinstance(item, float) and math.isfinite(item):
+        fraction = Fraction(str(np.float32(item))) if np.float32(item) == item else Fraction(repr(item))
+        return int(fraction) if fraction.denominator == 1 else fraction
+    return item
+
+
+def _paired(clause: OnnxClause, view: NodeView) -> list[tuple[t.OnnxInput, Any]]:
+    """Each input of the clause with its value, None where it is absent; a starred one takes the rest."""
+    out: list[tuple[t.OnnxInput, Any]] = []
+    for k, pattern in enumerate(clause.inputs):
+        if isinstance(pattern, t.Param) and pattern.star:
+            rest = view.inputs[k:]
+            if any(value is None for value in rest):
+                raise Skip
+            return [*out, (pattern, rest)]
+        out.append((pattern, view.inputs[k] if k < len(view.inputs) else None))
+    if any(value is not None for value in view.inputs[len(clause.inputs) :]):
+        raise Skip
+    return out
+
+
+def _split_list(pattern: t.ListExpr, values: tuple[Any, ...], bind: Callable[[str, Any], None]) -> None:
+    """`[*before, *after]` against a list: equally long packs, single names for single entries."""
+    packs = [e for e in pattern.elements if isinstance(e, t.Pack)]
+    singles = len(pattern.elements) - len(packs)
+    rest = len(values) - singles
+    if rest < 0 or (packs and rest % len(packs)) or (not packs and rest):
+        raise Skip
+    width = rest // len(packs) if packs else 0
+    at = 0
+    for element in pattern.elements:
+        inner = element.value if isinstance(element, t.Pack) else element
+        if not isinstance(inner, t.Name):
+            raise Skip
+        if isinstance(element, t.Pack):
+            bind(inner.id, values[at : at + width])
+            at += width
+        else:
+            bind(inner.id, values[at])
+            at += 1
+
+
+# ---- attributes ----------------------------------------------------------------------------------------------
+
+
+def is_literal(expr: t.Expr) -> bool:
+    return isinstance(expr, t.Str | t.Int | t.Float | t.Inf) or (isinstance(expr, t.Unary) and is_literal(expr.operand))
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Whether an attribute of a node and a value of the language are equal; a list of one number everywhere equals it."""
+    if isinstance(b, DType):
+        return bool(DTYPES.get(a) is b) if isinstance(a, int) else a is b
+    if isinstance(a, tuple) and not isinstance(b, tuple):
+        return bool(a) and all(equal(x, b) for x in a)
+    if isinstance(b, tuple) and not isinstance(a, tuple):
+        return bool(b) and all(equal(a, y) for y in b)
+    if isinstance(a, float) and isinstance(b, int | float | Fraction):
+        return bool(np.float32(a) == np.float32(float(b)))
+    if isinstance(a, str) or isinstance(b, str):
+        return bool(a == b)
+    return same(a, b) is True
+
+
+def check_unnamed(clause: OnnxClause, view: NodeView) -> None:
+    """Raises Skip where an attribute that the clause does not name is off ONNX's default."""
+    named = {entry.name for entry in clause.attrs}
+    for name, value in view.attrs.items():
+        if name not in named and not (name in view.defaults and equal(value, view.defaults[name])):
+            raise Skip
+
+
+# ---- an operator's own clause ----------------------------------------------------------------------------------
+
+
+def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
+    op = clause.operator
+    assert op is not None
+    check_unnamed(clause, view)
+    tensors = {param.name: k for k, param in enumerate(op.syntax.params)}
+    declared = {attr.name: attr for attr in op.attrs}
+    args: list[Any] = [None] * len(tensors)
+    attrs: dict[str, Any] = {}
+    later: list[tuple[t.Expr, Any]] = []
+
+    def bind(name: str, value: Any) -> None:
+        if name not in declared:
+            raise Skip
+        attrs[name] = _typed(declared[name], value)
+
+    for pattern, value in _paired(clause, view):
+        if isinstance(pattern, t.ListExpr):
+            if value is None:
+                raise Skip
+            _split_list(pattern, number_list(view, value), bind)
+        elif pattern.star:
+            args = list(value)
+        elif pattern.name == "_":
+            if value is not None:
+                raise Skip
+        elif pattern.name in tensors:
+            args[tensors[pattern.name]] = value
+        elif value is None:
+            continue
+        elif pattern.name in declared:
+            bind(pattern.name, _list_or_number(declared[pattern.name].type, number_list(view, value)))
+        else:
+            later.append((t.Name(pattern.name, span=pattern.span), number_list(view, value)))
+    for entry in clause.attrs:
+        _own_entry(rules, entry, view, op, bind, later)
+    values = apply(rules, op, args, attrs)
+    if later:
+        env = operator_env(rules, op, args, attrs)
+        for expr, expected in later:
+            if not equal(expected, evaluate(expr, env)):
+                raise Skip
+    return _outputs(clause, op, values, view)
+
+
+def _own_entry(
+    rules: Rules, entry: t.Entry, view: NodeView, op: OperatorDef, bind: Callable[[str, Any], None],
+    later: list[tuple[t.Expr, Any]],
+) -> None:
+    present, value = view.attribute(entry.name)
+    expr = entry.value
+    declared = {attr.name: attr for attr in op.attrs}
+    if is_literal(expr):
+        if not present and not view.exists(entry.name):
+            return
+        if not present or not equal(value, evaluate(expr, Env(op.module, rules))):
+            raise Skip
+        return
+    if not present:
+        return
+    if isinstance(expr, t.Name) and expr.id in declared:
+        if not _is_default(rules, op, declared[expr.id], value):
+            bind(expr.id, value)
+    elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
+        _split_list(expr, value, bind)
+    elif entry.name in view.attrs:
+        later.append((expr, value))
+
+
+def _is_default(rules: Rules, op: OperatorDef, attr: t.Attr, value: Any) -> bool:
+    """Whether a 32-bit float of the file is the rule's default, which may be written with more digits."""
+    if attr.default is None or not isinstance(value, float):
+        return False
+    try:
+        default = evaluate(attr.default, Env(op.module, rules))
+    except NO_FIT:
+        return False
+    return isinstance(default, int | float | Fraction) and np.float32(float(default)) == np.float32(value)
+
+
+def _typed(attr: t.Attr, value: Any) -> Any:
+    """An attribute of a file as the declared kind: element types by number."""
+    if attr.type.name == "dtype" and isinstance(value, int):
+        if value not in DTYPES:
+            raise Skip
+        return DTYPES[value]
+    if not isinstance(value, int | float | Fraction | str | tuple | Scalar | DType):
+        raise Skip
+    return value
+
+
+def _list_or_number(type: t.TypeExpr, items: tuple[Any, ...]) -> Any:
+    if type.dims is not None or type.name in {"ints", "floats", "axes", "permutation"}:
+        return items
+    if len(items) != 1:
+        raise Skip
+    if type.name == "bool":
+        return bool(items[0])
+    return items[0]
+
+
+def _outputs(
+    clause: OnnxClause, op: OperatorDef | None, values: tuple[Value, ...], view: NodeView
+) -> tuple[Value | None, ...] | None:
+    """The values by output position of the node."""
+    count = len(view.used)
+    if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
+        return values if len(values) == count else None
+    if clause.outputs is not None and op is not None:
+        names = [output.name for output in op.syntax.outputs]
+        given = tuple(None if o.name == "_" else values[names.index(o.name)] for o in clause.outputs)
+    else:
+        given = values
+    padded = (*given, *([None] * (count - len(given))))[:count]
+    if any(used and value is None for used, value in zip(view.used, padded, strict=True)):
+        return None
+    return padded
+
+
+# ---- import-only clauses ---------------------------------------------------------------------------------------
+
+
+def names_in_types(clause: OnnxClause) -> frozenset[str]:
+    """Sizes, packs and element types that the types of the clause's inputs bind."""
+    found: set[str] = set()
+    for param in clause.inputs:
+        if isinstance(param, t.Param) and param.type is not None and param.type.name not in ATTRIBUTE_TYPES:
+            found.add(param.type.name)
+            stack = list(param.type.dims or ())
+            while stack:
+                expr = stack.pop()
+                if isinstance(expr, t.Name):
+                    found.add(expr.id)
+                elif isinstance(expr, t.Pack):
+                    stack.append(expr.value)
+                elif isinstance(expr, t.TupleExpr):
+                    stack.extend(expr.slots)
+                elif isinstance(expr, t.Binary):
+                    stack.extend((expr.left, expr.right))
+    return frozenset(found)
+
+
+def _import_only(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None, ...] | None:
+    assert clause.value is not None
+    check_unnamed(clause, view)
+    env = Env(clause.module, rules)
+    later: list[tuple[t.Expr, Any]] = []
+    pairs = _bind_inputs(clause, view, env)
+    bind_entries(clause, view, env, later)
+    if clause.outputs is not None and len(clause.outputs) == 1 and clause.outputs[0].star:
+        env.bind(clause.outputs[0].name, (0,) * len(view.used))
+    bind_lets(clause, env)
+    conditions = [c for s in clause.statements if isinstance(s, t.Where) for c in s.conditions]
+    solve(pairs, conditions, env)
+    for expr, expected in later:
+        if not equal(expected, evaluate(expr, env)):
+            raise Skip
+    result = evaluate(clause.value, env)
+    values = result if isinstance(result, tuple) else (result,)
+    if not values or not all(isinstance(value, Value) for value in values):
+        raise Skip
+    return _outputs(clause, None, values, view)
+
+
+def bind_lets(clause: OnnxClause, env: Env) -> None:
+    for statement in clause.statements:
+        if isinstance(statement, t.Function):
+            env.bind(statement.name, Closure(statement, env))
+        elif isinstance(statement, t.Let):
+            env.bind(statement.target.name, Thunk(lambda e=statement.value: evaluate(e, env)))  # type: ignore[misc]
+        elif isinstance(statement, t.LetMany):
+            for k, name in enumerate(statement.names):
+                env.bind(name, Thunk(lambda e=statement.value, k=k: evaluate(e, env)[k]))  # type: ignore[misc]
+
+
+def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
+    pairs: list[Any] = []
+    rank = next((v.type.rank for v in view.inputs if v is not None and v.known), 0)
+    for pattern, value in _paired(clause, view):
+        if isinstance(pattern, t.ListExpr):
+            if value is None:
+                raise Skip
+            _split_list(pattern, number_list(view, value), env.bind)
+        elif pattern.star:
+            env.bind(pattern.name, tuple(value))
+        elif pattern.name == "_":
+            if value is not None:
+                raise Skip
+        elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
+            _bind_attribute_input(pattern, value, rank, view, env)
+        elif value is None:
+            if pattern.default is None:
+                raise Skip
+            env.bind(pattern.name, Thunk(lambda p=pattern: _default_tensor(p, env)))  # type: ignore[misc]
+        else:
+            if not value.known:
+                raise Skip
+            env.bind(pattern.name, value)
+            if pattern.type is not None:
+                pairs.append((pattern.type, value.type))
+                if pattern.type.dims is not None:
+                    env.decls = {**env.decls, pattern.name: pattern.type.dims}
+    return pairs
+
+
+def _default_tensor(param: t.Param, env: Env) -> Any:
+    assert param.default is not None
+    number = evaluate(param.default, env)
+    if param.type is None or isinstance(number, Value):
+        return number
+    return fill(number, shape_of(param.type, env))
+
+
+def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: NodeView, env: Env) -> None:
+    assert param.type is not None
+    if value is None:
+        if param.default is None:
+            raise Skip
+        env.bind(param.name, Thunk(lambda: evaluate(param.default, env)))  # type: ignore[arg-type]
+        return
+    found = _list_or_number(param.type, number_list(view, value))
+    if param.type.name == "axes":
+        found = axes_of(found, rank)  # their order belongs to other lists
+    elif param.type.name == "axis" and isinstance(found, int) and found < 0:
+        found += rank
+    env.bind(param.name, found)
+
+
+def bind_entries(clause: OnnxClause, view: NodeView, env: Env, later: list[tuple[t.Expr, Any]]) -> None:
+    """Binds what the attribute map names; what it compares goes to `later`."""
+    sizes = names_in_types(clause)
+    for entry in clause.attrs:
+        present, value = view.attribute(entry.name)
+        expr = entry.value
+        if isinstance(expr, t.Binary) and expr.op == "or" and isinstance(expr.left, t.Name):
+            right = expr.right
+            env.bind(expr.left.id, value if present else Thunk(lambda e=right: evaluate(e, env)))  # type: ignore[misc]
+        elif isinstance(expr, t.Name) and expr.id not in sizes and not env.has(expr.id) and expr.id not in {"true", "false"}:
+            if not present:
+                raise Skip
+            env.bind(expr.id, value)
+        elif isinstance(expr, t.ListExpr) and isinstance(value, tuple):
+            _split_list(expr, value, env.bind)
+        elif is_literal(expr):
+            if not present and not view.exists(entry.name):
+                continue
+            if not present or not equal(value, evaluate(expr, env)):
+                raise Skip
+        elif entry.name in view.attrs:
+            later.append((expr, value))

@@ -1,0 +1,78 @@
+"""What an imported model is besides its graph: everything that export needs to write the rest back word for word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto
+
+from dslc.ir.graph import Graph, Value
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueNode:
+    """Payload of a node that is kept: `slots` says for each input which argument it is (None: left out); the arguments after
+    them are `captured`, in that order."""
+
+    proto: NodeProto
+    slots: tuple[int | None, ...]
+    captured: tuple[str, ...]
+    #: what the node computes from depends on more than its arguments
+    random: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class OpaqueTensor:
+    """Payload of a weight that the language has no type for, or that is sparse."""
+
+    tensor: TensorProto | SparseTensorProto
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """The node of the file that computed a value, with the values that it read (None: left out)."""
+
+    proto: NodeProto
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value | None, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Context:
+    """The model around a graph.
+
+    `names`: the name that a value had; `tensors`: the weight that a constant was; `origins`: the node that computed a value;
+    `variables`: weights that a caller may override or training changes, by name (they are inputs of the graph, no constants);
+    `pinned`: weights that are referred to by name and must stay; `dims`: the value and axis that a symbolic size can be read from.
+    """
+
+    model: ModelProto
+    folder: Path | None
+    where: str
+    opsets: Mapping[str, int]
+    bind: Mapping[str, int]
+    names: Mapping[Value, str]
+    tensors: Mapping[Value, TensorProto]
+    origins: Mapping[Value, Origin]
+    variables: Mapping[str, TensorProto | SparseTensorProto]
+    pinned: Mapping[str, Value]
+    dims: Mapping[str, tuple[Value, int]]
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def opset(self) -> int:
+        return self.opsets.get("", 0)
+
+    @property
+    def ir_version(self) -> int:
+        return int(self.model.ir_version)
+
+
+@dataclass(frozen=True, eq=False)
+class Imported:
+    """A model as a graph of the language, and what export needs."""
+
+    graph: Graph
+    context: Context

@@ -1,0 +1,206 @@
+"""Weights where they are: inside the model, or in a file beside it that is read only when somebody asks."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, numpy_helper
+
+from dslc.errors import DslcError, error
+from dslc.ir.constants import NUMPY, array_value
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value, constant_value
+from dslc.onnx.protos import DTYPES
+
+#: constants with at most this many elements are held as numbers, so that rules can ask for their value
+SMALL = 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """`length` bytes from `offset` of a file."""
+
+    path: Path
+    offset: int
+    length: int
+    key: str
+
+    def read(self) -> np.memmap[Any, Any] | np.ndarray[Any, Any]:
+        """The bytes, mapped: only pages that are touched are in memory, and the system may drop them."""
+        if not self.length:
+            return np.zeros(0, np.uint8)
+        try:
+            return np.memmap(self.path, np.uint8, "r", self.offset, (self.length,))
+        except (OSError, ValueError) as problem:
+            raise error("E0810", f"cannot read external data {self.path}: {problem}", path=str(self.path)) from None
+
+
+def entries(tensor: TensorProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in tensor.external_data}
+
+
+def is_external(tensor: TensorProto) -> bool:
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def byte_size(tensor: TensorProto) -> int | None:
+    """How many bytes the elements take, by type and shape; None for types without a size (strings)."""
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None:
+        return None
+    return math.prod(tensor.dims) * dtype.bytes
+
+
+def region(tensor: TensorProto, folder: Path | None, where: str) -> Region:
+    """Where a tensor's external data is, checked without reading it.
+
+    Raises:
+        DslcError: E0810 missing; E0811 too short for the shape; E0812 outside the model's folder.
+    """
+    info = entries(tensor)
+    location = info.get("location", "")
+    what = f"tensor `{tensor.name}` of {where}"
+    if not location:
+        raise error("E0810", f"{what} has external data without a location", path=where)
+    base = (folder if folder is not None else Path.cwd()).resolve()
+    path = base / location
+    try:
+        real = path.resolve()
+    except (OSError, ValueError, RuntimeError):
+        raise error("E0810", f"{what}: no file `{location}`", path=where) from None
+    if Path(location).is_absolute() or not real.is_relative_to(base):
+        raise error(
+            "E0812",
+            f"{what} has its data in `{location}`, outside the model's folder",
+            path=where,
+            hint="a model may only read files in its own folder",
+        )
+    try:
+        status = os.stat(real)
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise error("E0810", f"{what}: external data `{location}` cannot be read: {reason}", path=where) from None
+    if not real.is_file():
+        raise error("E0810", f"{what}: `{location}` is no file", path=where)
+    try:
+        offset = int(info.get("offset") or 0)
+        needed = byte_size(tensor)
+        length = int(info["length"]) if info.get("length") else (needed if needed is not None else status.st_size - offset)
+    except ValueError:
+        raise error("E0811", f"{what}: offset or length of its external data is no number", path=where) from None
+    if offset < 0 or length < 0 or offset + length > status.st_size:
+        raise error(
+            "E0811",
+            f"{what} needs bytes {offset} to {offset + length} of `{location}`, which has {status.st_size}",
+            path=where,
+        )
+    if needed is not None and length < needed:
+        raise error("E0811", f"{what} has {needed} bytes by its shape, but its external data has {length}", path=where)
+    key = f"file:{real}:{status.st_mtime_ns}:{offset}:{length}"
+    return Region(real, offset, needed if needed is not None else length, key)
+
+
+@dataclass(frozen=True, eq=False)
+class FileData:
+    """A constant in a file: mapped when loaded, never copied into memory as a whole."""
+
+    region: Region
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @property
+    def key(self) -> str:
+        return self.region.key
+
+    def load(self) -> Any:
+        return self.region.read().view(NUMPY[self.dtype]).reshape(self.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class ProtoData:
+    """A constant inside a model; the bytes stay in the message."""
+
+    tensor: TensorProto
+    dtype: DType
+    shape: tuple[int, ...]
+
+    @cached_property
+    def key(self) -> str:
+        array = np.ascontiguousarray(self.load())
+        return "sha256:" + hashlib.sha256(array.view(np.uint8).data if array.size else b"").hexdigest()
+
+    def load(self) -> Any:
+        if self.tensor.raw_data:
+            return np.frombuffer(self.tensor.raw_data, NUMPY[self.dtype]).reshape(self.shape)
+        return numpy_helper.to_array(self.tensor)
+
+
+def check_shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
+    shape = tuple(int(size) for size in tensor.dims)
+    if any(size < 0 for size in shape) or math.prod(shape) > 1 << 44:
+        raise error("E0806", f"tensor `{tensor.name}` of {where} has the shape {list(shape)}", path=where)
+    return shape
+
+
+def check_length(tensor: TensorProto, where: str) -> None:
+    """Raises E0807 where the elements inside the model are fewer or more than its shape says."""
+    size = byte_size(tensor)
+    if size is None:
+        return
+    if tensor.raw_data:
+        found = len(tensor.raw_data)
+    else:
+        per = {1: 4, 10: 2, 16: 2, 11: 8, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 8, 9: 1, 12: 4, 13: 8}[tensor.data_type]
+        fields = (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
+        found = max(len(values) for values in fields) * per
+    if found != size:
+        raise error(
+            "E0807", f"tensor `{tensor.name}` of {where} has {found} bytes where its shape needs {size}", path=where
+        )
+
+
+def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Value | None:
+    """A weight as a constant; None where the language has no such element type.
+
+    Raises:
+        DslcError: E0806, E0807, E0810 to E0812.
+    """
+    shape = check_shape(tensor, where)
+    dtype = DTYPES.get(tensor.data_type)
+    if dtype is None or tensor.HasField("segment"):
+        if is_external(tensor):
+            region(tensor, folder, where)
+        return None
+    type = TensorType(dtype, shape)
+    if is_external(tensor):
+        place = region(tensor, folder, where)
+        data = FileData(place, dtype, shape)
+        if math.prod(shape) <= SMALL:
+            return small_constant(np.array(data.load()))
+        return constant_value(data, type)
+    check_length(tensor, where)
+    if math.prod(shape) <= SMALL:
+        try:
+            return small_constant(np.array(numpy_helper.to_array(tensor)))
+        except (ValueError, TypeError, KeyError) as problem:
+            raise error("E0807", f"tensor `{tensor.name}` of {where} cannot be read: {problem}", path=where) from None
+    return constant_value(ProtoData(tensor, dtype, shape), type)
+
+
+def small_constant(array: Any) -> Value:
+    """As `array_value`, except that a negative zero stays one."""
+    if array.dtype.kind == "f" and array.size and not array.any() and np.signbit(array).any():
+        from dslc.ir.constants import FROM_NUMPY, ArrayData
+
+        return constant_value(ArrayData(array), TensorType(FROM_NUMPY[array.dtype], tuple(array.shape)))
+    return array_value(array)
+
+
+__all__ = ["DslcError", "FileData", "ProtoData", "Region", "entries", "is_external", "region", "tensor_constant"]

@@ -1,0 +1,375 @@
+"""Models in: ONNX nodes become operators of the loaded libraries, or stay as they are."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
+
+from dslc.errors import error
+from dslc.ir.constants import FROM_NUMPY, fill
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.graph import Constant, Graph, Value, constant_value, input_value, opaque, product
+from dslc.ir.scalar import Scalar
+from dslc.onnx.clauses import NodeView, active, read_node
+from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
+from dslc.onnx.external import FileData, ProtoData, is_external, small_constant, tensor_constant
+from dslc.onnx.known import LIMIT, KnownValues
+from dslc.onnx.protos import (
+    attribute_value,
+    captured,
+    domain_of,
+    opsets,
+    read_model,
+    schema_of,
+    sorted_nodes,
+)
+from dslc.onnx.types import Types, complete_bind, infer, tensor_type
+from dslc.semantics.library import Rules
+
+_serial = itertools.count()
+
+
+def import_model(source: str | Path | ModelProto, rules: Rules, bind: Mapping[str, int] | None = None) -> Imported:
+    """An ONNX model as a graph.
+
+    Args:
+        source: a file, or a model whose external data (if any) is relative to the working folder.
+        rules: the libraries whose `onnx` clauses say what nodes mean.
+        bind: sizes for symbolic dimensions, by name or `INPUT.AXIS`.
+
+    Raises:
+        DslcError: E0800 to E0813, one clear reason why the model cannot be read.
+    """
+    model, folder, where = read_model(source)
+    return _Importer(model, folder, where, rules, dict(bind or {})).run()
+
+
+class _Importer:
+    def __init__(self, model: ModelProto, folder: Path | None, where: str, rules: Rules, bind: dict[str, int]) -> None:
+        self.model, self.folder, self.where, self.rules = model, folder, where, rules
+        self.bind = complete_bind(model, bind, where)
+        self.opsets = opsets(model)
+        self.known = KnownValues(rules)
+        self.values: dict[str, Value] = {}
+        self.names: dict[Value, str] = {}
+        self.tensors: dict[Value, TensorProto] = {}
+        self.origins: dict[Value, Origin] = {}
+        self.variables: dict[str, TensorProto | SparseTensorProto] = {}
+        self.pinned: dict[str, Value] = {}
+        self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
+        self.functions = {(f.domain, f.name) for f in model.functions}
+        self.scope = f"m{next(_serial)}"
+        self._schemas: dict[tuple[str, str], Any] = {}
+        self._serial = itertools.count()
+
+    def run(self) -> Imported:
+        graph = self.model.graph
+        weights = [tensor.name for tensor in graph.initializer]
+        weights += [sparse.values.name for sparse in graph.sparse_initializer]
+        inputs = [value.name for value in graph.input]
+        for names, what in ((inputs, "inputs"), (weights, "weights")):
+            twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
+            if twice:
+                raise error("E0805", f"{self.where} gives two {what} the name `{min(twice)}`", path=self.where)
+        nodes = sorted_nodes(graph.node, {*inputs, *weights}, self.where)
+        self._weights(set(inputs))
+        self.types = infer(self.model, nodes, self.bind, self._small_external(), self.where)
+        self._inputs()
+        self._used = self._names_read(nodes)
+        for node in nodes:
+            self.counts["nodes"] += 1
+            self._node(node)
+        outputs = []
+        for value in graph.output:
+            if value.name not in self.values:
+                raise error(
+                    "E0804", f"{self.where} has the output `{value.name}`, which nothing produces", path=self.where
+                )
+            outputs.append(self.values[value.name])
+        inputs_out = [self.values[n] for n in inputs if n not in set(weights) or n in self.variables]
+        inputs_out += [self.values[n] for n in self.variables if n not in set(inputs)]
+        self._pin()
+        dims = {name: (self.values[source], axis) for name, (source, axis) in self.types.dims.items()}
+        context = Context(
+            self.model, self.folder, self.where, self.opsets, self.bind, self.names, self.tensors, self.origins,
+            self.variables, self.pinned, dims, self.counts,
+        )
+        return Imported(Graph(tuple(inputs_out), tuple(outputs)), context)
+
+    # ---- weights and inputs ----------------------------------------------------------------------------------
+
+    def _weights(self, inputs: set[str]) -> None:
+        """Weights as constants; those that a caller may override, or that training changes, become inputs later."""
+        trained = {e.key for info in self.model.training_info for e in (*info.update_binding, *info.initialization_binding)}
+        for tensor in self.model.graph.initializer:
+            overridable = tensor.name in inputs and self.model.ir_version >= 4
+            value = tensor_constant(tensor, self.folder, self.where)
+            if overridable or tensor.name in trained:
+                self.variables[tensor.name] = tensor
+            elif value is None:
+                self._define(tensor.name, self._opaque_tensor(tensor.name, tensor))
+            else:
+                self._define(tensor.name, value)
+                self.tensors.setdefault(value, tensor)
+        for sparse in self.model.graph.sparse_initializer:
+            name = sparse.values.name
+            if name in inputs and self.model.ir_version >= 4:
+                self.variables[name] = sparse
+            else:
+                self._define(name, self._opaque_tensor(name, sparse))
+
+    def _opaque_tensor(self, name: str, tensor: TensorProto | SparseTensorProto) -> Value:
+        key = f"{self.scope}:tensor:{name}"
+        return opaque(key, name, OpaqueTensor(tensor), (), (self._declared_tensor_type(tensor),))[0]
+
+    def _declared_tensor_type(self, tensor: TensorProto | SparseTensorProto) -> TensorType | None:
+        if isinstance(tensor, SparseTensorProto):
+            dtype = helper_dtype(tensor.values.data_type)
+            return None if dtype is None else TensorType(dtype, tuple(tensor.dims))
+        return None
+
+    def _small_external(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Contents of small integer weights in external data: shapes depend on them."""
+        out: dict[str, np.ndarray[Any, Any]] = {}
+        for tensor in self.model.graph.initializer:
+            if is_external(tensor) and tensor.data_type in (TensorProto.INT64, TensorProto.INT32):
+                value = self.values.get(tensor.name)
+                if value is not None and math.prod(tensor.dims) <= LIMIT:
+                    out[tensor.name] = value.node.data.load()  # type: ignore[attr-defined]
+        return out
+
+    def _inputs(self) -> None:
+        for value in self.model.graph.input:
+            if value.name not in self.values:
+                self._define(value.name, input_value(value.name, self.types.by_name.get(value.name)))
+        for name, tensor in self.variables.items():
+            if name not in self.values:
+                type = None
+                if isinstance(tensor, TensorProto) and helper_dtype(tensor.data_type) is not None:
+                    type = TensorType(helper_dtype(tensor.data_type) or DType.F32, tuple(tensor.dims))
+                self._define(name, input_value(name, type))
+
+    def _pin(self) -> None:
+        for annotation in self.model.graph.quantization_annotation:
+            for entry in annotation.quant_parameter_tensor_names:
+                if entry.value in self.values:
+                    self.pinned[entry.value] = self.values[entry.value]
+
+    def _names_read(self, nodes: list[NodeProto]) -> set[str]:
+        used = {value.name for value in self.model.graph.output}
+        for node in nodes:
+            used.update(node.input)
+            used.update(captured(node))
+        for info in self.model.training_info:
+            used.update(e.value for e in (*info.update_binding, *info.initialization_binding))
+        return used
+
+    def _define(self, name: str, value: Value) -> None:
+        self.values[name] = value
+        self.names.setdefault(value, name)
+
+    # ---- nodes -----------------------------------------------------------------------------------------------
+
+    def _node(self, node: NodeProto) -> None:
+        inputs = tuple(self.values[name] if name else None for name in node.input)
+        domain = domain_of(node)
+        local = (node.domain, node.op_type) in self.functions
+        results = None if local else (self._vocabulary(node, inputs) if domain == "" else None)
+        if results is None and not local and not captured(node):
+            results = self._read(node, domain, inputs)
+        if results is None:
+            self.counts["opaque"] += 1
+            results = self._opaque(node, inputs)
+        else:
+            self.counts["operators"] += 1
+        results = tuple(None if value is None else self._folded(value) for value in results)
+        outputs = tuple(v if name else None for v, name in itertools.zip_longest(results[: len(node.output)], node.output))
+        self._remember(node, inputs, outputs)
+        for name, value in zip(node.output, outputs, strict=True):
+            if name and value is not None:
+                self._define(name, value)
+
+    def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
+        """Keeps the node for export where its outputs are new values."""
+        fresh = [v for v in outputs if v is not None]
+        if not fresh or any(v in inputs or v in self.origins or v in self.names or v.constant for v in fresh):
+            return
+        if len(set(fresh)) < len(fresh):
+            return
+        origin = Origin(node, inputs, outputs)
+        for value in fresh:
+            self.origins[value] = origin
+
+    def _read(self, node: NodeProto, domain: str, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+        op = node.op_type if not domain else f"{domain}.{node.op_type}"
+        clauses = active(self.rules, op, self.opsets.get(domain, 0))
+        if not clauses or any(value is not None and not value.known for value in inputs):
+            return None
+        view = self.view(node, domain, op, inputs)
+        results = read_node(self.rules, clauses, view)
+        if results is None:
+            return None
+        for name, value in zip(node.output, results, strict=True):
+            if value is not None and name and not self._plausible(name, value):
+                return None
+        return results
+
+    def view(self, node: NodeProto, domain: str, op: str, inputs: tuple[Value | None, ...]) -> NodeView:
+        schema = self._schema(node.op_type, domain)
+        return node_view(node, op, schema, inputs, tuple(bool(n) and n in self._used for n in node.output), self.known)
+
+    def _schema(self, op_type: str, domain: str) -> Any:
+        key = (op_type, domain)
+        if key not in self._schemas:
+            self._schemas[key] = schema_of(op_type, domain, self.opsets.get(domain, 0))
+        return self._schemas[key]
+
+    def _plausible(self, name: str, value: Value) -> bool:
+        """Whether ONNX's own inference agrees with ours, where both know a size."""
+        theirs = self.types.by_name.get(name)
+        if theirs is None or not value.known:
+            return True
+        ours = value.type
+        return ours.dtype is theirs.dtype and ours.rank == theirs.rank and all(
+            a == b for a, b in zip(ours.shape, theirs.shape, strict=True) if isinstance(a, int) and isinstance(b, int)
+        )
+
+    def _folded(self, value: Value) -> Value:
+        """A small tensor of known numbers as a constant."""
+        if not value.known or isinstance(value.node, Constant):
+            return value
+        items = self.known.get(value)
+        if items is None or any(isinstance(item, Scalar) for item in items):
+            return value
+        self.counts["folded"] += 1
+        return array_of(items, value.type)
+
+    # ---- what ONNX itself means ------------------------------------------------------------------------------
+
+    def _vocabulary(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+        """Nodes that are about the graph or about shapes, and compute nothing."""
+        if node.op_type == "Identity" and len(inputs) == 1 and inputs[0] is not None:
+            return (inputs[0],)
+        if node.op_type == "Constant" and len(node.attribute) == 1:
+            return self._constant(node)
+        first = inputs[0] if inputs else None
+        if first is None:
+            return None
+        if node.op_type == "ConstantOfShape":
+            return self._filled(node, first)
+        if node.op_type in {"Shape", "Size"} and first.known:
+            return (self._shape(node, first),)
+        return None
+
+    def _constant(self, node: NodeProto) -> tuple[Value | None, ...] | None:
+        attribute = node.attribute[0]
+        found = attribute_value(attribute)
+        if attribute.name == "value" and isinstance(found, TensorProto):
+            value = tensor_constant(found, self.folder, self.where)
+            if value is not None:
+                self.tensors.setdefault(value, found)
+                return (value,)
+            return None
+        if attribute.name in {"value_float", "value_floats"}:
+            raw = attribute.f if attribute.name == "value_float" else list(attribute.floats)
+            return (small_constant(np.array(raw, np.float32)),)
+        if attribute.name in {"value_int", "value_ints"}:
+            return (small_constant(np.array(found, np.int64)),)
+        return None
+
+    def _filled(self, node: NodeProto, shape: Value) -> tuple[Value | None, ...] | None:
+        items = self.known.get(shape)
+        if items is None:
+            return None
+        number: Any = 0
+        dtype: DType | None = DType.F32
+        for attribute in node.attribute:
+            tensor = attribute.t
+            dtype = helper_dtype(tensor.data_type)
+            if attribute.name != "value" or dtype is None or math.prod(tensor.dims) != 1 or is_external(tensor):
+                return None
+            array = numpy_helper.to_array(tensor).reshape(())
+            if FROM_NUMPY.get(array.dtype) is not dtype:
+                return None
+            number = array.item() if dtype is not DType.BF16 else float(array)
+            if isinstance(number, float) and (math.isnan(number) or (number == 0 and math.copysign(1, number) < 0)):
+                return None
+        if any(isinstance(item, int) and item < 0 for item in items):
+            return None
+        return (fill(number, TensorType(dtype, tuple(items))),)
+
+    def _shape(self, node: NodeProto, tensor: Value) -> Value:
+        """Shape and Size: known sizes, which may be symbolic."""
+        sizes: tuple[Dim, ...] = tensor.type.shape
+        attrs = {attribute.name: int(attribute.i) for attribute in node.attribute}
+        if node.op_type == "Size":
+            items: tuple[Any, ...] = (product(sizes),)
+            type = TensorType(DType.I64, ())
+        else:
+            items = sizes[slice(attrs.get("start", 0), attrs.get("end"))]
+            type = TensorType(DType.I64, (len(items),))
+        if all(isinstance(item, int) for item in items):
+            return array_of(items, type)
+        key = f"{node.op_type}:{sorted(attrs.items())}"
+        proto = helper.make_node(node.op_type, [""], [""], **attrs)
+        (value,) = opaque(key, node.op_type, OpaqueNode(proto, (0,), ()), (tensor,), (type,))
+        self.known.put(value, items)
+        return value
+
+    # ---- everything else -------------------------------------------------------------------------------------
+
+    def _opaque(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...]:
+        """The node word for word, with a key of its own: it is never merged with another."""
+        outer = captured(node)
+        slots: list[int | None] = []
+        args: list[Value] = []
+        for value in inputs:
+            slots.append(None if value is None else len(args))
+            if value is not None:
+                args.append(value)
+        args += [self.values[name] for name in outer]
+        schema = self._schema(node.op_type, domain_of(node))
+        random = bool(schema is not None and schema.non_deterministic) if schema is not None else True
+        payload = OpaqueNode(node, tuple(slots), outer, random)
+        types = tuple(self.types.by_name.get(name) if name else None for name in node.output)
+        key = f"{self.scope}:{next(self._serial)}"
+        label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
+        return opaque(key, label, payload, tuple(args), types)
+
+
+def helper_dtype(elem_type: int) -> DType | None:
+    from dslc.onnx.protos import DTYPES
+
+    return DTYPES.get(elem_type)
+
+
+def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
+    """Known numbers as a constant."""
+    from dslc.ir.constants import NUMPY
+
+    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(tuple(int(s) for s in type.shape)))  # type: ignore[arg-type]
+
+
+def node_view(
+    node: NodeProto, op: str, schema: Any, inputs: tuple[Value | None, ...], used: tuple[bool, ...], known: KnownValues
+) -> NodeView:
+    """What the clauses need to know of a node."""
+    defaults: dict[str, Any] = {}
+    declared: frozenset[str] | None = None
+    if schema is not None:
+        declared = frozenset(schema.attributes)
+        for name, attribute in schema.attributes.items():
+            if attribute.default_value.type:
+                defaults[name] = attribute_value(attribute.default_value)
+    attrs = {attribute.name: attribute_value(attribute) for attribute in node.attribute}
+    return NodeView(op, inputs, attrs, defaults, declared, used, known.get)
+
+
+__all__ = ["FileData", "Imported", "ProtoData", "Types", "constant_value", "import_model", "replace", "tensor_type"]

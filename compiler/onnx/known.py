@@ -1,0 +1,285 @@
+"""Small tensors whose elements are known at import: numbers, or expressions over symbolic sizes.
+
+They flow through every operator by its own definition: its scopes are evaluated position by position. So chains of shape
+computations fold whatever operators they are made of.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dslc.errors import DslcError
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DTYPES, DType, TensorType
+from dslc.ir.fold import is_index
+from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, table
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+#: tensors with more elements are not followed
+LIMIT = 128
+_WORK = 20_000
+
+Items = tuple[Any, ...]
+
+
+class Unknown(Exception):
+    """An element that does not follow from what is known."""
+
+
+def static_shape(type: TensorType) -> tuple[int, ...] | None:
+    return tuple(s for s in type.shape if isinstance(s, int)) if all(isinstance(s, int) for s in type.shape) else None
+
+
+class KnownValues:
+    """The elements of values, row-major, where they are known; remembers what it found."""
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._found: dict[Value, Items | None] = {}
+
+    def put(self, value: Value, items: Items) -> None:
+        self._found[value] = items
+
+    def get(self, value: Value) -> Items | None:
+        """The elements of a value: int, bool, float or Scalar each; None where they are not known."""
+        if value in self._found:
+            return self._found[value]
+        self._found[value] = None
+        self._found[value] = self._compute(value)
+        return self._found[value]
+
+    def _compute(self, value: Value) -> Items | None:
+        if not value.known:
+            return None
+        shape = static_shape(value.type)
+        if shape is None or math.prod(shape) > LIMIT:
+            return None
+        node = value.node
+        if isinstance(node, Constant):
+            return tuple(node.data.load().reshape(-1).tolist())
+        if not isinstance(node, Call):
+            return None
+        if value.type.dtype.is_float and math.prod(shape) > 8:
+            return None
+        args = [self.get(arg) for arg in node.args]
+        if any(a is None for a in args):
+            return None
+        try:
+            return self._call(node, value.index, [a for a in args if a is not None])
+        except (Unknown, Mismatch, DslcError, ArithmeticError, ValueError, RecursionError):
+            return None
+
+    def _call(self, node: Call, index: int, args: list[Items]) -> Items:
+        from dslc.semantics.elaborate import elaborate
+
+        instance = elaborate(self._rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
+        known = dict(zip(instance.params, args, strict=True))
+        return self._inner(instance.outputs[index], known)
+
+    def _inner(self, value: Value, known: dict[Value, Items]) -> Items:
+        if value in known:
+            return known[value]
+        node = value.node
+        if isinstance(node, Input):
+            raise Unknown
+        if isinstance(node, Constant):
+            found = self.get(value)
+            if found is None:
+                raise Unknown
+            return found
+        args = [self._inner(arg, known) for arg in node.args]
+        if isinstance(node, ScopeNode):
+            items = _scope(node, args)
+        elif isinstance(node, Call):
+            items = self._call(node, value.index, args)
+        else:
+            raise Unknown
+        known[value] = items
+        return items
+
+
+def _scope(node: ScopeNode, args: list[Items]) -> Items:
+    extents = node.scope.extents
+    if not all(isinstance(e, int) for e in extents):
+        raise Unknown
+    sizes = [int(e) for e in extents]  # type: ignore[arg-type]
+    if math.prod(sizes) > LIMIT * 8:
+        raise Unknown
+    operands = [(arg.type.shape, items) for arg, items in zip(node.args, args, strict=True)]
+    out = []
+    budget = [_WORK]
+    for position in itertools.product(*(range(size) for size in sizes)):
+        values = {f"i{k}": at for k, at in enumerate(position)}
+        out.append(rounded(_Evaluator(values, operands, budget).go(node.scope.body), node.scope.dtype))
+    return tuple(out)
+
+
+def rounded(value: Scalar, dtype: DType) -> Any:
+    """An element in its type: a number rounded to it, or an integer expression as it is.
+
+    Raises:
+        Unknown: what is neither.
+    """
+    if isinstance(value, Num):
+        plain = value.value
+        if dtype is DType.BOOL:
+            return bool(plain)
+        if dtype.is_float:
+            return float(NUMPY[dtype].type(float(plain)))
+        if isinstance(plain, float | Fraction) and int(plain) != plain:
+            raise Unknown
+        info = np.iinfo(NUMPY[dtype])
+        if not info.min <= int(plain) <= info.max:
+            raise Unknown
+        return int(plain)
+    if dtype.is_integer and is_index(value):
+        return value
+    raise Unknown
+
+
+class _Evaluator:
+    def __init__(self, iters: Mapping[str, int], operands: list[tuple[tuple[Any, ...], Items]], budget: list[int]) -> None:
+        self._iters = dict(iters)
+        self._operands = operands
+        self._budget = budget
+
+    def go(self, node: Scalar) -> Scalar:
+        self._budget[0] -= 1
+        if self._budget[0] < 0:
+            raise Unknown
+        if isinstance(node, Num | Sym):
+            return node
+        if isinstance(node, Iter):
+            return num(self._iters[node.name])
+        if isinstance(node, Read):
+            return self._read(node)
+        if isinstance(node, Table):
+            return table(node.values, tuple(self.go(i) for i in node.index))
+        if isinstance(node, Reduce):
+            return self._reduce(node)
+        assert isinstance(node, Apply)
+        if node.name == "select":
+            condition = self.go(node.args[0])
+            if isinstance(condition, Num):
+                return self.go(node.args[1] if condition.value else node.args[2])
+            raise Unknown
+        args = [self.go(arg) for arg in node.args]
+        if node.name.startswith("convert:"):
+            return as_scalar(rounded_or_cut(args[0], DTYPES[node.name.removeprefix("convert:")]))
+        return decided(apply(node.name, *args))
+
+    def _position(self, node: Scalar) -> int:
+        found = self.go(node)
+        if not isinstance(found, Num):
+            raise Unknown
+        return int(found.value)
+
+    def _read(self, node: Read) -> Scalar:
+        shape, items = self._operands[node.operand]
+        at = 0
+        for index, size in zip(node.index, shape, strict=True):
+            position = self._position(index)
+            if not isinstance(size, int):
+                raise Unknown
+            if not 0 <= position < size:
+                if node.other is None:
+                    raise Unknown
+                return self.go(node.other)
+            at = at * size + position
+        return as_scalar(items[at])
+
+    def _reduce(self, node: Reduce) -> Scalar:
+        values: list[Scalar] = []
+        self._collect(node, 0, values)
+        if node.kind in {"any", "all"}:
+            name, total = ("or", num(False)) if node.kind == "any" else ("and", num(True))
+        elif node.kind in {"sum", "prod"}:
+            name, total = ("+", num(0)) if node.kind == "sum" else ("*", num(1))
+        else:
+            name, total = node.kind, num(math.inf if node.kind == "min" else -math.inf)
+        result: Scalar = total
+        for value in values:
+            result = apply(name, result, value)
+        return decided(result)
+
+    def _collect(self, node: Reduce, depth: int, out: list[Scalar]) -> None:
+        if depth == len(node.iters):
+            if node.where is not None:
+                holds = self.go(node.where)
+                if not isinstance(holds, Num):
+                    raise Unknown
+                if not holds.value:
+                    return
+            out.append(self.go(node.body))
+            return
+        for position in range(self._position(node.extents[depth])):
+            self._iters[node.iters[depth].name] = position
+            self._collect(node, depth + 1, out)
+
+
+def rounded_or_cut(value: Scalar, dtype: DType) -> Any:
+    """As `rounded`; a number is cut towards zero on its way to an integer type."""
+    if isinstance(value, Num) and dtype.is_integer and not isinstance(value.value, bool):
+        if isinstance(value.value, float) and not math.isfinite(value.value):
+            raise Unknown
+        return rounded(num(math.trunc(value.value)), dtype)
+    if isinstance(value, Num):
+        return rounded(value, dtype)
+    if is_index(value):
+        return value
+    raise Unknown
+
+
+def decided(value: Scalar) -> Scalar:
+    """Comparisons that hold or fail for all sizes (a size is never negative), and divisions of sizes."""
+    if not isinstance(value, Apply):
+        return value
+    if value.name in {"trunc", "floor"}:
+        return _floor_of(value)
+    if value.name in {"==", "!=", "<", "<=", ">", ">="} and len(value.args) == 2:
+        low = _least(apply("-", value.args[0], value.args[1]))
+        high = _least(apply("-", value.args[1], value.args[0]))
+        if low is not None and (low > 0 or (low == 0 and value.name in {">=", "<"})):
+            return num(value.name in {"!=", ">", ">="})
+        if high is not None and (high > 0 or (high == 0 and value.name in {"<=", ">"})):
+            return num(value.name in {"!=", "<", "<="})
+    return value
+
+
+def _least(value: Scalar) -> Any:
+    """A lower bound of a linear expression over sizes, which are at least 0."""
+    total: Any = 0
+    for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
+        if isinstance(part, Num):
+            total += part.value
+        elif isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value < 0:
+            return None
+        elif not is_index(part):
+            return None
+    return total
+
+
+def _floor_of(value: Apply) -> Scalar:
+    inner = value.args[0]
+    parts = inner.args if isinstance(inner, Apply) and inner.name == "+" else (inner,)
+    bottom = 1
+    for part in parts:
+        first = part.args[0] if isinstance(part, Apply) and part.name == "*" else part
+        if isinstance(first, Num) and isinstance(first.value, Fraction):
+            bottom = math.lcm(bottom, first.value.denominator)
+    if bottom == 1:
+        return inner if is_index(inner) else value
+    top = apply("*", num(bottom), inner)
+    if isinstance(inner, Apply) and inner.name == "+":
+        top = apply("+", *(apply("*", num(bottom), part) for part in parts))
+    if not is_index(top) or (value.name == "trunc" and (_least(top) is None or _least(top) < 0)):
+        return value
+    return apply("//", top, num(bottom))

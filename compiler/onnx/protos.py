@@ -1,0 +1,266 @@
+"""Reading model files and ONNX's small vocabulary: element types, opsets, attributes, captured names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+from dslc.errors import DslcError, error
+from dslc.ir.dtype import DType
+
+#: the oldest opset that is read
+OLDEST_OPSET = 7
+
+#: element types that the language has; everything else stays opaque
+DTYPES: dict[int, DType] = {
+    TensorProto.FLOAT16: DType.F16,
+    TensorProto.BFLOAT16: DType.BF16,
+    TensorProto.FLOAT: DType.F32,
+    TensorProto.DOUBLE: DType.F64,
+    TensorProto.INT8: DType.I8,
+    TensorProto.INT16: DType.I16,
+    TensorProto.INT32: DType.I32,
+    TensorProto.INT64: DType.I64,
+    TensorProto.UINT8: DType.U8,
+    TensorProto.UINT16: DType.U16,
+    TensorProto.UINT32: DType.U32,
+    TensorProto.UINT64: DType.U64,
+    TensorProto.BOOL: DType.BOOL,
+}
+ELEM_TYPES: dict[DType, int] = {dtype: number for number, dtype in DTYPES.items()}
+
+
+def damaged(where: str, why: str) -> DslcError:
+    """E0801: what was read is no ONNX model."""
+    return error("E0801", f"{where} is no readable ONNX model: {why}", path=where)
+
+
+def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None, str]:
+    """A model without its external data, the folder that external data is relative to, and a name for messages.
+
+    Raises:
+        DslcError: E0800 no such file; E0801 truncated or garbage; E0802 an opset outside the range that is read.
+    """
+    if isinstance(source, ModelProto):
+        model, folder, name = source, None, source.graph.name or "the model"
+    else:
+        path = Path(source)
+        name = str(path)
+        try:
+            data = path.read_bytes()
+        except OSError as problem:
+            raise error("E0800", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
+        model, folder = _parsed(data, name), path.parent
+    _check_header(model, name)
+    return model, folder, name
+
+
+def _parsed(data: bytes, name: str) -> ModelProto:
+    from google.protobuf.message import DecodeError
+
+    if not data:
+        raise damaged(name, "the file is empty")
+    model = ModelProto()
+    try:
+        model.ParseFromString(data)
+    except (DecodeError, ValueError, RuntimeError) as problem:
+        raise damaged(name, f"truncated or not in ONNX's format ({problem})") from None
+    return model
+
+
+def _check_header(model: ModelProto, name: str) -> None:
+    if not model.ir_version or not model.HasField("graph"):
+        raise damaged(name, "it has no graph or no IR version")
+    if model.ir_version > onnx.IR_VERSION:
+        newest = onnx.IR_VERSION
+        raise error("E0802", f"{name} has IR version {model.ir_version}; this onnx package knows up to {newest}", path=name)
+    version = opset_of(model)
+    newest = onnx.defs.onnx_opset_version()
+    if version is None:
+        if all(entry.domain for entry in model.opset_import) and model.opset_import:
+            return  # only other domains: every node is opaque
+        raise damaged(name, "it imports no opset")
+    if not OLDEST_OPSET <= version <= newest:
+        raise error(
+            "E0802",
+            f"{name} has opset {version}; dslc reads {OLDEST_OPSET} to {newest}",
+            path=name,
+            hint="export the model again with a newer opset" if version < OLDEST_OPSET else "update the onnx package",
+        )
+
+
+def opset_of(model: ModelProto) -> int | None:
+    """The version of ONNX's own domain, None where the model does not import it."""
+    for entry in model.opset_import:
+        if entry.domain in {"", "ai.onnx"}:
+            return int(entry.version)
+    return None
+
+
+def opsets(model: ModelProto) -> dict[str, int]:
+    """Version by domain; ONNX's own is ``""``."""
+    return {("" if entry.domain == "ai.onnx" else entry.domain): int(entry.version) for entry in model.opset_import}
+
+
+def domain_of(node: NodeProto) -> str:
+    return "" if node.domain == "ai.onnx" else node.domain
+
+
+def schema_of(op_type: str, domain: str, opset: int) -> Any:
+    """The schema that holds for an operator at an opset, or None."""
+    try:
+        return onnx.defs.get_schema(op_type, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
+
+
+def attributes(node: NodeProto) -> dict[str, AttributeProto]:
+    return {attribute.name: attribute for attribute in node.attribute}
+
+
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH or attribute.HasField("g"):
+            yield attribute.g
+        yield from attribute.graphs
+
+
+def captured(node: NodeProto) -> tuple[str, ...]:
+    """Names of outer values that the node's subgraphs read, in the order of their first use."""
+    found: dict[str, None] = {}
+    for graph in subgraphs(node):
+        for name in _free_names(graph):
+            found.setdefault(name)
+    return tuple(found)
+
+
+def _free_names(graph: GraphProto) -> list[str]:
+    known = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
+    known |= {tensor.values.name for tensor in graph.sparse_initializer}
+    free: list[str] = []
+    for node in graph.node:
+        free.extend(name for name in (*node.input, *captured(node)) if name and name not in known)
+        known.update(node.output)
+    free.extend(value.name for value in graph.output if value.name and value.name not in known)
+    return free
+
+
+def all_names(graph: GraphProto) -> Iterator[str]:
+    """Every value name in a graph and in its subgraphs."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+    for tensor in graph.initializer:
+        yield tensor.name
+    for sparse in graph.sparse_initializer:
+        yield sparse.values.name
+    for node in graph.node:
+        yield from node.input
+        yield from node.output
+        for inner in subgraphs(node):
+            yield from all_names(inner)
+
+
+def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> list[NodeProto]:
+    """The nodes, producers first (in the order of the file where it allows).
+
+    Raises:
+        DslcError: E0803 a cycle; E0804 a value that nothing produces; E0805 one name for two values.
+    """
+    producer: dict[str, int] = {}
+    for k, node in enumerate(nodes):
+        for output in node.output:
+            if not output:
+                continue
+            if output in producer or output in defined:
+                raise error("E0805", f"{where} gives two values the name `{output}`", path=where)
+            producer[output] = k
+    needs: list[set[int]] = []
+    users: list[list[int]] = [[] for _ in nodes]
+    for k, node in enumerate(nodes):
+        below: set[int] = set()
+        for name in (*node.input, *captured(node)):
+            if not name or name in defined:
+                continue
+            if name not in producer:
+                what = f"node `{node.name}` ({node.op_type})" if node.name else f"a {node.op_type} node"
+                raise error("E0804", f"{what} of {where} reads `{name}`, which nothing produces", path=where)
+            below.add(producer[name])
+        needs.append(below)
+        for j in below:
+            users[j].append(k)
+    import heapq
+
+    ready = [k for k, below in enumerate(needs) if not below]
+    heapq.heapify(ready)
+    order: list[int] = []
+    missing = [len(below) for below in needs]
+    while ready:
+        k = heapq.heappop(ready)
+        order.append(k)
+        for user in users[k]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, user)
+    if len(order) < len(nodes):
+        stuck = next(k for k in range(len(nodes)) if missing[k])
+        name = nodes[stuck].name or nodes[stuck].op_type
+        raise error("E0803", f"the graph of {where} has a cycle through `{name}`", path=where)
+    return [nodes[k] for k in order]
+
+
+def attribute_value(attribute: AttributeProto) -> Any:
+    """An attribute as a Python value: int, float, str, tuple, or a proto where it is none of these.
+
+    A 32-bit float becomes the shortest decimal that stands for it, so that 0.01 is the 0.01 of a rule file.
+    """
+    kind = attribute.type
+    if kind == AttributeProto.INT:
+        return int(attribute.i)
+    if kind == AttributeProto.FLOAT:
+        return decimal(attribute.f)
+    if kind == AttributeProto.STRING:
+        return attribute.s.decode("utf-8", "replace")
+    if kind == AttributeProto.INTS:
+        return tuple(int(i) for i in attribute.ints)
+    if kind == AttributeProto.FLOATS:
+        return tuple(decimal(f) for f in attribute.floats)
+    if kind == AttributeProto.STRINGS:
+        return tuple(s.decode("utf-8", "replace") for s in attribute.strings)
+    if kind == AttributeProto.TENSOR:
+        return attribute.t
+    return attribute
+
+
+def decimal(value: float) -> float:
+    """The shortest decimal with the same 32-bit float."""
+    import numpy as np
+
+    return float(str(np.float32(value)))
+
+
+def make_attribute(name: str, value: Any, schema: Any) -> AttributeProto:
+    """An attribute of the kind that the schema asks for (an empty list has no kind of its own)."""
+    kinds = {
+        onnx.defs.OpSchema.AttrType.INT: AttributeProto.INT,
+        onnx.defs.OpSchema.AttrType.INTS: AttributeProto.INTS,
+        onnx.defs.OpSchema.AttrType.FLOAT: AttributeProto.FLOAT,
+        onnx.defs.OpSchema.AttrType.FLOATS: AttributeProto.FLOATS,
+        onnx.defs.OpSchema.AttrType.STRING: AttributeProto.STRING,
+        onnx.defs.OpSchema.AttrType.STRINGS: AttributeProto.STRINGS,
+    }
+    kind = kinds.get(schema.attributes[name].type) if schema is not None and name in schema.attributes else None
+    if kind == AttributeProto.FLOAT:
+        value = float(value)
+    elif kind == AttributeProto.FLOATS:
+        value = [float(v) for v in value]
+    elif kind == AttributeProto.INT:
+        value = int(value)
+    elif kind == AttributeProto.INTS:
+        value = [int(v) for v in (value if isinstance(value, tuple | list) else (value,))]
+    elif kind is None and isinstance(value, bool):
+        value = int(value)
+    return helper.make_attribute(name, value, attr_type=kind) if kind is not None else helper.make_attribute(name, value)
