@@ -59,10 +59,10 @@ def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...],
             value = env.get(output.name)
         except Unbound as unknown:
             if unknown.name == output.name:
-                raise fail("E0338", f"no equation defines the output `{output.name}`", output.span) from None
+                raise fail("E0308", f"no equation defines the output `{output.name}`", output.span) from None
             raise Mismatch(f"`{unknown.name}` stays unknown", unknown.span) from None
         if not isinstance(value, Value):
-            raise fail("E0337", f"the output `{output.name}` is no tensor", output.span)
+            raise fail("E0326", f"the output `{output.name}` is no tensor", output.span)
         outputs.append(value)
     return Instance(params, tuple(outputs))
 

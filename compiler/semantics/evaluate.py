@@ -80,8 +80,8 @@ def evaluate(expr: t.Expr, env: Env) -> Any:
     if isinstance(expr, t.Field):
         return _field(expr, env)
     if isinstance(expr, t.TupleExpr):
-        raise fail("E0313", "a tuple stands only in a subscript or a type", expr.span)
-    raise fail("E0314", "this has no value here", expr.span)
+        raise fail("E0326", "a tuple stands only in a subscript or a type", expr.span)
+    raise fail("E0327", "this has no value here", expr.span)
 
 
 def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
         if isinstance(element, t.Pack):
             value = evaluate(element.value, env)
             if not isinstance(value, tuple):
-                raise fail("E0315", "`*` splices a list, and this is none", element.span)
+                raise fail("E0326", "`*` splices a list, and this is none", element.span)
             out.extend(value)
         else:
             out.append(evaluate(element, env))
@@ -104,7 +104,7 @@ def scalar(value: Any, env: Env, span: Any) -> Any:
         if env.builder is None:
             return value
         if value.type.rank:
-            raise fail("E0316", "a tensor stands without a subscript in an equation", span)
+            raise fail("E0307", "a tensor stands without a subscript in an equation", span)
         return env.builder.read(value, ())
     return value
 
@@ -151,7 +151,7 @@ def _unary(expr: t.Unary, env: Env) -> Any:
 def _arithmetic_operand(value: Any, expr: t.Expr) -> Any:
     if isinstance(value, str | DType | AttrSet | OperatorRef | Outputs | Value):
         kind = "a tensor" if isinstance(value, Value) else f"`{value}`"
-        raise fail("E0317", f"{kind} is no number", expr.span, hint="between tensors, call the operators by name")
+        raise fail("E0326", f"{kind} is no number", expr.span, hint="between tensors, call the operators by name")
     return value
 
 
@@ -165,7 +165,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
     left = _arithmetic_operand(scalar(evaluate(expr.left, env), env, expr.left.span), expr.left)
     right = _arithmetic_operand(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
     if expr.op in {"|", "&", "@"}:
-        raise fail("E0314", f"`{expr.op}` is for the sets of derivations", expr.span)
+        raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr.span)
     try:
         return lists.arithmetic(expr.op, left, right)
     except Mismatch as problem:
@@ -177,7 +177,7 @@ def _compare(expr: t.Compare, env: Env) -> Any:
     parts = []
     for k, op in enumerate(expr.ops):
         if op == "~=":
-            raise fail("E0314", "`~=` stands only in tests", expr.span)
+            raise fail("E0327", "`~=` stands only in tests", expr.span)
         parts.append(lists.compare(op, values[k], values[k + 1]))
     if len(parts) == 1:
         return parts[0]
@@ -210,14 +210,14 @@ def range_of(binder: t.Binder, env: Env) -> Any:
     source = binder.range if binder.range is not None else env.ranges.get(binder.name)
     if source is None:
         raise fail(
-            "E0318", f"nothing says what `{binder.name}` ranges over", binder.span, hint=f"write `{binder.name}: N`"
+            "E0316", f"nothing says what `{binder.name}` ranges over", binder.span, hint=f"write `{binder.name}: N`"
         )
     value = evaluate(source, env)
     if binder.star and not isinstance(value, tuple):
-        raise fail("E0315", f"`*{binder.name}` ranges over a list of sizes", binder.span)
+        raise fail("E0326", f"`*{binder.name}` ranges over a list of sizes", binder.span)
     if not binder.star and isinstance(value, tuple):
         raise fail(
-            "E0315",
+            "E0326",
             f"`{binder.name}` ranges over one size, and this is a list",
             binder.span,
             hint=f"write `*{binder.name}`",
@@ -250,7 +250,7 @@ def _reduction(expr: t.Reduction, env: Env) -> Any:
 
 def _number(value: Any, expr: t.Expr) -> Any:
     if isinstance(value, tuple):
-        raise fail("E0319", "a list where one value is expected", expr.span)
+        raise fail("E0326", "a list where one value is expected", expr.span)
     return _arithmetic_operand(value, expr)
 
 
@@ -261,7 +261,7 @@ def _unrolled(expr: t.Reduction, env: Env) -> Any:
             continue
         values.append(evaluate(expr.body, inner))
         if len(values) > _MAX_UNROLL:
-            raise fail("E0320", "this list has too many elements", expr.span)
+            raise fail("E0327", "this list has too many elements", expr.span)
     return lists.fold(expr.kind, tuple(values))
 
 
@@ -279,7 +279,7 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
         positions: Any = itertools.product(*(range(int(s)) for s in size))
     else:
         if int(size) > _MAX_UNROLL:
-            raise fail("E0320", "this list has too many elements", first.span)
+            raise fail("E0327", "this list has too many elements", first.span)
         positions = range(int(size))
     for position in positions:
         inner = env.child()
@@ -302,7 +302,7 @@ def _subscript(expr: t.Subscript, env: Env) -> Any:
         return base  # a pointwise operator called on values: its parameter is one value
     if isinstance(base, Scalar | int | float | Fraction):
         raise Mismatch("a number has no subscript", expr.span)
-    raise fail("E0321", "only a tensor or a list has subscripts", expr.span)
+    raise fail("E0326", "only a tensor or a list has subscripts", expr.span)
 
 
 def _list_read(values: tuple[Any, ...], index: tuple[Any, ...], expr: t.Subscript) -> Any:
@@ -334,7 +334,7 @@ def _tensor_read(
     value: Value, name: str | None, subs: tuple[t.Expr, ...], other: t.Expr | None, env: Env, expr: t.Expr
 ) -> Any:
     if env.builder is None:
-        raise fail("E0322", "an element is read outside an equation", expr.span)
+        raise fail("E0327", "an element is read outside an equation", expr.span)
     declared = env.decls.get(name) if name is not None else None
     index = index_of(subs, declared, env)
     if len(index) != value.type.rank:
@@ -353,7 +353,7 @@ def index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env:
         if isinstance(sub, t.Pack):
             part = evaluate(sub.value, env)
             if not isinstance(part, tuple):
-                raise fail("E0315", "`*` splices a list, and this is none", sub.span)
+                raise fail("E0326", "`*` splices a list, and this is none", sub.span)
             out.extend(part)
         elif isinstance(sub, t.TupleExpr):
             index = elements(sub.slots, env)
@@ -362,7 +362,7 @@ def index_of(subs: tuple[t.Expr, ...], declared: tuple[t.Expr, ...] | None, env:
         else:
             value = scalar(evaluate(sub, env), env, sub.span)
             if isinstance(value, tuple):
-                raise fail("E0319", "a list where one index is expected", sub.span, hint="splice it with `*`")
+                raise fail("E0326", "a list where one index is expected", sub.span, hint="splice it with `*`")
             out.append(value)
     return tuple(out)
 
@@ -387,7 +387,7 @@ def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
         return evaluate(slot.right, env)
     if isinstance(slot, t.Name) and slot.id in env.ranges:
         return evaluate(env.ranges[slot.id], env)
-    raise fail("E0318", "nothing says what this index of a merged dimension ranges over", slot.span)
+    raise fail("E0316", "nothing says what this index of a merged dimension ranges over", slot.span)
 
 
 # ---- scopes --------------------------------------------------------------------------------------------------
@@ -407,7 +407,7 @@ def _nested(expr: t.Nested, env: Env) -> Any:
         return _tensor_read(value, None, expr.subs, expr.other or expr.subs_other, env, expr)
     if expr.subs is None and expr.other is None:
         return evaluate(inner, env)
-    raise fail("E0314", "this scope has a meaning only in a derivation", expr.span)
+    raise fail("E0327", "this scope has a meaning only in a derivation", expr.span)
 
 
 def _as_subscript(expr: t.Nested) -> t.Subscript:
@@ -494,7 +494,7 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
     name = expr.function
     if expr.kwargs or expr.rest:
         keyword = expr.kwargs[0].name if expr.kwargs else expr.rest
-        raise fail("E0323", f"`{name}` has no attribute `{keyword}`", expr.span)
+        raise fail("E0302", f"`{name}` has no attribute `{keyword}`", expr.span)
     if name in INDEX_FUNCTIONS:
         return _index_call(expr, raw, env)
     args = tuple(scalar(arg, env, expr.span) for arg in raw)
@@ -508,14 +508,14 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
             return total
         if len(args) == 1 and name in {"all", "any"}:
             return args[0]
-        raise fail("E0324", f"`{name}` takes a list, or for min and max several values", expr.span)
+        raise fail("E0301", f"`{name}` takes a list, or for min and max several values", expr.span)
     if name in FUNCTIONS_1:
         if len(args) != 1:
-            raise fail("E0324", f"`{name}` takes one argument, not {len(args)}", expr.span)
+            raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr.span)
         return lists.scalar_function(name, _arithmetic_operand(args[0], expr))
     if name == CONVERT:
         if len(args) != 2 or not isinstance(args[1], DType):
-            raise fail("E0324", "`convert` takes a value and an element type", expr.span)
+            raise fail("E0301", "`convert` takes a value and an element type", expr.span)
         return apply(f"convert:{args[1]}", as_scalar(args[0]))
     raise fail("E0201", f"nothing is named `{name}` here", expr.span)
 
@@ -533,13 +533,13 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     except Mismatch as problem:
         raise Mismatch(problem.reason, problem.span or expr.span) from None
     except (TypeError, IndexError, AttributeError):
-        raise fail("E0324", f"`{name}` does not take these arguments", expr.span) from None
+        raise fail("E0301", f"`{name}` does not take these arguments", expr.span) from None
 
 
 def _shape_question(expr: t.Call, env: Env) -> Any:
     """`rank(L)`, `shape(X)`; the rank of a pack may be known before its sizes are."""
     if len(expr.args) != 1:
-        raise fail("E0324", f"`{expr.function}` takes one argument", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes one argument", expr.span)
     inner = expr.args[0]
     if expr.function == "rank" and isinstance(inner, t.Name) and not env.has(inner.id) and inner.id in env.ranks:
         return env.ranks[inner.id]
@@ -550,25 +550,25 @@ def _shape_question(expr: t.Call, env: Env) -> Any:
         return len(value)
     if isinstance(value, int | Fraction | float | Scalar) and not isinstance(value, bool):
         return 0 if expr.function == "rank" else ()
-    raise fail("E0324", f"`{expr.function}` takes a tensor or a pack", expr.span)
+    raise fail("E0301", f"`{expr.function}` takes a tensor or a pack", expr.span)
 
 
 def _predicate(expr: t.Call, env: Env) -> Any:
     if len(expr.args) != 1:
-        raise fail("E0324", f"`{expr.function}` takes one argument", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes one argument", expr.span)
     value = evaluate(expr.args[0], env)
     if expr.function == "constant":
         return value.constant if isinstance(value, Value) else True
     if expr.function in {"pointwise", "linear"}:
         if not isinstance(value, OperatorRef):
-            raise fail("E0324", f"`{expr.function}` takes a term", expr.span)
+            raise fail("E0301", f"`{expr.function}` takes a term", expr.span)
         from dslc.semantics.shape_free import is_linear, is_pointwise
 
         op = env.rules.operators[value.name]
         return is_pointwise(op, env.rules) if expr.function == "pointwise" else is_linear(op, env.rules)
     dtype = value.type.dtype if isinstance(value, Value) else value
     if not isinstance(dtype, DType):
-        raise fail("E0324", f"`{expr.function}` takes a tensor or an element type", expr.span)
+        raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr.span)
     if expr.function == "dtype":
         return dtype
     return dtype.is_float if expr.function == "floating" else dtype.is_integer
@@ -576,7 +576,7 @@ def _predicate(expr: t.Call, env: Env) -> Any:
 
 def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     if len(expr.args) != len(function.params) or expr.kwargs or expr.rest:
-        raise fail("E0324", f"`{function.name}` takes {len(function.params)} arguments", expr.span)
+        raise fail("E0301", f"`{function.name}` takes {len(function.params)} arguments", expr.span)
     inner = outer.child()
     inner.builder, inner.depth, inner.ranges, inner.decls = env.builder, env.depth, env.ranges, env.decls
     for param, arg in zip(function.params, expr.args, strict=True):
@@ -584,7 +584,7 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     inner.calls = env.calls + 1
     if inner.calls > _MAX_EXPANSIONS:
         raise fail(
-            "E0325", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
+            "E0317", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
         )
     return evaluate(function.body, inner)
 
@@ -596,19 +596,19 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
     tensors: list[Any] = []
     for arg in given:
         if isinstance(arg, Outputs):
-            raise fail("E0326", "this call has several results; take one with `.NAME`", expr.span)
+            raise fail("E0325", "this call has several results; take one with `.NAME`", expr.span)
         tensors.append(_tensor(arg, expr))
     attrs: dict[str, Any] = {}
     if expr.rest is not None:
         rest = env.get(expr.rest, expr.span)
         if not isinstance(rest, AttrSet):
-            raise fail("E0327", f"`{expr.rest}` is no set of attributes", expr.span)
+            raise fail("E0326", f"`{expr.rest}` is no set of attributes", expr.span)
         known = {attr.name for attr in op.attrs}
         attrs.update({name: value for name, value in rest.values.items() if name in known})
     declared = {attr.name for attr in op.attrs}
     for keyword in expr.kwargs:
         if keyword.name not in declared:
-            raise fail("E0323", f"`{op.short}` has no attribute `{keyword.name}`", keyword.span)
+            raise fail("E0302", f"`{op.short}` has no attribute `{keyword.name}`", keyword.span)
         attrs[keyword.name] = _attribute(evaluate(keyword.value, env))
     try:
         values = apply_operator(env.rules, op, tensors, attrs)
@@ -640,7 +640,7 @@ def _tensor(arg: Any, expr: t.Call) -> Any:
         raise Mismatch("an unknown size where a tensor is expected", expr.span)
     if isinstance(arg, tuple):
         return _matrix(arg, expr)
-    raise fail("E0328", "this is no tensor", expr.span)
+    raise fail("E0326", "this is no tensor", expr.span)
 
 
 def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
@@ -659,7 +659,7 @@ def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
     try:
         array = np.array(flat(values))
     except ValueError:
-        raise fail("E0328", "the rows of this matrix differ in length", expr.span) from None
+        raise fail("E0326", "the rows of this matrix differ in length", expr.span) from None
     if array.dtype.kind == "f":
         array = array.astype(np.float32)
     return array_value(array)
@@ -672,8 +672,8 @@ def _field(expr: t.Field, env: Env) -> Any:
     if isinstance(value, Value) and isinstance(expr.call, t.Call):
         return value
     if isinstance(value, Outputs):
-        raise fail("E0329", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
-    raise fail("E0329", "this call has no named outputs", expr.span)
+        raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
+    raise fail("E0324", "this call has no named outputs", expr.span)
 
 
 __all__ = ["EvalError", "Unbound", "elements", "evaluate", "index_of", "num", "range_of", "scalar", "truth"]

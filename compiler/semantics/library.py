@@ -209,6 +209,9 @@ class _Binder:
                 self._define(item.name, OperatorDef(f"{module.library}.{item.name}", item, module), item.span)
             elif isinstance(item, t.Function):
                 self._define(item.name, FunctionDef(f"{module.library}.{item.name}", item, module), item.span)
+        library = module.file.header.library
+        for need in library.requires if library is not None else ():
+            self._findings.extend(_unmet(need))
         for imported in module.file.header.imports:
             try:
                 self._import(imported)
@@ -252,6 +255,31 @@ class _Binder:
             if clash is not None and clash is not found:
                 self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", item.span))
             self._module.names[name] = found
+
+
+def _unmet(need: t.Requires) -> list[Diagnostic]:
+    """Whether an installed library has a version that a `requires` line allows."""
+    folder, rest = find_library(need.library)
+    if folder is None or rest:
+        hint = "`pip install` the package that brings it"
+        return [Diagnostic("E0211", f"no library `{need.library}` is installed", need.span, hint=hint)]
+    root = _root_of(str(folder))
+    have = _version(root.version) if root is not None else (0,)
+    for bound in need.spec.split(","):
+        sign, wanted = bound.strip()[:2], bound.strip().lstrip("<>= ")
+        low = sign == ">="
+        if (have < _version(wanted)) if low else (have >= _version(wanted)):
+            version = root.version if root is not None else "none"
+            message = f"`{need.library}` is installed as {version}, and {need.spec} is required"
+            return [Diagnostic("E0211", message, need.span, hint=f"`pip install --upgrade` the package that brings `{need.library}`")]
+    return []
+
+
+def _version(text: str) -> tuple[int, ...]:
+    parts = [int(part) for part in text.split(".")]
+    while len(parts) > 1 and parts[-1] == 0:
+        parts.pop()
+    return tuple(parts)
 
 
 def _declares(file: t.File, name: str) -> bool:

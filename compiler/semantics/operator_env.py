@@ -118,7 +118,7 @@ def _target(target: t.Target, value: t.Expr, output: t.Param | None, env: Env) -
     def compute() -> Any:
         nonlocal running
         if running:
-            raise fail("E0332", f"`{target.name}` reads itself", target.span, hint="recurrences are not supported yet")
+            raise fail("E0318", f"`{target.name}` reads itself", target.span, hint="recurrences are not supported yet")
         running = True
         try:
             if target.places is None:
@@ -144,7 +144,7 @@ def _bind_many(names: tuple[str, ...], value: t.Expr, env: Env) -> None:
         found = evaluate(value, env)
         if not isinstance(found, tuple) or len(found) != len(names):
             count = len(found) if isinstance(found, tuple) else 1
-            raise fail("E0333", f"{len(names)} names for {count} results", value.span)
+            raise fail("E0325", f"{len(names)} names for {count} results", value.span)
         return found
 
     shared = Thunk(compute)
@@ -194,7 +194,7 @@ def _default(param: t.Param, env: Env) -> Thunk:
         if isinstance(number, Value):
             return number
         if not isinstance(number, bool | int | float | Fraction):
-            raise fail("E0334", f"the default of `{param.name}` is no number", param.span)
+            raise fail("E0326", f"the default of `{param.name}` is no number", param.span)
         type = shape_of(param.type, env) if param.type is not None else TensorType(DType.F32, ())
         return fill(clamped(number, type.dtype), type)
 
@@ -208,7 +208,7 @@ def _bind_attributes(op: OperatorDef, attrs: Mapping[str, Any], args: Sequence[A
     declared = {attr.name for attr in op.attrs}
     for name in attrs:
         if name not in declared:
-            raise fail("E0323", f"`{op.short}` has no attribute `{name}`", None)
+            raise fail("E0302", f"`{op.short}` has no attribute `{name}`", None)
     rank = next((arg.type.rank for arg in args if isinstance(arg, Value) and arg.known), 0)
     for attr in op.attrs:
         env.bind(attr.name, _attribute(attr, attrs, rank, env))
@@ -221,7 +221,7 @@ def _attribute(attr: t.Attr, attrs: Mapping[str, Any], rank: int, env: Env) -> T
         elif attr.default is not None:
             raw = evaluate(attr.default, env)
         else:
-            raise fail("E0335", f"the attribute `{attr.name}` is missing", None)
+            raise fail("E0303", f"the attribute `{attr.name}` is missing", None)
         return normalise(attr, raw, rank, env)
 
     return Thunk(compute)
@@ -234,11 +234,11 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
     fractions of their shortest decimal form.
 
     Raises:
-        EvalError: E0336 where the value is not of the declared type.
+        EvalError: E0304 where the value is not of the declared type.
     """
     type = attr.type
     kind = type.name
-    wrong = fail("E0336", f"the attribute `{attr.name}` is `{type.span.text}`, and this is {_say(raw)}", None)
+    wrong = fail("E0304", f"the attribute `{attr.name}` is `{type.span.text}`, and this is {_say(raw)}", None)
     if kind in {"ints", "floats", "axes", "permutation"} or type.dims is not None:
         values = raw if isinstance(raw, tuple) else None
         if type.dims is not None:

@@ -113,7 +113,7 @@ def build_scope(
         Unbound, Mismatch, EvalError
     """
     if where is not None:
-        raise fail("E0314", "`where` on a traversal has a meaning only in a derivation", where.span)
+        raise fail("E0327", "`where` on a traversal has a meaning only in a derivation", where.span)
     inner = env.child()
     inner.builder = builder = ScopeBuilder()
     inner.depth = 0
@@ -134,9 +134,9 @@ def build_scope(
             groups.extend([1] * _bind_place(place, inner, builder, extents))
     value = scalar(evaluate(body, inner), inner, body.span)
     if isinstance(value, tuple):
-        raise fail("E0319", "a list where one value is expected", body.span)
+        raise fail("E0326", "a list where one value is expected", body.span)
     if isinstance(value, str | DType):
-        raise fail("E0317", "this is no number", body.span)
+        raise fail("E0326", "this is no number", body.span)
     expression = as_scalar(value)
     operands = tuple(builder.operands)
     if dtype is None:
@@ -212,9 +212,9 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     """A pointwise operator inside an equation: its own equation on the given values.
 
     Raises:
-        EvalError: E0331 where the operator is not pointwise.
+        EvalError: E0326 where the operator is not pointwise.
     """
-    problem = fail("E0331", f"`{op.short}` is not pointwise, so it can't be called on values", expr.span)
+    problem = fail("E0326", f"`{op.short}` is not pointwise, so it can't be called on values", expr.span)
     params = op.syntax.params
     outputs = op.syntax.outputs
     if len(args) > len(params) or len(outputs) != 1:
@@ -222,7 +222,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
     inner = Env(op.module, env.rules)
     inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
     if inner.calls > 50:
-        raise fail("E0325", f"`{op.short}` is expanded without end", expr.span)
+        raise fail("E0317", f"`{op.short}` is expanded without end", expr.span)
     for k, param in enumerate(params):
         if k < len(args):
             inner.bind(param.name, args[k])

@@ -160,7 +160,7 @@ def test_what_does_not_fit_has_a_reason(
 
 
 def test_unknown_attributes_are_errors(rules: Rules) -> None:
-    with pytest.raises(DslcError, match="E0323"):
+    with pytest.raises(DslcError, match="E0302"):
         apply(rules, "softmax", (tensor("x", 2),), {"axes": 1})
 
 
@@ -181,5 +181,13 @@ def test_a_circular_import_is_an_error(tmp_path: Path) -> None:
 
 def test_a_recursive_function_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.rules").write_text("dslc 1\nlet f(x) = f(x)\noperator o(X: T[N]) -> Y: T[f(N)] { Y[n] = X[n] }\n")
-    with pytest.raises(DslcError, match="E0325"):
+    with pytest.raises(DslcError, match="E0317"):
         apply(load(tmp_path / "a.rules"), "o", (tensor("x", 2),))
+
+
+def test_a_library_states_what_it_requires(tmp_path: Path) -> None:
+    (tmp_path / "mine.rules").write_text("dslc 1\nlibrary mine 1.0.0\nrequires std >=99.0\n")
+    with pytest.raises(DslcError, match="E0211"):
+        load(tmp_path)
+    (tmp_path / "mine.rules").write_text("dslc 1\nlibrary mine 1.0.0\nrequires std >=0.1,<99.0\nimport std.linalg (matmul)\n")
+    assert "std.matmul" in load(tmp_path).operators
