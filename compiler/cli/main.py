@@ -113,9 +113,12 @@ def run(args: Sequence[str] | None = None) -> int:
     With DSLC_DEBUG set, exceptions other than wrong input propagate.
     """
     try:
-        result: Any = cli.main(args=None if args is None else list(args), prog_name="dslc", standalone_mode=False)
+        with cli.make_context("dslc", list(sys.argv[1:] if args is None else args)) as context:
+            result: Any = cli.invoke(context)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
     except click.exceptions.Abort:
         return 130
     except click.ClickException as failure:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
-from lark import Lark, Token, UnexpectedCharacters, UnexpectedInput
+from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedToken
 
 from dslc.errors import Diagnostic, Source, Span
@@ -76,25 +77,44 @@ def explain(grammar: Lark, source: Source, start: str, begin: int, end: int) -> 
     text = source.text[begin:end]
     state = grammar.parse_interactive(text, start=start)
     try:
+        tokens = list(state.exhaust_lexer())
+        state.feed_eof(tokens[-1] if tokens else None)
+    except UnexpectedInput as failure:
+        at = failure.pos_in_stream if failure.pos_in_stream is not None else len(text)
+        if isinstance(failure, UnexpectedToken) and failure.token.type == "$END":
+            at = len(text)
+        # The failing token has already made the parser reduce: what was possible before it, the text before it tells.
+        state = grammar.parse_interactive(text[:at], start=start)
         state.exhaust_lexer()
-        state.feed_eof()
-    except UnexpectedCharacters as failure:
-        at = begin + (failure.pos_in_stream or 0)
+        if isinstance(failure, UnexpectedToken):
+            return _of_token(grammar, source, begin, failure.token, state.accepts())
+        at += begin
         message = f"expected {describe(grammar, state.accepts())}, found `{source.text[at]}`"
         return Diagnostic("E0101", message, Span(source, at, at + 1))
-    except UnexpectedToken as failure:
-        return _of_token(grammar, source, begin, failure, state.accepts())
-    except UnexpectedInput:
-        pass
-    return Diagnostic("E0101", "unexpected input", Span(source, begin, end))
+    raise AssertionError("the text parses")
 
 
-def _of_token(grammar: Lark, source: Source, begin: int, failure: UnexpectedToken, accepted: set[str]) -> Diagnostic:
-    token: Token = failure.token
+def _target_before(text: str) -> tuple[int, int] | None:
+    """The name of a target (`Y`, `Y[...]`) that ends a text, where it does not begin its line."""
+    text = text.rstrip()
+    if text.endswith("]"):
+        depth, at = 0, len(text)
+        while at > 0:
+            at -= 1
+            depth += (text[at] in "])}") - (text[at] in "[({")
+            if not depth:
+                break
+        text = text[:at]
+    name = re.search(r"[A-Za-z_]\w*$", text)
+    if name is None or not text[text.rfind("\n") + 1 : name.start()].strip():
+        return None
+    return name.start(), name.end()
+
+
+def _of_token(grammar: Lark, source: Source, begin: int, token: Token, accepted: set[str]) -> Diagnostic:
     expected = describe(grammar, accepted)
     if token.type == "$END":
-        last = begin + len(source.text[begin:].rstrip()) if token.end_pos is None else begin + token.end_pos
-        where = Span(source, max(last - 1, 0), max(last, 1))
+        where = Span(source, begin + (token.start_pos or 0), begin + (token.end_pos or 0))
         return Diagnostic("E0113", f"something is missing after this: expected {expected}", where)
     at = begin + (token.start_pos or 0)
     span = Span(source, at, at + len(token))
@@ -108,6 +128,13 @@ def _of_token(grammar: Lark, source: Source, begin: int, failure: UnexpectedToke
         message = f"`{token}` after the first item" if token != "dslc" else "`dslc 1` is the first statement of a file"
         hint = "move it up, before the first item" if token != "dslc" else ""
         return Diagnostic("E0114", message, span, hint=hint)
+    if accepted <= {"EQUAL", "COMMA", "LSQB"}:
+        # No sign separates statements, so what lacks an operator before it reads as the target of the next equation.
+        target = _target_before(source.text[:at])
+        if target is not None:
+            name = Span(source, *target)
+            message = f"expected an operator before `{name.text}`, or `=` after it"
+            return Diagnostic("E0101", message, name)
     keywords = _keywords(grammar, accepted)
     if token.type == "NAME" and not line.strip() and len(keywords) > 1:
         close = difflib.get_close_matches(str(token), keywords, n=1, cutoff=0.5)

@@ -152,12 +152,14 @@ class _Splitter:
         if self._stack and self._tokens[self._stack[-1]].text == opener:
             self._stack.pop()
             return
-        if not any(self._tokens[k].text == opener for k in self._stack):
+        if not self._stack:
             self._report("E0104", f"this `{token.text}` closes nothing", token)
             return
         inner = self._tokens[self._stack[-1]]
         self._report("E0104", f"`{token.text}` where `{_CLOSER[inner.text]}` is needed", token, inner, "opened here")
-        while self._tokens[self._stack.pop()].text != opener:
+        # Either a bracket further out is closed here, and the inner ones were forgotten, or this one is a slip.
+        closed = next((k for k in reversed(self._stack) if self._tokens[k].text == opener), self._stack[-1])
+        while self._stack.pop() != closed:
             pass
 
     def run(self) -> None:
@@ -238,7 +240,7 @@ def header_chunks(source: Source, tokens: Sequence[Token], end: int) -> list[Chu
             starts.append(token)
         elif token.text == "requires" and starts and starts[-1].text == "library":
             continue
-        elif not starts or (column_1 and not depth and not continued):
+        elif not starts or (column_1 and token.kind == "word" and not depth and not continued):
             starts.append(token)
-    stops = [token.start for token in starts[1:]] + [end]
-    return [Chunk(token.start, stop, token.text, False) for token, stop in zip(starts, stops, strict=True)]
+    stops = [*(token.start for token in starts[1:]), end]
+    return [Chunk(token.start, stop, token.text, False) for token, stop in zip(starts, stops, strict=False)]

@@ -1,0 +1,45 @@
+"""Every code that is used has a page, and the examples on the pages are right about themselves."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import dslc
+from dslc.diagnostics.registry import pages
+from dslc.errors import Source
+from dslc.syntax.parser import parse_with_errors
+
+CODE = re.compile(r'"([EW]\d{4})"')
+EXAMPLES = [
+    pytest.param(page.code, kind, text, id=f"{page.code}-{kind}-{number}")
+    for page in pages().values()
+    for kind, texts in (("wrong", page.wrong), ("right", page.right))
+    for number, text in enumerate(texts)
+]
+
+
+def test_every_used_code_has_a_page() -> None:
+    used = {
+        code: path.name
+        for path in Path(dslc.__file__).parent.rglob("*.py")
+        for code in CODE.findall(path.read_text("utf-8"))
+    }
+    assert used
+    assert {code: name for code, name in used.items() if code not in pages()} == {}
+
+
+def test_titles_differ_and_codes_are_in_order() -> None:
+    found = list(pages().values())
+    assert len({page.title for page in found}) == len(found)
+    assert [page.code for page in found] == sorted(page.code for page in found)
+
+
+@pytest.mark.parametrize(("code", "kind", "text"), EXAMPLES)
+def test_syntax_examples(code: str, kind: str, text: str) -> None:
+    """A wrong example of block E01 has its code and no other; every other example parses."""
+    _, findings = parse_with_errors(Source("page", text))
+    own = kind == "wrong" and (code.startswith("E01") or code == "E0205")
+    assert {finding.code for finding in findings} == ({code} if own else set()), findings
