@@ -1,0 +1,110 @@
+"""Associative calls of any length, and their inverses: taking them apart, and building parts of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.ir.graph import Call, Value
+from dslc.match.pattern import Site
+from dslc.match.state import Wrap
+from dslc.semantics.apply import apply
+from dslc.semantics.env import Env, Mismatch, Unbound
+from dslc.semantics.library import Rules
+from dslc.semantics.types import solve
+from dslc.syntax import tree as t
+
+
+def operands_of(node: Call, limit: int) -> tuple[Value, ...]:
+    """The operands of nested calls of one associative operator with the same attributes, at most `limit` of them."""
+    operands = list(node.args)
+    at = 0
+    while at < len(operands):
+        below = operands[at].node
+        nested = isinstance(below, Call) and below.op == node.op and below.attrs == node.attrs
+        if nested and len(operands) - 1 + len(below.args) <= limit:
+            operands[at : at + 1] = below.args
+        else:
+            at += 1
+    return tuple(operands)
+
+
+def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:
+    """The call of `like`'s operator on some operands; a chain of pairs where `like` has two. None where they do not fit."""
+    if len(values) == 1:
+        return values[0]
+    try:
+        if len(like.args) > 2:
+            return apply(rules, like.op, list(values), dict(like.attrs))[0]
+        total = values[0]
+        for value in values[1:]:
+            total = apply(rules, like.op, [total, value], dict(like.attrs))[0]
+        return total
+    except (Mismatch, Unbound, DslcError):
+        return None
+
+
+def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:
+    """The longer call with the chosen operands replaced by one."""
+    first = min(wrap.chosen)
+    operands = [new if k == first else value for k, value in enumerate(wrap.operands) if k == first or k not in wrap.chosen]
+    return build(rules, wrap.node, operands)
+
+
+def groups(
+    rules: Rules, site: Site, node: Call, single: frozenset[int]
+) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+    """An inverse with more results than the pattern names: neighbours are joined again, and the attributes follow.
+
+    `single` are results that the rule replaces, which must stay one each.
+    """
+    assert site.inverse is not None
+    known = {attr.name for attr in rules.operators[site.inverse].attrs}
+    shared = {name: value for name, value in node.attrs if name in known}
+    for parts in compositions(len(node.types), site.outputs):
+        if any(parts[k] > 1 for k in single):
+            continue
+        results: list[Value] = []
+        at = 0
+        try:
+            for width in parts:
+                run = list(node.values[at : at + width])
+                at += width
+                results.append(run[0] if width == 1 else apply(rules, site.inverse, run, shared)[0])
+            attrs = _attributes(rules, node, results)
+        except (Mismatch, Unbound, DslcError):
+            continue
+        if attrs is not None:
+            yield tuple(results), attrs
+
+
+def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str, Any] | None:
+    """The attributes with which the operator would give these results: its own types and conditions solved for them."""
+    definition = rules.operators[node.op]
+    syntax = definition.syntax
+    env = Env(definition.module, rules)
+    lists = {attr.name for attr in definition.attrs if _one_per_result(attr, len(syntax.outputs))}
+    for name, value in node.attrs:
+        if name not in lists:
+            env.bind(name, value)
+    pairs = [(p.type, value.type) for p, value in zip(syntax.params, node.args, strict=True) if p.type is not None]
+    pairs += [(p.type, value.type) for p, value in zip(syntax.outputs, results, strict=True) if p.type is not None]
+    conditions = [c for s in syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    solve(pairs, conditions, env)
+    return {name: env.get(name) for name, _ in node.attrs}
+
+
+def _one_per_result(attr: t.Attr, count: int) -> bool:
+    dims = attr.type.dims
+    return dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == count
+
+
+def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
+    """Ways to write a number as an ordered sum of positive parts."""
+    if parts == 1:
+        yield (total,)
+        return
+    for first in range(1, total - parts + 2):
+        for rest in compositions(total - first, parts - 1):
+            yield (first, *rest)

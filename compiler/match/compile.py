@@ -1,0 +1,503 @@
+"""From a substitution's text to compiled rules, one for each direction that can be matched."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from dslc.errors import Span, error
+from dslc.match.names import free_names
+from dslc.match.pattern import (
+    AttrPattern,
+    Bound,
+    Default,
+    Entries,
+    Equal,
+    Frame,
+    Literal,
+    Number,
+    Pattern,
+    Quoted,
+    Rest,
+    Result,
+    Side,
+    Site,
+    Variable,
+)
+from dslc.match.rule import CompiledRule, TermGuard
+from dslc.match.symmetry import exchangeable, interchangeable_arguments
+from dslc.match.types import quick_type
+from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import (
+    CONSTANTS,
+    CONVERT,
+    DTYPE_NAMES,
+    FUNCTIONS_1,
+    FUNCTIONS_N,
+    INDEX_FUNCTIONS,
+    PREDICATES,
+    REDUCTIONS,
+)
+
+_VOCABULARY = (
+    FUNCTIONS_1 | FUNCTIONS_N | {CONVERT} | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | CONSTANTS | DTYPE_NAMES
+)
+_TERM_PREDICATES = frozenset({"pointwise", "linear"})
+
+
+class Unusable(Exception):
+    """This side cannot be looked for in a graph; the other direction of a rule may still be."""
+
+    def __init__(self, reason: str, span: Span) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.span = span
+
+
+def compile_rule(rules: Rules, definition: SubstitutionDef, *, reverse: bool = False) -> CompiledRule:
+    """One direction of a substitution.
+
+    Raises:
+        DslcError: E0340 where that side binds too little to be looked for.
+    """
+    try:
+        return _compile(rules, definition, reverse)
+    except Unusable as problem:
+        side = "right" if reverse else "left"
+        raise error(
+            "E0340", f"the {side} side of `{definition.name}` cannot be matched: {problem.reason}", problem.span
+        ) from None
+
+
+def compile_directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule, ...]:
+    """A rule, and the reverse of a two-way rule where that binds every variable."""
+    out = [compile_rule(rules, definition)]
+    if definition.syntax.arrow == "<=>":
+        with contextlib.suppress(Unusable):
+            out.append(_compile(rules, definition, True))
+    return tuple(out)
+
+
+def compile_all(rules: Rules) -> tuple[CompiledRule, ...]:
+    """Every direction of every complete substitution (partial ones need a correction first), in the order of the files."""
+    return tuple(
+        itertools.chain.from_iterable(
+            compile_directions(rules, definition)
+            for definition in rules.substitutions.values()
+            if not definition.syntax.partial
+        )
+    )
+
+
+def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> CompiledRule:
+    syntax = definition.syntax
+    source, target = (syntax.right, syntax.left) if reverse else (syntax.left, syntax.right)
+    shared = tuple(s for s in syntax.left if isinstance(s, t.TermDecl | t.Where | t.Let | t.LetMany | t.Function))
+    statements = (*shared, *source) if reverse else source
+    frame = Frame(definition.module)
+    functions = {s.name: s for s in statements if isinstance(s, t.Function)}
+    lets = tuple(s for s in statements if isinstance(s, t.Let | t.LetMany))
+    types = {p.name: p.type for p in syntax.params if p.type is not None}
+    side = _SideCompiler(rules, definition, frame, statements, functions).run()
+    conditions, guards = _guards(statements)
+    if reverse:
+        # what the left side of a two-way rule binds and the right side does not cannot be asked for in this direction
+        known = set(side.binds) | _solved_names(types, conditions) | side.variables | set(side.names)
+        for condition in conditions:
+            missing = sorted(_unknown(condition, known, definition, functions, lets))
+            if missing:
+                raise Unusable(f"nothing binds `{missing[0]}`", condition.span)
+    compiled = CompiledRule(
+        name=f"{definition.name}^-1" if reverse else definition.name,
+        rules=rules,
+        definition=definition,
+        reverse=reverse,
+        frame=frame,
+        left=side,
+        right=tuple(s for s in target if not isinstance(s, t.TermDecl)),
+        types=types,
+        quick={name: quick for name, type in types.items() if (quick := quick_type(type)) is not None},
+        conditions=conditions,
+        term_guards=guards,
+        lets=lets,
+        functions=functions,
+        ordered=exchangeable(side, types, conditions, lets),
+        fixed=interchangeable_arguments(side, types, conditions, lets),
+    )
+    _check_closed(compiled)
+    return compiled
+
+
+def _guards(statements: tuple[t.GraphStatement, ...]) -> tuple[tuple[t.Expr, ...], tuple[TermGuard, ...]]:
+    conditions: list[t.Expr] = []
+    guards: list[TermGuard] = []
+    terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
+    for statement in statements:
+        if not isinstance(statement, t.Where):
+            continue
+        for condition in statement.conditions:
+            first = condition.args[0] if isinstance(condition, t.Call) and len(condition.args) == 1 else None
+            if (
+                isinstance(condition, t.Call)
+                and condition.function in _TERM_PREDICATES
+                and isinstance(first, t.Name)
+                and first.id in terms
+            ):
+                guards.append(TermGuard(condition.function, first.id, condition.span))
+            else:
+                conditions.append(condition)
+    return tuple(conditions), tuple(guards)
+
+
+def _solved_names(types: Mapping[str, t.TypeExpr], conditions: tuple[t.Expr, ...]) -> set[str]:
+    out: set[str] = set()
+    for type in types.values():
+        out |= free_names(type)
+    for condition in conditions:
+        if isinstance(condition, t.Compare) and condition.ops == ("==",):
+            for operand in condition.operands:
+                if isinstance(operand, t.Name):
+                    out.add(operand.id)
+                elif isinstance(operand, t.ListExpr):
+                    out |= {e.id for e in operand.elements if isinstance(e, t.Name)}
+    return out
+
+
+def _unknown(
+    node: Any,
+    known: Collection[str],
+    definition: SubstitutionDef,
+    functions: Mapping[str, t.Function],
+    lets: tuple[t.Let | t.LetMany, ...],
+) -> set[str]:
+    declared = {n for s in lets for n in ((s.target.name,) if isinstance(s, t.Let) else s.names)}
+    names = free_names(node, functions) - set(known) - _VOCABULARY - declared - set(functions)
+    return {name for name in names if definition.module.lookup(name) is None and name not in definition.module.aliases}
+
+
+def _check_closed(rule: CompiledRule) -> None:
+    """Every parameter and every name that the other side uses must be bound by this side."""
+    syntax = rule.definition.syntax
+    for param in syntax.params:
+        if param.name not in rule.left.variables:
+            raise Unusable(f"it does not mention `{param.name}`", param.span)
+    known = set(rule.left.binds) | _solved_names(rule.types, rule.conditions) | rule.left.variables | set(rule.left.names)
+    functions = {**rule.functions, **{s.name: s for s in rule.right if isinstance(s, t.Function)}}
+    lets = (*rule.lets, *(s for s in rule.right if isinstance(s, t.Let | t.LetMany)))
+    for statement in rule.right:
+        if isinstance(statement, t.Bind):
+            used: Any = statement.value
+        elif isinstance(statement, t.Let | t.LetMany):
+            used = statement.value
+        elif isinstance(statement, t.Const):
+            used = (statement.type, t.Nested(_const_scope(statement), None, None, span=statement.span))
+        elif isinstance(statement, t.Where):
+            used = statement.conditions
+        else:
+            used = statement.domain if isinstance(statement, t.Search) else ()
+        targets = {s.name for s in rule.right if isinstance(s, t.Search)}
+        missing = sorted(_unknown(used, known | targets, rule.definition, functions, lets))
+        if missing:
+            raise Unusable(f"nothing binds `{missing[0]}`", statement.span)
+        if isinstance(statement, t.Bind):
+            known |= set(statement.names)
+        elif isinstance(statement, t.Const):
+            known.add(statement.target.name)
+
+
+def _const_scope(statement: t.Const) -> t.Traversal:
+    return t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)
+
+
+class _SideCompiler:
+    """Turns the binds of one side into sites."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        definition: SubstitutionDef,
+        frame: Frame,
+        statements: tuple[t.GraphStatement, ...],
+        functions: Mapping[str, t.Function],
+    ) -> None:
+        self._rules = rules
+        self._syntax = definition.syntax
+        self._frame = frame
+        self._functions = functions
+        self._statements = statements
+        self._params = {p.name for p in definition.syntax.params}
+        self._terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
+        self._binds = {name: s for s in statements if isinstance(s, t.Bind) for name in s.names}
+        self._lets = {s.target.name: s for s in statements if isinstance(s, t.Let) and s.target.places is None}
+        self._sites: list[Site] = []
+        self._names: dict[str, Pattern] = {}
+        self._open: set[str] = set()
+        self._bound: set[str] = set()
+        self._used: set[int] = set()
+
+    def run(self) -> Side:
+        for statement in self._statements:
+            if isinstance(statement, t.Const):
+                raise Unusable("a constant that is written as an expression is only built, not looked for", statement.span)
+        roots: list[tuple[str, Result]] = []
+        for name in self._syntax.outputs:
+            bind = self._binds.get(name)
+            pattern = self._named(name)
+            if not isinstance(pattern, Result):
+                raise Unusable(f"`{name}` is no operator's result there", (bind or self._syntax).span)
+            roots.append((name, pattern))
+        for name in self._binds:
+            self._named(name)
+        tops = tuple(site.id for site in self._sites if site.id not in self._used)
+        return Side(
+            tuple(self._sites),
+            dict(self._names),
+            tuple(roots),
+            tops,
+            frozenset(p for p in self._params if p in self._reached()),
+            frozenset(self._bound),
+        )
+
+    def _reached(self) -> set[str]:
+        out = {arg.name for site in self._sites for arg in site.args if isinstance(arg, Variable)}
+        return out | {p.name for p in self._names.values() if isinstance(p, Variable)}
+
+    def _named(self, name: str) -> Pattern:
+        """The pattern of an intermediate or a result; binds may stand in any order, not in a circle."""
+        found = self._names.get(name)
+        if found is not None:
+            return found
+        bind = self._binds.get(name)
+        if bind is None:
+            raise Unusable(f"nothing on this side binds `{name}`", self._syntax.span)
+        if name in self._open:
+            raise Unusable(f"`{name}` is defined by itself", bind.span)
+        self._open.update(bind.names)
+        if len(bind.names) == 1:
+            self._names[name] = self._tensor(bind.value, self._frame)
+        else:
+            if not isinstance(bind.value, t.Call):
+                raise Unusable("several names take the results of one call", bind.value.span)
+            site = self._call(bind.value, self._frame, len(bind.names))
+            if not isinstance(site, Result):
+                raise Unusable("several names take the results of one call", bind.value.span)
+            for k, output in enumerate(bind.names):
+                self._names[output] = Result(site.site, k)
+        self._open.difference_update(bind.names)
+        return self._names[name]
+
+    # ---- tensors ---------------------------------------------------------------------------------------------
+
+    def _tensor(self, expr: t.Expr, frame: Frame) -> Pattern:
+        if isinstance(expr, t.Name):
+            if expr.id in frame.arguments and frame.caller is not None:
+                return self._tensor(frame.arguments[expr.id], frame.caller)
+            if frame.caller is None:
+                if expr.id in self._params:
+                    return Variable(expr.id)
+                if expr.id in self._binds:
+                    return self._use(self._named(expr.id))
+                if expr.id in self._lets:
+                    return self._tensor(self._lets[expr.id].value, frame)
+                if expr.id not in _VOCABULARY:
+                    self._bound.add(expr.id)
+                    return Number(self._quote(expr, frame), bare=expr.id)
+            return Number(self._quote(expr, frame))
+        if isinstance(expr, t.Call):
+            return self._call(expr, frame, 1)
+        if isinstance(expr, t.Field):
+            if not isinstance(expr.call, t.Call):
+                raise Unusable("only a call has named results", expr.span)
+            found = self._call(expr.call, frame, 0)
+            if isinstance(found, Result):
+                operator = self._sites[found.site].operator
+                names = [o.name for o in self._rules.operators[operator].syntax.outputs] if operator else []
+                if expr.name in names:
+                    return Result(found.site, names.index(expr.name))
+            raise Unusable(f"no result is named `{expr.name}`", expr.span)
+        if isinstance(expr, t.Int | t.Float | t.Inf | t.Unary | t.Binary):
+            return Number(self._quote(expr, frame), _literal(expr))
+        raise Unusable("an expression is only built, not looked for", expr.span)
+
+    def _use(self, pattern: Pattern) -> Pattern:
+        if isinstance(pattern, Result):
+            self._used.add(pattern.site)
+        return pattern
+
+    def _call(self, expr: t.Call, frame: Frame, outputs: int) -> Pattern:
+        """The pattern of a call; `outputs` is how many results are named, 0 where one of them is chosen."""
+        name = expr.function
+        if frame.caller is None and name in self._terms:
+            self._bound.add(name)
+            return self._site(expr, frame, None, outputs)
+        function: t.Function | None = None
+        inner = frame
+        if frame.caller is None and name in self._functions:
+            function = self._functions[name]
+        else:
+            found = frame.module.lookup(name)
+            if isinstance(found, OperatorDef):
+                return self._site(expr, frame, found, outputs)
+            if isinstance(found, FunctionDef):
+                function = found.syntax
+                inner = Frame(found.module)
+        if function is None:
+            if name in _VOCABULARY:
+                return Number(self._quote(expr, frame))
+            raise Unusable(f"no operator is named `{name}` here", expr.span)
+        if len(function.params) != len(expr.args) or expr.kwargs or expr.rest:
+            raise Unusable(f"`{name}` takes {len(function.params)} arguments", expr.span)
+        arguments = dict(zip(function.params, expr.args, strict=True))
+        body = Frame(inner.module, arguments, frame)
+        if isinstance(function.body, t.Call):
+            return self._call(function.body, body, outputs)
+        return self._tensor(function.body, body)
+
+    def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
+        traits = self._rules.traits_of(operator.name) if operator else None
+        args: list[Pattern] = []
+        for arg in expr.args:
+            if isinstance(arg, t.Pack):
+                raise Unusable("a pack of tensors is only built, not looked for", arg.span)
+            args.append(self._tensor(arg, frame))
+            if isinstance(args[-1], Result):
+                self._used.add(args[-1].site)
+        keywords = list(expr.kwargs)
+        if operator is not None:
+            keywords = self._tensor_keywords(operator, keywords, args, frame)
+            self._defaults(operator, expr, args, associative=traits is not None and traits.associative)
+        declared = [attr.name for attr in operator.attrs] if operator else []
+        attrs: list[tuple[str, AttrPattern]] = []
+        for keyword in keywords:
+            if operator is not None and keyword.name not in declared:
+                raise Unusable(f"`{operator.short}` has no attribute `{keyword.name}`", keyword.span)
+            attrs.append((keyword.name, self._attribute(keyword.value, frame)))
+        if expr.rest is None and operator is not None:
+            given = {name for name, _ in attrs}
+            for attr in operator.attrs:
+                if attr.name not in given:
+                    if attr.default is None:
+                        raise Unusable(f"`{operator.short}` needs its attribute `{attr.name}`", expr.span)
+                    literal = _literal(attr.default)
+                    plain = literal is not None and not _counted_from_end(literal)
+                    attrs.append((attr.name, Literal(literal) if plain else Default()))
+        if expr.rest is not None:
+            self._bound.add(expr.rest)
+        site = Site(
+            len(self._sites),
+            operator.name if operator else None,
+            None if operator else expr.function,
+            tuple(args),
+            tuple(attrs),
+            expr.rest,
+            outputs,
+            expr.span,
+            commutative=traits is not None and traits.commutative,
+            associative=traits is not None and traits.associative,
+            inverse=traits.inverse if traits is not None else None,
+        )
+        self._sites.append(site)
+        return Result(site.id, 0)
+
+    def _tensor_keywords(
+        self, operator: OperatorDef, keywords: list[t.Keyword], args: list[Pattern], frame: Frame
+    ) -> list[t.Keyword]:
+        """Tensors that are passed by name move to their positions."""
+        params = [p.name for p in operator.syntax.params]
+        rest: list[t.Keyword] = []
+        for keyword in keywords:
+            if keyword.name in params and params.index(keyword.name) == len(args):
+                args.append(self._use(self._tensor(keyword.value, frame)))
+            else:
+                rest.append(keyword)
+        return rest
+
+    def _defaults(self, operator: OperatorDef, expr: t.Call, args: list[Pattern], associative: bool) -> None:
+        """A tensor with a default that is not named must have it."""
+        params = operator.syntax.params
+        if len(args) > len(params) and not associative and not any(p.star for p in params):
+            raise Unusable(f"`{operator.short}` takes {len(params)} tensors, not {len(args)}", expr.span)
+        for param in params[len(args) :]:
+            if param.star:
+                break
+            if param.default is None:
+                raise Unusable(f"`{operator.short}` needs its argument `{param.name}`", expr.span)
+            args.append(Number(Quoted(param.default, Frame(operator.module), frozenset()), _literal(param.default)))
+
+    # ---- attributes --------------------------------------------------------------------------------------------
+
+    def _attribute(self, expr: t.Expr, frame: Frame) -> AttrPattern:
+        if isinstance(expr, t.Name) and expr.id in frame.arguments and frame.caller is not None:
+            return self._attribute(frame.arguments[expr.id], frame.caller)
+        if isinstance(expr, t.Name) and frame.caller is None and self._binds_here(expr.id):
+            self._bound.add(expr.id)
+            return Bound(expr.id)
+        literal = _literal(expr)
+        if literal is not None:
+            return Literal(literal) if not _counted_from_end(literal) else Equal(self._quote(expr, frame))
+        if isinstance(expr, t.ListExpr):
+            packs = [e for e in expr.elements if isinstance(e, t.Pack)]
+            open_packs = [e for e in packs if isinstance(e.value, t.Name) and frame.caller is None]
+            if len(packs) <= 1 and len(open_packs) == len(packs):
+                elements: list[AttrPattern | Rest] = []
+                for element in expr.elements:
+                    if isinstance(element, t.Pack):
+                        assert isinstance(element.value, t.Name)
+                        if not self._binds_here(element.value.id):
+                            return Equal(self._quote(expr, frame))
+                        self._bound.add(element.value.id)
+                        elements.append(Rest(element.value.id))
+                    else:
+                        elements.append(self._attribute(element, frame))
+                return Entries(tuple(elements))
+        return Equal(self._quote(expr, frame))
+
+    def _binds_here(self, name: str) -> bool:
+        taken = self._params | set(self._binds) | set(self._lets) | set(self._functions)
+        return "." not in name and name not in taken and name not in CONSTANTS | DTYPE_NAMES
+
+    def _quote(self, expr: t.Expr, frame: Frame) -> Quoted:
+        return Quoted(expr, frame, self._needs(expr, frame))
+
+    def _needs(self, expr: Any, frame: Frame) -> frozenset[str]:
+        names = free_names(expr, self._functions if frame.caller is None else None)
+        if frame.caller is None:
+            return frozenset(
+                n for n in names if n not in _VOCABULARY and n not in self._functions and frame.module.lookup(n) is None
+            )
+        out: frozenset[str] = frozenset()
+        for name in names & set(frame.arguments):
+            out |= self._needs(frame.arguments[name], frame.caller)
+        return out
+
+
+def _literal(expr: t.Expr) -> Any:
+    """A number, string, bool or a list of such; None for anything else."""
+    from fractions import Fraction
+
+    if isinstance(expr, t.Int | t.Str):
+        return expr.value
+    if isinstance(expr, t.Float):
+        return Fraction(expr.text)
+    if isinstance(expr, t.Inf):
+        return float("inf")
+    if isinstance(expr, t.Name) and expr.id in {"true", "false"}:
+        return expr.id == "true"
+    if isinstance(expr, t.Unary) and expr.op == "-":
+        inner = _literal(expr.operand)
+        return -inner if isinstance(inner, int | float | Fraction) and not isinstance(inner, bool) else None
+    if isinstance(expr, t.ListExpr):
+        parts = [_literal(element) for element in expr.elements]
+        return None if any(part is None for part in parts) else tuple(parts)
+    return None
+
+
+def _counted_from_end(literal: Any) -> bool:
+    """Whether a literal has negative whole numbers, which axis attributes count from the end."""
+    if isinstance(literal, tuple):
+        return any(_counted_from_end(part) for part in literal)
+    return isinstance(literal, int) and not isinstance(literal, bool) and literal < 0

@@ -1,0 +1,232 @@
+"""The second part of matching: sizes are solved, attributes that are expressions are compared, guards are evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.ir.graph import Value
+from dslc.match.describe import show
+from dslc.match.pattern import Frame, Pattern, Quoted, Result, Variable
+from dslc.match.rule import CompiledRule
+from dslc.match.state import AttributeEquals, Complete, NumberEquals, Pending, State
+from dslc.match.types import equal
+from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.types import solve
+from dslc.syntax import tree as t
+
+
+def solve_state(rule: CompiledRule, state: State) -> dict[str, Any]:
+    """All names that a structural match determines (attributes, sizes, packs, element types, terms); cached by types.
+
+    Raises:
+        Mismatch: types, attributes or guards that do not fit.
+        DslcError: a guard without meaning.
+    """
+    cache = rules_cache(rule.rules, "match")
+    key = _key(rule, state)
+    found = cache.get(key)
+    if found is None:
+        try:
+            env = environment(rule, state, state.names)
+            _solve(rule, state, env)
+            found = {name: value for name, value in env.values.items() if not isinstance(value, Value | Thunk | Closure)}
+        except Mismatch as problem:
+            found = problem
+        cache[key] = found
+    if isinstance(found, Mismatch):
+        raise Mismatch(found.reason, found.span)
+    return dict(found)
+
+
+def _key(rule: CompiledRule, state: State) -> Any:
+    values = tuple((name, value.type, value.constant) for name, value in state.values.items())
+    results = tuple(
+        (site, tuple((v.type, v.constant) for v in values_ if v.known)) for site, values_ in state.results.items()
+    )
+    names = tuple((name, freeze(value)) for name, value in state.names.items())
+    return (rule.name, values, results, names, tuple(_pending_key(item) for item in state.pending))
+
+
+def _pending_key(item: Pending) -> Any:
+    if isinstance(item, AttributeEquals):
+        return (id(item.quoted), freeze(item.actual), _call_key(item))
+    if isinstance(item, NumberEquals):
+        return (id(item.quoted), freeze(item.number))
+    return (item.node.op, _call_key(item), item.attrs, tuple(freeze(_number(arg)) for arg in item.node.args[item.args :]))
+
+
+def _number(value: Value) -> Any:
+    from dslc.ir.constants import number_of
+
+    number = number_of(value)
+    return value if number is None else number
+
+
+def _call_key(item: AttributeEquals | Complete) -> Any:
+    node = item.node
+    return (tuple(arg.type for arg in node.args if arg.known), tuple((name, freeze(value)) for name, value in node.attrs))
+
+
+def freeze(value: Any) -> Any:
+    """A hashable stand-in that keeps numbers of different types apart."""
+    if isinstance(value, AttrSet):
+        return tuple((name, freeze(part)) for name, part in value.values.items())
+    if isinstance(value, tuple):
+        return (tuple, tuple(freeze(part) for part in value))
+    return (type(value), value)
+
+
+def environment(rule: CompiledRule, state: State, names: Any) -> Env:
+    """The names of a match: tensors, intermediates, attributes, sizes, `let`s and local functions."""
+    env = Env(rule.definition.module, rule.rules)
+    env.decls = {name: type.dims for name, type in rule.types.items() if type.dims is not None}
+    for name, value in names.items():
+        env.bind(name, exact(value))
+        if isinstance(value, tuple):
+            env.ranks.setdefault(name, len(value))
+    for name, value in state.values.items():
+        env.bind(name, value)
+    for name, pattern in rule.left.names.items():
+        found = result_of(pattern, state)
+        if found is not None:
+            env.bind(name, found)
+    bind_local(rule.functions.values(), rule.lets, env)
+    return env
+
+
+def bind_local(functions: Iterable[t.Function], lets: Iterable[t.Let | t.LetMany], env: Env) -> None:
+    for function in functions:
+        env.bind(function.name, Closure(function, env))
+    for let in lets:
+        if isinstance(let, t.LetMany):
+            for k, name in enumerate(let.names):
+                env.bind(name, Thunk(lambda let=let, k=k: evaluate(let.value, env)[k]))  # type: ignore[misc]
+        elif let.target.places is None:
+            env.bind(let.target.name, Thunk(lambda let=let: evaluate(let.value, env)))  # type: ignore[misc]
+        else:
+            env.bind(let.target.name, Thunk(lambda let=let: scope_of(let.target, let.value, env)))  # type: ignore[misc]
+
+
+def scope_of(target: t.Target, value: t.Expr, env: Env) -> Value:
+    """`let E[i: N] = ...`: a scope with a name."""
+    from dslc.semantics.scopes import build_scope
+
+    return build_scope(target.places or (), value, None, env, None)
+
+
+def result_of(pattern: Pattern, state: State) -> Value | None:
+    if isinstance(pattern, Variable):
+        return state.values.get(pattern.name)
+    if isinstance(pattern, Result):
+        results = state.results.get(pattern.site)
+        return None if results is None else results[pattern.output]
+    return None
+
+
+def exact(value: Any) -> Any:
+    """Floats of attributes as the fractions that their shortest decimal form says, as operators see them."""
+    import math
+
+    if isinstance(value, float) and math.isfinite(value):
+        fraction = Fraction(repr(value))
+        return int(fraction) if fraction.denominator == 1 else fraction
+    if isinstance(value, tuple):
+        return tuple(exact(part) for part in value)
+    if isinstance(value, AttrSet):
+        return AttrSet({name: exact(part) for name, part in value.values.items()})
+    return value
+
+
+def _solve(rule: CompiledRule, state: State, env: Env) -> None:
+    later = [item for item in state.pending if not _check(rule, item, env)]
+    pairs = [(type, state.values[name].type) for name, type in rule.types.items() if name in state.values]
+    solve(pairs, rule.conditions, env)
+    for item in later:
+        if not _check(rule, item, env):
+            missing = sorted(n for n in item.quoted.needs if not env.has(n)) if not isinstance(item, Complete) else ["?"]
+            raise Mismatch(f"`{missing[0] if missing else '?'}` stays unknown", _span(item))
+
+
+def _span(item: Pending) -> Any:
+    return None if isinstance(item, Complete) else item.quoted.span
+
+
+def _check(rule: CompiledRule, item: Pending, env: Env) -> bool:
+    """False where a name is not known yet.
+
+    Raises:
+        Mismatch
+    """
+    if isinstance(item, Complete):
+        _check_complete(rule, item)
+        return True
+    try:
+        expected = value_of(item.quoted, rule, env)
+    except Unbound:
+        return False
+    if isinstance(item, NumberEquals):
+        number = expected if not isinstance(expected, Value) else _number(expected)
+        if not equal(number, item.number):
+            raise Mismatch(f"the number {show(number)} is expected, {show(item.number)} is found", item.quoted.span)
+        return True
+    if equal(expected, item.actual) or _same_after_completion(rule, item, expected):
+        return True
+    raise Mismatch(f"attribute `{item.name}` is {show(item.actual)}, expected {show(expected)}", item.quoted.span)
+
+
+def _check_complete(rule: CompiledRule, item: Complete) -> None:
+    node = item.node
+    named = {name: value for name, value in node.attrs if name in item.attrs}
+    try:
+        values = apply(rule.rules, node.op, list(node.args[: item.args]), named)
+    except DslcError as problem:
+        raise Mismatch(str(problem.diagnostics[0].message)) from None
+    if values[0].node is node:
+        return
+    built = dict(values[0].node.attrs)  # type: ignore[attr-defined]
+    for name, value in node.attrs:
+        if not equal(built.get(name), value):
+            raise Mismatch(f"attribute `{name}` is {show(value)}, expected its default {show(built.get(name))}")
+    for given, default in zip(node.args[item.args :], values[0].node.args[item.args :], strict=False):
+        if given != default:
+            raise Mismatch(f"an argument that the rule does not name is {show(given)}, not its default")
+
+
+def _same_after_completion(rule: CompiledRule, item: AttributeEquals, expected: Any) -> bool:
+    """Whether the operator takes the expected value for the one it has: axes count from the end, one number for many."""
+    node = item.node
+    attrs = dict(node.attrs)
+    if item.at is not None:
+        entries = list(attrs[item.name])  # type: ignore[arg-type]
+        entries[item.at] = expected
+        expected = tuple(entries)
+    attrs[item.name] = expected
+    try:
+        return apply(rule.rules, node.op, list(node.args), attrs)[0].node is node
+    except (Mismatch, DslcError):
+        return False
+
+
+def value_of(quoted: Quoted, rule: CompiledRule, env: Env) -> Any:
+    """An expression's value with the names of the rule, or of the function that it was expanded from.
+
+    Raises:
+        Unbound, Mismatch, DslcError
+    """
+    return evaluate(quoted.expr, _frame_env(quoted.frame, rule, env))
+
+
+def _frame_env(frame: Frame, rule: CompiledRule, env: Env) -> Env:
+    if frame.caller is None:
+        # a default of an operator's parameter has a module of its own and no names
+        return env if frame is rule.frame else Env(frame.module, rule.rules)
+    caller = _frame_env(frame.caller, rule, env)
+    inner = Env(frame.module, rule.rules)
+    for name, argument in frame.arguments.items():
+        inner.bind(name, Thunk(lambda argument=argument: evaluate(argument, caller)))  # type: ignore[misc]
+    return inner

@@ -1,0 +1,150 @@
+"""Patterns: what one side of a substitution looks for, compiled from the syntax tree.
+
+A side becomes operator sites (calls), whose arguments are tensor variables, results of other sites, or numbers. Functions
+(`let f(x) = e`) are expanded; expressions that only stand for numbers stay expressions, together with the frame whose names they use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from dslc.errors import Span
+from dslc.semantics.definitions import Module
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """The names that an expression sees: the rule itself (`caller` is None), or the parameters of an expanded function."""
+
+    module: Module
+    arguments: Mapping[str, t.Expr] = field(default_factory=dict)
+    caller: Frame | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Quoted:
+    """An expression to be evaluated later. `needs` are the names of the rule that it uses."""
+
+    expr: t.Expr
+    frame: Frame
+    needs: frozenset[str]
+
+    @property
+    def span(self) -> Span:
+        return self.expr.span
+
+
+# ---- what an attribute must be ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A bare name: takes the value, or must be equal to what it has."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A number, string or bool; also stands for every entry of a list."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """`*u` in a list: all entries that the others leave."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A list pattern with at most one `Rest`."""
+
+    elements: tuple[AttrPattern | Rest, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """An expression, compared once its names are known."""
+
+    quoted: Quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Default:
+    """Not named: the declared default."""
+
+
+AttrPattern: TypeAlias = Bound | Literal | Entries | Equal | Default
+
+
+# ---- what a tensor must be -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A parameter of the rule: any tensor of its type."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A constant with this number everywhere; a bare unknown name (`bare`) takes the number. `literal` is None for an expression."""
+
+    quoted: Quoted
+    literal: Any = None
+    bare: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Output `output` of a site."""
+
+    site: int
+    output: int = 0
+
+
+Pattern: TypeAlias = Variable | Number | Result
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """A call. `operator` is None where the term variable `term` stands for it; `outputs` is how many results have names."""
+
+    id: int
+    operator: str | None
+    term: str | None
+    args: tuple[Pattern, ...]
+    attrs: tuple[tuple[str, AttrPattern], ...]
+    rest: str | None
+    outputs: int
+    span: Span
+    commutative: bool = False
+    associative: bool = False
+    inverse: str | None = None
+
+    @property
+    def label(self) -> str:
+        return self.operator or f"{self.term} (any operator)"
+
+
+@dataclass(frozen=True, eq=False)
+class Side:
+    """One side of a rule as a pattern.
+
+    `names` are the intermediates and results by the names that the rule gives them; `tops` are the sites that no other site uses,
+    with the results among them; `roots` the results, in the order of the rule's outputs.
+    """
+
+    sites: tuple[Site, ...]
+    names: Mapping[str, Pattern]
+    roots: tuple[tuple[str, Result], ...]
+    tops: tuple[int, ...]
+    variables: frozenset[str]
+    binds: frozenset[str]

@@ -1,0 +1,65 @@
+"""Compiled substitutions: one direction of a rule, ready to be matched and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dslc.errors import Span
+from dslc.match.pattern import Frame, Side
+from dslc.match.types import QuickType
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, slots=True)
+class TermGuard:
+    """`pointwise(f)` or `linear(f)`: what a term variable must be."""
+
+    predicate: str
+    term: str
+    span: Span
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledRule:
+    """One direction of a substitution.
+
+    `name` is the rule's identity in every report (`std.merge_matmuls`; `std.rule^-1` for the reverse of a two-way rule).
+    `types` are the parameters' types, `conditions` the guards of the left side (those of a two-way rule hold in both directions),
+    `right` the statements that build the replacement. `ordered` lists pairs of results that may be exchanged without changing
+    the rule, so that only one order is tried; `fixed` the commutative sites whose two orders mean the same.
+    """
+
+    name: str
+    rules: Rules
+    definition: SubstitutionDef
+    reverse: bool
+    frame: Frame
+    left: Side
+    right: tuple[t.GraphStatement, ...]
+    types: Mapping[str, t.TypeExpr]
+    quick: Mapping[str, QuickType]
+    conditions: tuple[t.Expr, ...]
+    term_guards: tuple[TermGuard, ...]
+    lets: tuple[t.Let | t.LetMany, ...]
+    functions: Mapping[str, t.Function]
+    ordered: tuple[tuple[int, int], ...]
+    fixed: frozenset[int]
+
+    @property
+    def span(self) -> Span:
+        return self.definition.syntax.span
+
+    @property
+    def partial(self) -> bool:
+        return self.definition.syntax.partial
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        sides = (*self.definition.syntax.left, *self.definition.syntax.right)
+        return tuple(name for s in sides if isinstance(s, t.Tags) for name in s.names)
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,77 @@
+"""What a match knows while it is being found. States are immutable: a branch of the search copies the few entries it changes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+from dslc.ir.graph import Call, Value
+from dslc.match.pattern import Quoted
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeEquals:
+    """Attribute `name` of `node` must have the expression's value (`at`: one entry of a list)."""
+
+    node: Call
+    name: str
+    at: int | None
+    quoted: Quoted
+    actual: Any
+
+
+@dataclass(frozen=True, slots=True)
+class NumberEquals:
+    """The constant `value` must be the expression's number everywhere."""
+
+    value: Value
+    number: Any
+    quoted: Quoted
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """What the pattern does not name of `node` must be as declared: `attrs` names the attributes that it does, `args` its tensors."""
+
+    node: Call
+    attrs: tuple[str, ...]
+    args: int
+
+
+Pending: TypeAlias = AttributeEquals | NumberEquals | Complete
+
+
+@dataclass(frozen=True, slots=True)
+class Wrap:
+    """A site that matched some operands of a longer associative call: the others stay around the replacement."""
+
+    node: Call
+    operands: tuple[Value, ...]
+    chosen: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """`values` are tensor variables; `names` attributes, sizes, element types and terms; `results` the values of matched sites."""
+
+    values: Mapping[str, Value] = field(default_factory=dict)
+    names: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Mapping[int, Call] = field(default_factory=dict)
+    results: Mapping[int, tuple[Value, ...]] = field(default_factory=dict)
+    wraps: Mapping[int, Wrap] = field(default_factory=dict)
+    pending: tuple[Pending, ...] = ()
+
+    def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> State:
+        return replace(self, values={**self.values, name: value}, names=names)
+
+    def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> State:
+        return replace(self, names=names, pending=pending)
+
+    def with_site(self, site: int, node: Call, results: tuple[Value, ...], wrap: Wrap | None) -> State:
+        return replace(
+            self,
+            nodes={**self.nodes, site: node},
+            results={**self.results, site: results},
+            wraps=self.wraps if wrap is None else {**self.wraps, site: wrap},
+        )

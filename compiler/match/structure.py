@@ -1,0 +1,518 @@
+"""The structural part of matching: operators, arguments and attributes; nothing is evaluated here."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dslc.ir.constants import number_of
+from dslc.ir.graph import Call, Value
+from dslc.match.associative import build, compositions, groups, operands_of
+from dslc.match.describe import describe, show
+from dslc.match.index import GraphIndex, in_order
+from dslc.match.pattern import (
+    AttrPattern,
+    Bound,
+    Default,
+    Entries,
+    Equal,
+    Literal,
+    Number,
+    Pattern,
+    Rest,
+    Result,
+    Site,
+    Variable,
+)
+from dslc.match.rule import CompiledRule
+from dslc.match.state import AttributeEquals, Complete, NumberEquals, Pending, State, Wrap
+from dslc.match.trace import Trace
+from dslc.match.types import equal
+from dslc.semantics.env import AttrSet, OperatorRef
+from dslc.semantics.library import Rules
+
+# chains of one associative operator are taken apart up to this many operands
+MAX_OPERANDS = 8
+_MISSING = object()
+
+
+@functools.lru_cache(maxsize=4096)
+def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
+    """Whether an operator is pointwise, or linear."""
+    from dslc.semantics.shape_free import is_linear, is_pointwise
+
+    definition = rules.operators[operator]
+    return is_pointwise(definition, rules) if predicate == "pointwise" else is_linear(definition, rules)
+
+
+class Structure:
+    """Finds the states in which the left side of a rule fits a graph, types and guards aside."""
+
+    def __init__(self, rule: CompiledRule, index: GraphIndex, trace: Trace | None = None) -> None:
+        self._rule = rule
+        self._rules = rule.rules
+        self._index = index
+        self._trace = trace
+        self._sites = rule.left.sites
+        self._tops = frozenset(rule.left.tops)
+        self._root_sites = [pattern.site for _, pattern in rule.left.roots]
+
+    def states(self) -> Iterator[State]:
+        """All states, in a deterministic order."""
+        missing = [s for s in self._sites if s.operator is not None and s.operator not in self._index.by_operator]
+        if missing and self._trace is None:
+            return
+        order = sorted(self._rule.left.tops, key=self._frequency)
+        yield from self._tops_from(order, State())
+
+    def _frequency(self, top: int) -> tuple[int, int]:
+        return (min(self._count(site) for site in self._subtree(top)), top)
+
+    def _count(self, site: int) -> int:
+        operator = self._sites[site].operator
+        return len(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
+
+    def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
+        if not open_tops:
+            yield state
+            return
+        # a top that shares something with what is matched goes first: only users of that are tried
+        joined = [top for top in open_tops if self._anchors(top, state)]
+        top = joined[0] if joined else open_tops[0]
+        rest = [other for other in open_tops if other != top]
+        site = self._sites[top]
+        for node in self._candidates(top, state):
+            for found in self._site(site, node, state):
+                if self._in_order(found):
+                    yield from self._tops_from(rest, found)
+
+    def _in_order(self, state: State) -> bool:
+        """One order of exchangeable results, and never one value as two results."""
+        seen: set[Value] = set()
+        for _, root in self._rule.left.roots:
+            results = state.results.get(root.site)
+            if results is not None:
+                value = results[root.output]
+                if value in seen:
+                    return False
+                seen.add(value)
+        for i, j in self._rule.ordered:
+            a, b = state.nodes.get(self._root_sites[i]), state.nodes.get(self._root_sites[j])
+            if a is not None and b is not None and self._index.position[a] > self._index.position[b]:
+                return False
+        return True
+
+    # ---- where to look -----------------------------------------------------------------------------------------
+
+    @functools.cache  # noqa: B019 - the searcher lives as long as one search
+    def _paths(self, top: int) -> tuple[tuple[Pattern | int, tuple[int, ...]], ...]:
+        """From every leaf and site below a top: the sites on the way up, the top last."""
+        out: list[tuple[Pattern | int, tuple[int, ...]]] = []
+
+        def go(site: int, above: tuple[int, ...]) -> None:
+            path = (site, *above)
+            out.append((site, path))
+            for arg in self._sites[site].args:
+                if isinstance(arg, Result):
+                    out.append((arg, path))
+                    go(arg.site, path)
+                elif isinstance(arg, Variable):
+                    out.append((arg, path))
+
+        go(top, ())
+        return tuple(out)
+
+    def _subtree(self, top: int) -> list[int]:
+        return [leaf for leaf, _ in self._paths(top) if isinstance(leaf, int)]
+
+    def _anchors(self, top: int, state: State) -> list[tuple[Value, tuple[int, ...]]]:
+        out: list[tuple[Value, tuple[int, ...]]] = []
+        for leaf, path in self._paths(top):
+            if isinstance(leaf, Variable) and leaf.name in state.values:
+                out.append((state.values[leaf.name], path))
+            elif isinstance(leaf, Result) and leaf.site in state.results:
+                out.append((state.results[leaf.site][leaf.output], path))
+        return out
+
+    def _candidates(self, top: int, state: State) -> list[Call]:
+        if top in state.nodes:
+            return [state.nodes[top]]
+        anchors = self._anchors(top, state)
+        if anchors:
+            value, path = min(anchors, key=lambda a: len(self._index.users(a[0])))
+            if self._index.users(value) or value.node in self._index.position:
+                return self._climb([value], path)
+        best, path = top, (top,)
+        for leaf, way in self._paths(top):
+            if not isinstance(leaf, int) or self._sites[leaf].operator is None:
+                continue
+            if self._sites[best].operator is None or self._count(leaf) < self._count(best):
+                best, path = leaf, way
+        operator = self._sites[best].operator
+        nodes: Sequence[Call] = (
+            self._index.calls if operator is None else self._index.by_operator.get(operator, ())
+        )
+        if self._trace is not None or best == top:
+            # an explanation starts at the top, so that it says how far a place fits
+            operator = self._sites[top].operator
+            return list(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
+        if self._sites[best].associative:
+            nodes = self._longer(nodes, self._sites[best])
+        return self._climb([value for node in nodes for value in node.values], path[1:])
+
+    def _climb(self, values: list[Value], path: Sequence[int]) -> list[Call]:
+        found: list[Call] = []
+        for at in path:
+            site = self._sites[at]
+            found = [
+                user
+                for value in values
+                for user in self._index.users(value)
+                if site.operator is None or user.op == site.operator
+            ]
+            if site.associative:
+                found = self._longer(found, site)
+            found = in_order(found, self._index)
+            values = [value for node in found for value in node.values]
+        return found
+
+    def _longer(self, nodes: Sequence[Call], site: Site) -> list[Call]:
+        """Calls of the same associative operator above some nodes: an operand of theirs is an operand of these."""
+        out = dict.fromkeys(nodes)
+        level = list(nodes)
+        for _ in range(MAX_OPERANDS):
+            level = [
+                user
+                for node in level
+                for value in node.values
+                for user in self._index.users(value)
+                if user.op == site.operator and user not in out
+            ]
+            if not level:
+                break
+            out.update(dict.fromkeys(level))
+        return list(out)
+
+    # ---- sites -------------------------------------------------------------------------------------------------
+
+    def _site(self, site: Site, node: Any, state: State) -> Iterator[State]:
+        if not isinstance(node, Call):
+            self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
+            return
+        names = dict(state.names)
+        if not self._operator(site, node, state, names):
+            return
+        for results, attrs in self._outputs(site, node, state):
+            trial = dict(names)
+            pending = list(state.pending)
+            if self._attributes(site, node, attrs, state, trial, pending):
+                yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
+
+    def _operator(self, site: Site, node: Call, state: State, names: dict[str, Any]) -> bool:
+        if site.operator is not None:
+            if node.op != site.operator:
+                self._stop(state, site, lambda: f"`{site.operator}` is expected, `{node.op}` is found")
+                return False
+            return True
+        assert site.term is not None
+        known = names.get(site.term)
+        if known is not None:
+            if known.name != node.op:
+                self._stop(state, site, lambda: f"`{site.term}` is `{known.name}`, and `{node.op}` is found")
+                return False
+            return True
+        definition = self._rules.operators.get(node.op)
+        if definition is None or len(node.args) < len(site.args):
+            return False
+        if len(node.args) > len(definition.syntax.params) or (len(node.args) > len(site.args) and not self._optional(node, site)):
+            self._stop(state, site, lambda: f"`{node.op}` has {len(node.args)} tensor arguments, not {len(site.args)}")
+            return False
+        for guard in self._rule.term_guards:
+            if guard.term == site.term and not satisfies(guard.predicate, node.op, self._rules):
+                self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate}")
+                return False
+        names[site.term] = OperatorRef(node.op)
+        return True
+
+    def _optional(self, node: Call, site: Site) -> bool:
+        params = self._rules.operators[node.op].syntax.params
+        return all(param.default is not None for param in params[len(site.args) :])
+
+    def _outputs(self, site: Site, node: Call, state: State) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
+        """Results by position, and the attributes that go with them; longer inverses are also taken in groups."""
+        attrs = dict(node.attrs)
+        if site.outputs in (0, len(node.types)):
+            yield node.values, attrs
+        elif site.inverse is not None and 2 <= site.outputs < len(node.types):
+            yield from groups(self._rules, site, node, frozenset(p.output for _, p in self._rule.left.roots if p.site == site.id))
+        else:
+            self._stop(state, site, lambda: f"`{node.op}` has {len(node.types)} results, not {site.outputs}")
+
+    # ---- attributes --------------------------------------------------------------------------------------------
+
+    def _attributes(
+        self, site: Site, node: Call, attrs: dict[str, Any], state: State, names: dict[str, Any], pending: list[Pending]
+    ) -> bool:
+        defaults = site.operator is None and site.rest is None
+        for name, pattern in site.attrs:
+            if name not in attrs:
+                self._stop(state, site, lambda name=name: f"`{node.op}` has no attribute `{name}`")
+                return False
+            if isinstance(pattern, Default):
+                defaults = True
+            elif not self._attribute(pattern, attrs[name], node, name, None, names, pending):
+                self._stop(
+                    state,
+                    site,
+                    lambda name=name, pattern=pattern: (
+                        f"attribute `{name}` is {show(attrs[name])}, expected {_expected(pattern, names)}"
+                    ),
+                )
+                return False
+        given = tuple(name for name, pattern in site.attrs if not isinstance(pattern, Default))
+        if site.rest is not None:
+            rest = AttrSet({name: value for name, value in attrs.items() if name not in given})
+            known = names.setdefault(site.rest, rest)
+            if not _same_set(known, rest):
+                self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
+                return False
+        if defaults or (len(node.args) > len(site.args) and site.operator is None):
+            pending.append(Complete(node, tuple(attrs) if not defaults else given, len(site.args)))
+        return True
+
+    def _attribute(
+        self,
+        pattern: AttrPattern,
+        actual: Any,
+        node: Call,
+        name: str,
+        at: int | None,
+        names: dict[str, Any],
+        pending: list[Pending],
+    ) -> bool:
+        if isinstance(pattern, Literal):
+            return equal(pattern.value, actual)
+        if isinstance(pattern, Bound):
+            known = names.get(pattern.name, _MISSING)
+            if known is _MISSING:
+                names[pattern.name] = actual
+                return True
+            return equal(known, actual)
+        if isinstance(pattern, Equal):
+            pending.append(AttributeEquals(node, name, at, pattern.quoted, actual))
+            return True
+        assert isinstance(pattern, Entries)
+        if not isinstance(actual, tuple):
+            return False
+        return self._entries(pattern, actual, node, name, names, pending)
+
+    def _entries(
+        self,
+        pattern: Entries,
+        actual: tuple[Any, ...],
+        node: Call,
+        name: str,
+        names: dict[str, Any],
+        pending: list[Pending],
+    ) -> bool:
+        rests = sum(isinstance(element, Rest) for element in pattern.elements)
+        width = len(actual) - (len(pattern.elements) - rests)
+        if width < 0 or (not rests and width):
+            return False
+        at = 0
+        for element in pattern.elements:
+            if isinstance(element, Rest):
+                part = actual[at : at + width]
+                if not equal(names.setdefault(element.name, part), part):
+                    return False
+                at += width
+            else:
+                if not self._attribute(element, actual[at], node, name, at, names, pending):
+                    return False
+                at += 1
+        return True
+
+    # ---- arguments ---------------------------------------------------------------------------------------------
+
+    def _arguments(self, site: Site, node: Call, results: tuple[Value, ...], state: State) -> Iterator[State]:
+        size = len(site.args)
+        if not site.associative:
+            if site.operator is not None and len(node.args) != size:
+                return
+            for found, _ in self._assign(site, node.args[:size], state, cover=False):
+                yield found.with_site(site.id, node, results, None)
+            return
+        if len(node.args) == size:
+            for found, _ in self._assign(site, node.args, state, cover=False):
+                yield found.with_site(site.id, node, results, None)
+        operands = operands_of(node, MAX_OPERANDS) if any(isinstance(a, Result | Number) for a in site.args) else node.args
+        if len(operands) <= size:
+            return
+        if site.id in self._tops and site.id in self._root_sites:
+            for found, chosen in self._assign(site, operands, state, cover=False):
+                part = build(self._rules, node, tuple(operands[k] for k in chosen))
+                if part is not None:
+                    yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen))
+        else:
+            for found, _ in self._assign(site, operands, state, cover=True, node=node):
+                yield found.with_site(site.id, node, results, None)
+
+    def _assign(
+        self, site: Site, operands: tuple[Value, ...], state: State, *, cover: bool, node: Call | None = None
+    ) -> Iterator[tuple[State, tuple[int, ...]]]:
+        """Ways to give operands to the pattern's arguments; with `cover` none is left out, so a variable may take several."""
+        if cover:
+            assert node is not None
+            yield from self._cover(site, operands, state, node)
+        elif site.commutative:
+            yield from self._choose(site, operands, state)
+        else:
+            for start in range(len(operands) - len(site.args) + 1):
+                window = tuple(range(start, start + len(site.args)))
+                for found in self._all(site.args, tuple(operands[k] for k in window), state):
+                    yield found, window
+
+    def _all(self, patterns: Sequence[Pattern], values: Sequence[Value], state: State) -> Iterator[State]:
+        if not patterns:
+            yield state
+            return
+        for found in self._pattern(patterns[0], values[0], state):
+            yield from self._all(patterns[1:], values[1:], found)
+
+    def _choose(self, site: Site, operands: tuple[Value, ...], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
+        """Commutative: any operand for any argument, the selective arguments first."""
+        order = sorted(range(len(site.args)), key=lambda k: (isinstance(site.args[k], Variable), k))
+        ascending = site.id in self._rule.fixed
+
+        def go(k: int, taken: dict[int, int], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
+            if k == len(order):
+                yield state, tuple(taken[a] for a in range(len(site.args)))
+                return
+            seen: set[Value] = set()
+            for position, operand in enumerate(operands):
+                if position in taken.values() or operand in seen:
+                    continue
+                if ascending and any(position < other for other in taken.values()):
+                    continue
+                seen.add(operand)
+                for found in self._pattern(site.args[order[k]], operand, state):
+                    yield from go(k + 1, {**taken, order[k]: position}, found)
+
+        yield from go(0, {}, state)
+
+    def _cover(
+        self, site: Site, operands: tuple[Value, ...], state: State, node: Call
+    ) -> Iterator[tuple[State, tuple[int, ...]]]:
+        """No operand is left out: consecutive runs, or (commutative) single ones and the rest for one variable."""
+        size = len(site.args)
+        if site.commutative:
+            variables = [k for k, arg in enumerate(site.args) if isinstance(arg, Variable)]
+            if not variables:
+                return
+            last = variables[-1]
+            others = [arg for k, arg in enumerate(site.args) if k != last]
+            reduced = Site(
+                site.id, site.operator, site.term, tuple(others), (), None, 1, site.span, commutative=True, associative=True
+            )
+            for found, chosen in self._choose(reduced, operands, state):
+                rest = tuple(operand for k, operand in enumerate(operands) if k not in chosen)
+                whole = build(self._rules, node, rest)
+                if whole is not None:
+                    for done in self._pattern(site.args[last], whole, found):
+                        yield done, chosen
+            return
+        for parts in compositions(len(operands), size):
+            values: list[Value] = []
+            at = 0
+            for width, arg in zip(parts, site.args, strict=True):
+                run = operands[at : at + width]
+                at += width
+                if width > 1 and not isinstance(arg, Variable):
+                    break
+                joined = run[0] if width == 1 else build(self._rules, node, run)
+                if joined is None:
+                    break
+                values.append(joined)
+            if len(values) == size:
+                for found in self._all(site.args, values, state):
+                    yield found, ()
+
+    # ---- values ------------------------------------------------------------------------------------------------
+
+    def _pattern(self, pattern: Pattern, value: Value, state: State) -> Iterator[State]:
+        if isinstance(pattern, Variable):
+            known = state.values.get(pattern.name)
+            if known is not None:
+                if known == value:
+                    yield state
+                else:
+                    self._stop(state, None, lambda: f"`{pattern.name}` is already another tensor")
+                return
+            quick = self._rule.quick.get(pattern.name)
+            names = dict(state.names)
+            if not value.known or (quick is not None and not quick.fits(value.type, names)):
+                self._stop(state, None, lambda: self._type_problem(pattern.name, value))
+                return
+            yield state.with_variable(pattern.name, value, names)
+        elif isinstance(pattern, Result):
+            results = state.results.get(pattern.site)
+            if results is not None:
+                if results[pattern.output] == value:
+                    yield state
+                return
+            site = self._sites[pattern.site]
+            for found in self._site(site, value.node, state):
+                if found.results[site.id][pattern.output] == value:
+                    yield found
+        else:
+            yield from self._number(pattern, value, state)
+
+    def _number(self, pattern: Number, value: Value, state: State) -> Iterator[State]:
+        number = number_of(value)
+        if number is None:
+            self._stop(state, None, lambda: f"a constant number is expected, {describe(value.node)} is found")
+            return
+        if pattern.literal is not None:
+            if equal(pattern.literal, number):
+                yield state
+            else:
+                self._stop(state, None, lambda: f"the number {show(pattern.literal)} is expected, {show(number)} is found")
+            return
+        if pattern.bare is not None and pattern.bare not in state.names:
+            yield state.with_names({**state.names, pattern.bare: number}, state.pending)
+            return
+        yield state.with_names(state.names, (*state.pending, NumberEquals(value, number, pattern.quoted)))
+
+    # ---- explanations ------------------------------------------------------------------------------------------
+
+    def _type_problem(self, name: str, value: Value) -> str:
+        declared = self._rule.types[name].span.text if name in self._rule.types else "a tensor"
+        actual = str(value.type) if value.known else "of unknown type"
+        return f"`{name}` is {declared}, and {describe(value.node)} is {actual}"
+
+    def _stop(self, state: State, site: Site | None, reason: Any) -> None:
+        if self._trace is not None:
+            self._trace.stopped(state, site, reason)
+
+
+def _same_set(a: AttrSet, b: AttrSet) -> bool:
+    return a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items())
+
+
+def _expected(pattern: AttrPattern, names: dict[str, Any]) -> str:
+    if isinstance(pattern, Literal):
+        return show(pattern.value)
+    if isinstance(pattern, Bound):
+        return f"`{pattern.name}`, which is {show(names.get(pattern.name))}"
+    if isinstance(pattern, Entries):
+        parts = []
+        for element in pattern.elements:
+            if isinstance(element, Rest):
+                parts.append(f"*{element.name}")
+            elif isinstance(element, Bound):
+                parts.append(element.name)
+            else:
+                parts.append(_expected(element, names))
+        return "[" + ", ".join(parts) + "]"
+    return pattern.quoted.expr.span.text if isinstance(pattern, Equal) else "the default"

@@ -1,0 +1,98 @@
+"""A fast first look at types: declared types whose dimensions are plain names, numbers and at most one pack.
+
+Exact solving is `dslc.semantics.types.solve`; this filter only refuses what that would refuse, and needs no evaluation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from dslc.ir.dtype import DTYPES, TensorType
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, slots=True)
+class QuickType:
+    """`before` and `after` the pack: a name, a number, or None for any other expression; `pack` is its name, "" if it has none."""
+
+    dtype: str
+    before: tuple[str | int | None, ...]
+    pack: str | None
+    after: tuple[str | int | None, ...]
+
+    def fits(self, actual: TensorType, names: dict[str, Any]) -> bool:
+        """Whether the type can match; binds sizes, the pack and the element type in `names`."""
+        shape = actual.shape
+        fixed = len(self.before) + len(self.after)
+        if len(shape) < fixed if self.pack is not None else len(shape) != fixed:
+            return False
+        if self.dtype in DTYPES:
+            if DTYPES[self.dtype] is not actual.dtype:
+                return False
+        elif names.setdefault(self.dtype, actual.dtype) is not actual.dtype:
+            return False
+        split = len(shape) - len(self.after)
+        for declared, size in (*zip(self.before, shape, strict=False), *zip(self.after, shape[split:], strict=False)):
+            if declared is None:
+                continue
+            if isinstance(declared, int):
+                if declared != size:
+                    return False
+            elif not equal(names.setdefault(declared, size), size):
+                return False
+        if self.pack:
+            middle = shape[len(self.before) : split]
+            return equal(names.setdefault(self.pack, middle), middle)
+        return True
+
+
+def equal(a: Any, b: Any) -> bool:
+    """Equality of sizes and attribute values; a number stands for every entry of a list."""
+    if isinstance(a, tuple):
+        if isinstance(b, tuple):
+            return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))
+        return all(equal(x, b) for x in a)
+    if isinstance(b, tuple):
+        return all(equal(a, y) for y in b)
+    if isinstance(a, float | Fraction) or isinstance(b, float | Fraction):
+        return _close(a, b)
+    return bool(a == b)
+
+
+def _close(a: Any, b: Any) -> bool:
+    """Equal, or equal once both are rounded to single precision (models keep attributes as such)."""
+    if a == b:
+        return True
+    try:
+        import numpy as np
+
+        with np.errstate(all="ignore"):
+            return bool(np.float32(float(a)) == np.float32(float(b)))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def quick_type(type: t.TypeExpr) -> QuickType | None:
+    """None where a type has several packs, which only the rule's guards take apart."""
+    dims = type.dims or ()
+    packs = [k for k, dim in enumerate(dims) if isinstance(dim, t.Pack)]
+    # a merged pack `(*d)` is one dimension, which only exact solving takes apart
+    if len(packs) > 1:
+        return None
+    if not packs:
+        return QuickType(type.name, tuple(_entry(dim) for dim in dims), None, ())
+    at = packs[0]
+    pack = dims[at]
+    assert isinstance(pack, t.Pack)
+    name = pack.value.id if isinstance(pack.value, t.Name) else ""
+    return QuickType(
+        type.name, tuple(_entry(dim) for dim in dims[:at]), name, tuple(_entry(dim) for dim in dims[at + 1 :])
+    )
+
+
+def _entry(dim: t.Expr) -> str | int | None:
+    if isinstance(dim, t.Name) and "." not in dim.id:
+        return dim.id
+    return dim.value if isinstance(dim, t.Int) else None
