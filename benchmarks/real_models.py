@@ -10,12 +10,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 from datetime import date
 from pathlib import Path
 
-import numpy as np
 import onnx
 
 import dslc
@@ -37,13 +35,7 @@ def optimize(model: models.Model, budget: float, threads: int | None, seed: int)
     started = time.perf_counter()
     dslc.optimize(path, budget=0, bind=model.bind)
     overhead = time.perf_counter() - started
-    with tempfile.TemporaryDirectory() as folder:
-        inputs = Path(folder) / "settings.npz"
-        if model.values:
-            np.savez(inputs, **{name: np.array(value, np.int64) for name, value in model.values.items()})
-        result = dslc.optimize(
-            path, budget=budget, bind=model.bind, seed=seed, threads=threads, inputs=inputs if model.values else None
-        )
+    result = dslc.optimize(path, budget=budget, bind=model.bind, seed=seed, threads=threads)
     report = result.report
     gains = sorted((s for s in report.steps if s.gain_ms > 0), key=lambda s: -s.gain_ms)
     return (
