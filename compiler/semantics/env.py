@@ -69,9 +69,10 @@ class Closure:
 
 @dataclass(frozen=True)
 class OperatorRef:
-    """An operator bound to a term variable `f`, by qualified name."""
+    """An operator bound to a term variable `f`, by qualified name; `extra` are operands behind those that the term names."""
 
     name: str
+    extra: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -466,7 +466,8 @@ def _call(expr: t.Call, env: Env) -> Any:
         if isinstance(target, Closure):
             return _expand(target.syntax, expr, env, target.env)
         if isinstance(target, OperatorRef):
-            return _operator_call(env.rules.operators[target.name], expr, env)
+            given = (*elements(expr.args, env), *target.extra)
+            return _operator_call(env.rules.operators[target.name], expr, env, given)
     found = env.module.lookup(name)
     if isinstance(found, FunctionDef):
         outer = Env(found.module, env.rules)
