@@ -15,19 +15,23 @@ from dslc.semantics.library import Rules
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
+# chains of one associative operator are taken apart up to this many operands, in at most this many ways
+MAX_OPERANDS = 8
+MAX_VARIANTS = 16
 
-def operands_of(node: Call, limit: int) -> tuple[Value, ...]:
-    """The operands of nested calls of one associative operator with the same attributes, at most `limit` of them."""
-    operands = list(node.args)
-    at = 0
-    while at < len(operands):
-        below = operands[at].node
-        nested = isinstance(below, Call) and below.op == node.op and below.attrs == node.attrs
-        if nested and len(operands) - 1 + len(below.args) <= limit:
-            operands[at : at + 1] = below.args
-        else:
-            at += 1
-    return tuple(operands)
+
+def operand_lists(node: Call) -> list[tuple[Value, ...]]:
+    """The operands of a call, with nested calls of the same operator and attributes taken apart or left whole; shortest first."""
+    out = [node.args]
+    for operands in out:
+        for at, operand in enumerate(operands):
+            below = operand.node
+            if not isinstance(below, Call) or below.op != node.op or below.attrs != node.attrs:
+                continue
+            longer = (*operands[:at], *below.args, *operands[at + 1 :])
+            if len(longer) <= MAX_OPERANDS and longer not in out and len(out) < MAX_VARIANTS:
+                out.append(longer)
+    return sorted(out, key=len)
 
 
 def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:

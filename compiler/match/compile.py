@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dslc.errors import Span, error
@@ -31,6 +32,7 @@ from dslc.match.symmetry import exchangeable, interchangeable_arguments
 from dslc.match.types import quick_type
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -46,6 +48,7 @@ from dslc.syntax.vocabulary import (
 _VOCABULARY = (
     FUNCTIONS_1 | FUNCTIONS_N | {CONVERT} | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | CONSTANTS | DTYPE_NAMES
 )
+_SCALAR_FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | REDUCTIONS
 _TERM_PREDICATES = frozenset({"pointwise", "linear"})
 
 
@@ -238,6 +241,7 @@ class _SideCompiler:
         self._open: set[str] = set()
         self._bound: set[str] = set()
         self._used: set[int] = set()
+        self._dissolved: set[int] = set()
 
     def run(self) -> Side:
         for statement in self._statements:
@@ -252,12 +256,17 @@ class _SideCompiler:
             roots.append((name, pattern))
         for name in self._binds:
             self._named(name)
-        tops = tuple(site.id for site in self._sites if site.id not in self._used)
+        kept = [site for site in self._sites if site.id not in self._dissolved]
+        number = {site.id: k for k, site in enumerate(kept)}
+
+        def moved(pattern: Pattern) -> Pattern:
+            return Result(number[pattern.site], pattern.output) if isinstance(pattern, Result) else pattern
+
         return Side(
-            tuple(self._sites),
-            dict(self._names),
-            tuple(roots),
-            tops,
+            tuple(replace(site, id=number[site.id], args=tuple(map(moved, site.args))) for site in kept),
+            {name: moved(pattern) for name, pattern in self._names.items()},
+            tuple((name, Result(number[root.site], root.output)) for name, root in roots),
+            tuple(number[site.id] for site in kept if site.id not in self._used),
             frozenset(p for p in self._params if p in self._reached()),
             frozenset(self._bound),
         )
@@ -341,6 +350,9 @@ class _SideCompiler:
         else:
             found = frame.module.lookup(name)
             if isinstance(found, OperatorDef):
+                # `sqrt(2)` is a number, `sqrt(X)` a tensor
+                if name in _SCALAR_FUNCTIONS and not self._has_tensor(expr.args, frame):
+                    return Number(self._quote(expr, frame))
                 return self._site(expr, frame, found, outputs)
             if isinstance(found, FunctionDef):
                 function = found.syntax
@@ -356,6 +368,20 @@ class _SideCompiler:
         if isinstance(function.body, t.Call):
             return self._call(function.body, body, outputs)
         return self._tensor(function.body, body)
+
+    def _has_tensor(self, args: tuple[t.Expr, ...], frame: Frame) -> bool:
+        """Whether a tensor, an intermediate or a call of an operator stands in some arguments."""
+        for node in walk_expr(args):
+            name = node.id if isinstance(node, t.Name) else node.function if isinstance(node, t.Call) else ""
+            if frame.caller is None:
+                if name in self._params or name in self._binds or name in self._terms:
+                    return True
+            elif name in frame.arguments and self._has_tensor((frame.arguments[name],), frame.caller):
+                return True
+            called = isinstance(node, t.Call) and name not in _SCALAR_FUNCTIONS
+            if called and frame.module.lookup(name) is not None:
+                return True
+        return False
 
     def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
         traits = self._rules.traits_of(operator.name) if operator else None
@@ -391,7 +417,7 @@ class _SideCompiler:
             len(self._sites),
             operator.name if operator else None,
             None if operator else expr.function,
-            tuple(args),
+            self._flattened(operator, args, attrs, expr) if traits is not None and traits.associative else tuple(args),
             tuple(attrs),
             expr.rest,
             outputs,
@@ -402,6 +428,22 @@ class _SideCompiler:
         )
         self._sites.append(site)
         return Result(site.id, 0)
+
+    def _flattened(
+        self, operator: OperatorDef | None, args: list[Pattern], attrs: list[tuple[str, AttrPattern]], expr: t.Call
+    ) -> tuple[Pattern, ...]:
+        """Nested calls of one associative operator as one call: the graph's are taken apart in the same way."""
+        out: list[Pattern] = []
+        named = set(self._names.values())
+        for arg in args:
+            below = self._sites[arg.site] if isinstance(arg, Result) else None
+            same = below is not None and operator is not None and below.operator == operator.name
+            if below is not None and same and arg not in named and below.attrs == tuple(attrs) and below.rest == expr.rest:
+                out.extend(below.args)
+                self._dissolved.add(below.id)
+            else:
+                out.append(arg)
+        return tuple(out)
 
     def _tensor_keywords(
         self, operator: OperatorDef, keywords: list[t.Keyword], args: list[Pattern], frame: Frame

@@ -57,7 +57,7 @@ def _pending_key(item: Pending) -> Any:
         return (id(item.quoted), freeze(item.actual), _call_key(item))
     if isinstance(item, NumberEquals):
         return (id(item.quoted), freeze(item.number))
-    return (item.node.op, _call_key(item), item.attrs, tuple(freeze(_number(arg)) for arg in item.node.args[item.args :]))
+    return (item.node.op, _call_key(item), item.attrs)
 
 
 def _number(value: Value) -> Any:
@@ -183,7 +183,7 @@ def _check_complete(rule: CompiledRule, item: Complete) -> None:
     node = item.node
     named = {name: value for name, value in node.attrs if name in item.attrs}
     try:
-        values = apply(rule.rules, node.op, list(node.args[: item.args]), named)
+        values = apply(rule.rules, node.op, list(node.args), named)
     except DslcError as problem:
         raise Mismatch(str(problem.diagnostics[0].message)) from None
     if values[0].node is node:
@@ -192,9 +192,6 @@ def _check_complete(rule: CompiledRule, item: Complete) -> None:
     for name, value in node.attrs:
         if not equal(built.get(name), value):
             raise Mismatch(f"attribute `{name}` is {show(value)}, expected its default {show(built.get(name))}")
-    for given, default in zip(node.args[item.args :], values[0].node.args[item.args :], strict=False):
-        if given != default:
-            raise Mismatch(f"an argument that the rule does not name is {show(given)}, not its default")
 
 
 def _same_after_completion(rule: CompiledRule, item: AttributeEquals, expected: Any) -> bool:

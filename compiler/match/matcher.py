@@ -83,7 +83,7 @@ def find_matches(
                 trace.refused(state, "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
         variables = tuple(sorted(state.values.items(), key=lambda item: item[0]))
-        identity = (tuple(value for _, value in roots), tuple(state.wraps), variables, _chosen(state))
+        identity = (tuple(value for _, value in roots), _chosen(state), variables)
         if identity in seen:
             continue
         seen.add(identity)
@@ -106,7 +106,7 @@ def find_matches(
 
 
 def _chosen(state: State) -> Any:
-    return tuple((site, frozenset(wrap.chosen)) for site, wrap in state.wraps.items())
+    return tuple((site, frozenset(wrap.operands[k] for k in wrap.chosen)) for site, wrap in state.wraps.items())
 
 
 def _roots(rule: CompiledRule, state: State) -> tuple[tuple[str, Value], ...]:

@@ -32,11 +32,10 @@ class NumberEquals:
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """What the pattern does not name of `node` must be as declared: `attrs` names the attributes that it does, `args` its tensors."""
+    """Attributes that the pattern does not name must have their declared defaults; `attrs` are those that it does name."""
 
     node: Call
     attrs: tuple[str, ...]
-    args: int
 
 
 Pending: TypeAlias = AttributeEquals | NumberEquals | Complete

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Value
-from dslc.match.associative import build, compositions, groups, operands_of
+from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.describe import describe, show
 from dslc.match.index import GraphIndex, in_order
 from dslc.match.pattern import (
@@ -32,8 +33,6 @@ from dslc.match.types import equal
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
 
-# chains of one associative operator are taken apart up to this many operands
-MAX_OPERANDS = 8
 _MISSING = object()
 
 
@@ -217,27 +216,27 @@ class Structure:
             return True
         assert site.term is not None
         known = names.get(site.term)
+        extra = node.args[len(site.args) :]
         if known is not None:
-            if known.name != node.op:
+            if known != OperatorRef(node.op, extra):
                 self._stop(state, site, lambda: f"`{site.term}` is `{known.name}`, and `{node.op}` is found")
                 return False
             return True
         definition = self._rules.operators.get(node.op)
         if definition is None or len(node.args) < len(site.args):
             return False
-        if len(node.args) > len(definition.syntax.params) or (len(node.args) > len(site.args) and not self._optional(node, site)):
+        params = definition.syntax.params
+        # operands behind those that the term names are carried along where that needs no more than their value
+        carried = all(p.default is not None for p in params[len(site.args) :]) and all(v.known and not v.type.rank for v in extra)
+        if len(node.args) > len(params) or not carried:
             self._stop(state, site, lambda: f"`{node.op}` has {len(node.args)} tensor arguments, not {len(site.args)}")
             return False
         for guard in self._rule.term_guards:
             if guard.term == site.term and not satisfies(guard.predicate, node.op, self._rules):
                 self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate}")
                 return False
-        names[site.term] = OperatorRef(node.op)
+        names[site.term] = OperatorRef(node.op, extra)
         return True
-
-    def _optional(self, node: Call, site: Site) -> bool:
-        params = self._rules.operators[node.op].syntax.params
-        return all(param.default is not None for param in params[len(site.args) :])
 
     def _outputs(self, site: Site, node: Call, state: State) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
         """Results by position, and the attributes that go with them; longer inverses are also taken in groups."""
@@ -277,8 +276,8 @@ class Structure:
             if not _same_set(known, rest):
                 self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
                 return False
-        if defaults or (len(node.args) > len(site.args) and site.operator is None):
-            pending.append(Complete(node, tuple(attrs) if not defaults else given, len(site.args)))
+        if defaults:
+            pending.append(Complete(node, given))
         return True
 
     def _attribute(
@@ -340,38 +339,35 @@ class Structure:
         if not site.associative:
             if site.operator is not None and len(node.args) != size:
                 return
-            for found, _ in self._assign(site, node.args[:size], state, cover=False):
+            for found, _ in self._assign(site, node.args[:size], state):
                 yield found.with_site(site.id, node, results, None)
             return
-        if len(node.args) == size:
-            for found, _ in self._assign(site, node.args, state, cover=False):
-                yield found.with_site(site.id, node, results, None)
-        operands = operands_of(node, MAX_OPERANDS) if any(isinstance(a, Result | Number) for a in site.args) else node.args
-        if len(operands) <= size:
-            return
-        if site.id in self._tops and site.id in self._root_sites:
-            for found, chosen in self._assign(site, operands, state, cover=False):
-                part = build(self._rules, node, tuple(operands[k] for k in chosen))
-                if part is not None:
-                    yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen))
-        else:
-            for found, _ in self._assign(site, operands, state, cover=True, node=node):
-                yield found.with_site(site.id, node, results, None)
+        searched = any(isinstance(arg, Result | Number) for arg in site.args)
+        top = site.id in self._tops and site.id in self._root_sites
+        for operands in operand_lists(node) if searched else [node.args]:
+            if len(operands) == size:
+                for found, _ in self._assign(site, operands, state):
+                    yield found.with_site(site.id, node, results, None)
+            elif len(operands) > size and top:
+                for found, chosen in self._assign(site, operands, state):
+                    part = build(self._rules, node, tuple(operands[k] for k in chosen))
+                    if part is not None:
+                        yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen))
+            elif len(operands) > size:
+                for found in self._cover(site, operands, state, node):
+                    yield found.with_site(site.id, node, results, None)
 
     def _assign(
-        self, site: Site, operands: tuple[Value, ...], state: State, *, cover: bool, node: Call | None = None
+        self, site: Site, operands: tuple[Value, ...], state: State
     ) -> Iterator[tuple[State, tuple[int, ...]]]:
-        """Ways to give operands to the pattern's arguments; with `cover` none is left out, so a variable may take several."""
-        if cover:
-            assert node is not None
-            yield from self._cover(site, operands, state, node)
-        elif site.commutative:
+        """Ways to give one operand to each of the pattern's arguments, and the operands that were given."""
+        if site.commutative:
             yield from self._choose(site, operands, state)
-        else:
-            for start in range(len(operands) - len(site.args) + 1):
-                window = tuple(range(start, start + len(site.args)))
-                for found in self._all(site.args, tuple(operands[k] for k in window), state):
-                    yield found, window
+            return
+        for start in range(len(operands) - len(site.args) + 1):
+            window = tuple(range(start, start + len(site.args)))
+            for found in self._all(site.args, tuple(operands[k] for k in window), state):
+                yield found, window
 
     def _all(self, patterns: Sequence[Pattern], values: Sequence[Value], state: State) -> Iterator[State]:
         if not patterns:
@@ -383,7 +379,7 @@ class Structure:
     def _choose(self, site: Site, operands: tuple[Value, ...], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
         """Commutative: any operand for any argument, the selective arguments first."""
         order = sorted(range(len(site.args)), key=lambda k: (isinstance(site.args[k], Variable), k))
-        ascending = site.id in self._rule.fixed
+        ascending = site.id in self._rule.fixed and len(order) == 2
 
         def go(k: int, taken: dict[int, int], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
             if k == len(order):
@@ -401,42 +397,41 @@ class Structure:
 
         yield from go(0, {}, state)
 
-    def _cover(
-        self, site: Site, operands: tuple[Value, ...], state: State, node: Call
-    ) -> Iterator[tuple[State, tuple[int, ...]]]:
-        """No operand is left out: consecutive runs, or (commutative) single ones and the rest for one variable."""
-        size = len(site.args)
-        if site.commutative:
-            variables = [k for k, arg in enumerate(site.args) if isinstance(arg, Variable)]
-            if not variables:
-                return
-            last = variables[-1]
-            others = [arg for k, arg in enumerate(site.args) if k != last]
-            reduced = Site(
-                site.id, site.operator, site.term, tuple(others), (), None, 1, site.span, commutative=True, associative=True
-            )
-            for found, chosen in self._choose(reduced, operands, state):
-                rest = tuple(operand for k, operand in enumerate(operands) if k not in chosen)
-                whole = build(self._rules, node, rest)
-                if whole is not None:
-                    for done in self._pattern(site.args[last], whole, found):
-                        yield done, chosen
+    def _cover(self, site: Site, operands: tuple[Value, ...], state: State, node: Call) -> Iterator[State]:
+        """No operand is left out: consecutive runs, or (commutative) single ones and all others for the last variable."""
+        if not site.commutative:
+            for parts in compositions(len(operands), len(site.args)):
+                values = self._runs(site, operands, parts, node)
+                if values is not None:
+                    yield from self._all(site.args, values, state)
             return
-        for parts in compositions(len(operands), size):
-            values: list[Value] = []
-            at = 0
-            for width, arg in zip(parts, site.args, strict=True):
-                run = operands[at : at + width]
-                at += width
-                if width > 1 and not isinstance(arg, Variable):
-                    break
-                joined = run[0] if width == 1 else build(self._rules, node, run)
-                if joined is None:
-                    break
-                values.append(joined)
-            if len(values) == size:
-                for found in self._all(site.args, values, state):
-                    yield found, ()
+        variables = [k for k, arg in enumerate(site.args) if isinstance(arg, Variable)]
+        if not variables:
+            return
+        last = variables[-1]
+        others = replace(site, args=tuple(arg for k, arg in enumerate(site.args) if k != last))
+        for found, chosen in self._choose(others, operands, state):
+            rest = tuple(operand for k, operand in enumerate(operands) if k not in chosen)
+            whole = build(self._rules, node, rest)
+            if whole is not None:
+                yield from self._pattern(site.args[last], whole, found)
+
+    def _runs(
+        self, site: Site, operands: tuple[Value, ...], parts: tuple[int, ...], node: Call
+    ) -> tuple[Value, ...] | None:
+        """Consecutive operands joined for each argument; only a variable takes several."""
+        values: list[Value] = []
+        at = 0
+        for width, arg in zip(parts, site.args, strict=True):
+            run = operands[at : at + width]
+            at += width
+            if width > 1 and not isinstance(arg, Variable):
+                return None
+            joined = build(self._rules, node, run)
+            if joined is None:
+                return None
+            values.append(joined)
+        return tuple(values)
 
     # ---- values ------------------------------------------------------------------------------------------------
 
