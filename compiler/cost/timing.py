@@ -12,10 +12,14 @@ from typing import Any
 from dslc.cost.machine import available_memory
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.statistics import Interval, interval, median, quick_mean
+from dslc.errors import error
 
 #: memory taken by a session: the runtime itself, and its weights with what it packs of them
 BASE, PER_WEIGHT = 150 << 20, 2.0
-FEWEST, MOST = 8, 400
+#: processes are started anew so often: at least, and at most
+FEWEST, MOST = 4, 12
+#: rounds with the same processes: at least, and at most
+ROUNDS, MANY_ROUNDS = 4, 40
 #: a block lasts about this many seconds, but has at least three samples
 BLOCK = 0.02
 
@@ -56,47 +60,101 @@ def race(
 ) -> list[Timing]:
     """Times models on the same inputs; the first is the one that the others are compared with.
 
-    Rounds of one block for each model, in alternating order; a block is several runs, of which the faster half counts. It
-    ends when `seconds` have passed, or as soon as every interval of 99.5 % excludes 1 (looking often at one of 95 % would
-    find a difference sooner or later where there is none), or after 400 rounds.
+    Rounds of one block for each model, in alternating order; a block is several runs, of which the fastest quarter counts. Every
+    now and then all processes are started anew, and the intervals come from the spread between these generations. It ends
+    when `seconds` have passed (after four generations, or three where loading alone takes longer), or as soon as every interval
+    of 99.5 % excludes 1: looking often at one of 95 % would find a difference sooner or later where there is none.
 
     Raises WorkerFailed where a model does not run, and MemoryShort where memory does not suffice to keep all in memory.
     """
     check_memory(models)
-    with ExitStack() as stack:
-        workers = []
-        for model in models:
-            worker = stack.enter_context(Worker(threads))
-            worker.load(model)
-            worker.ask({"do": "bind", "feeds": dict(feeds)})
-            worker.stop()
-            workers.append(worker)
-        return _race(workers, seconds, on_block)
+    found = _Times(len(models))
+    start = time.monotonic()
+    for generation in range(MOST):
+        share = start + seconds * (generation + 1) / 6
+        with ExitStack() as stack:
+            workers = [_ready(stack.enter_context(Worker(threads)), model, feeds) for model in models]
+            found.begin()
+            _rounds(workers, found, share)
+        if on_block is not None:
+            on_block(generation + 1)
+        late = time.monotonic() > start + seconds
+        if generation + 1 >= (3 if late and time.monotonic() > start + 2 * seconds else FEWEST) and (
+            late or found.settled()
+        ):
+            break
+    return found.timings()
 
 
-def _race(workers: Sequence[Worker], seconds: float, on_block: Callable[[int], None] | None) -> list[Timing]:
+class _Times:
+    """What was measured: seconds of samples for each model, and of blocks for each generation and model."""
+
+    def __init__(self, count: int) -> None:
+        self.samples: list[list[float]] = [[] for _ in range(count)]
+        self.blocks: list[list[list[float]]] = []
+
+    def begin(self) -> None:
+        self.blocks.append([[] for _ in self.samples])
+
+    def add(self, model: int, times: Sequence[float]) -> None:
+        self.samples[model].extend(times)
+        self.blocks[-1][model].append(quick_mean(times))
+
+    def ratios(self, model: int) -> list[list[float]]:
+        return [[a / b for a, b in zip(blocks[0], blocks[model], strict=True)] for blocks in self.blocks]
+
+    def settled(self) -> bool:
+        found = [interval(self.ratios(k), strict=True) for k in range(1, len(self.samples))]
+        return all(one.low > 1 or one.high < 1 for one in found)
+
+    def timings(self) -> list[Timing]:
+        ratios = [Interval(1.0, 1.0, 1.0), *(interval(self.ratios(k)) for k in range(1, len(self.samples)))]
+        count = sum(len(blocks[0]) for blocks in self.blocks)
+        return [Timing(median(own), min(own), count, ratio) for own, ratio in zip(self.samples, ratios, strict=True)]
+
+
+def _ready(worker: Worker, model: ModelFile, feeds: Mapping[str, Any]) -> Worker:
+    """The worker with the model loaded and its inputs bound, halted."""
+    worker.load(model)
+    worker.ask({"do": "bind", "feeds": dict(feeds)})
+    worker.stop()
+    return worker
+
+
+def _rounds(workers: Sequence[Worker], found: _Times, until: float) -> None:
     plan = [_plan(worker) for worker in workers]
-    blocks: list[list[float]] = [[] for _ in workers]
-    samples: list[list[float]] = [[] for _ in workers]
-    deadline = time.monotonic() + seconds
     order = list(range(len(workers)))
-    for turn in range(MOST):
+    for turn in range(MANY_ROUNDS):
         for k in order:
             calls, inner = plan[k]
-            times = workers[k].ask({"do": "time", "calls": calls, "inner": inner})["seconds"]
+            found.add(k, workers[k].ask({"do": "time", "calls": calls, "inner": inner})["seconds"])
             workers[k].stop()
-            blocks[k].append(quick_mean(times))
-            samples[k].extend(times)
         order.reverse()
-        if on_block is not None:
-            on_block(turn + 1)
-        if turn + 1 >= 3 and time.monotonic() > deadline:
+        if turn + 1 >= ROUNDS and time.monotonic() > until:
             break
-        if turn + 1 >= FEWEST and all(_settled(blocks[0], other) for other in blocks[1:]):
-            break
-    return [
-        Timing(median(samples[k]), min(samples[k]), len(own), _ratio(blocks[0], own)) for k, own in enumerate(blocks)
-    ]
+
+
+def raced(
+    models: Sequence[ModelFile], names: Sequence[str], feeds: Mapping[str, Any], threads: int, seconds: float
+) -> list[Timing]:
+    """As `race`, with failures as diagnostics.
+
+    Raises:
+        DslcError: E0811 where a model does not run, E0905 where memory does not suffice.
+    """
+    try:
+        return race(models, feeds, threads, seconds)
+    except MemoryShort as problem:
+        raise error("E0905", str(problem), path=", ".join(names)) from None
+    except WorkerFailed as problem:
+        for model, name in zip(models, names, strict=True):
+            with Worker(threads) as worker:
+                try:
+                    worker.load(model)
+                    worker.ask({"do": "run", "feeds": dict(feeds)})
+                except WorkerFailed as own:
+                    raise error("E0811", f"ONNX Runtime cannot run it: {own}", path=name) from None
+        raise error("E0811", f"ONNX Runtime cannot run the models: {problem}") from None
 
 
 def _plan(worker: Worker) -> tuple[int, int]:
@@ -105,17 +163,6 @@ def _plan(worker: Worker) -> tuple[int, int]:
     worker.stop()
     inner = max(1, ceil(1e-4 / max(once, 1e-7)))
     return max(3, min(50, round(BLOCK / (once * inner)))), inner
-
-
-def _ratio(first: Sequence[float], other: Sequence[float]) -> Interval:
-    if first is other:
-        return Interval(1.0, 1.0, 1.0)
-    return interval([a / b for a, b in zip(first, other, strict=True)])
-
-
-def _settled(first: Sequence[float], other: Sequence[float]) -> bool:
-    found = interval([a / b for a, b in zip(first, other, strict=True)], strict=True)
-    return found.low > 1 or found.high < 1
 
 
 __all__ = ["MemoryShort", "ModelFile", "Timing", "WorkerFailed", "check_memory", "race"]

@@ -75,6 +75,22 @@ def input_specs(
     return specs, list(assumed.values()), strange
 
 
+def wanted_inputs(model: onnx.ModelProto) -> dict[str, tuple[Any, tuple[int | None, ...] | None]]:
+    """Type and shape (None: any) of every input that must be given; for one that is no tensor both are None."""
+    weights = {tensor.name for tensor in model.graph.initializer}
+    out: dict[str, tuple[Any, tuple[int | None, ...] | None]] = {}
+    for value in model.graph.input:
+        if value.name in weights:
+            continue
+        tensor = value.type.tensor_type
+        if not value.type.HasField("tensor_type") or tensor.elem_type == TensorProto.STRING:
+            out[value.name] = (None, None)
+            continue
+        sizes = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
+        out[value.name] = (helper.tensor_dtype_to_np_dtype(tensor.elem_type), sizes if tensor.HasField("shape") else None)
+    return out
+
+
 def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
     """Seeded arrays for the inputs of a model."""
     generator = np.random.default_rng([seed, 0xD51C])

@@ -1,0 +1,53 @@
+"""`dslc bench A.onnx B.onnx`: two models timed against each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dslc.cli.options import bindings, seconds_of
+
+
+@click.command("bench")
+@click.argument("first", metavar="A.onnx", type=click.Path(path_type=Path))
+@click.argument("second", metavar="B.onnx", type=click.Path(path_type=Path))
+@click.option("--bind", multiple=True, metavar="NAME=N", help="Size of a symbolic dimension, or INPUT.AXIS=N.")
+@click.option("--inputs", type=click.Path(path_type=Path), help="Inputs: an .npz file, or a folder of them.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of the runtime.")
+@click.option("--budget", default="20s", metavar="TIME", show_default=True, help="Longest time to measure.")
+def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, budget: str) -> int:
+    """Time two models interleaved, and print medians, minima and the ratio.
+
+    Both run on the same inputs. The ratio says how many times as fast B is; its 95 % interval comes from paired blocks of
+    runs. Exit code 0 whichever is faster.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from dslc.cost.inputs import drawn_inputs, given_inputs
+    from dslc.cost.machine import target
+    from dslc.cost.process import ModelFile
+    from dslc.cost.timing import raced
+    from dslc.onnx.reading import read_for_inputs
+
+    model = read_for_inputs(first)
+    read_for_inputs(second)
+    (sizes,) = bindings(bind, several=False)
+    feeds = given_inputs(inputs, model) if inputs else drawn_inputs(model, sizes, draws=1)
+    machine = target(threads)
+    files = [ModelFile(str(first)), ModelFile(str(second))]
+    console = Console(highlight=False)
+    with console.status("timing ..."):
+        timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, seconds_of(budget, "--budget"))
+    table = Table("model", "median", "minimum", "blocks")
+    for file, timing in zip((first, second), timings, strict=True):
+        table.add_row(str(file), f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
+    console.print(table)
+    ratio = timings[1].ratio
+    verdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "no faster and no slower"
+    console.print(f"{second} is {verdict}: {ratio.ratio:.3f} times as fast, 95 % interval [{ratio.low:.3f}, {ratio.high:.3f}]")
+    console.print(str(machine))
+    for note in feeds.notes:
+        console.print(f"note: {note}")
+    return 0

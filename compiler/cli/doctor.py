@@ -1,0 +1,81 @@
+"""`dslc doctor`: what dslc runs on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command("doctor")
+@click.option("--cache", type=click.Path(path_type=Path), help="Folder of the cost cache.")
+def command(cache: Path | None) -> int:
+    """Report on the machine, the runtimes and the caches. Exit code 1 where something is missing."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(show_header=False, box=None)
+    ok = True
+    for name, text, fine in facts(cache):
+        ok = ok and fine
+        table.add_row(name, text if fine else f"[red]{text}[/red]")
+    Console(highlight=False, soft_wrap=True).print(table)
+    return 0 if ok else 1
+
+
+def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
+    """Name, value and whether it is fine, of everything that a run depends on."""
+    import sys
+    import warnings
+    from importlib import metadata
+
+    from dslc.cost.cache import CostCache
+    from dslc.cost.machine import allowed_cpus, available_memory, default_threads, device
+    from dslc.version import __version__
+
+    out = [("dslc", f"{__version__}, Python {sys.version.split()[0]}", True)]
+    for package in ("onnx", "onnxruntime", "numpy", "islpy", "sympy", "lark", "ml_dtypes", "psutil"):
+        try:
+            out.append((package, metadata.version(package), True))
+        except metadata.PackageNotFoundError:
+            out.append((package, "is not installed", False))
+    out.append(("processor", device(), True))
+    out.append(("threads", f"{default_threads()} by default, {len(allowed_cpus())} processors allowed", True))
+    out.append(("memory", f"{available_memory() / 2**30:.1f} GiB free", available_memory() > 1 << 29))
+    out.append(_runtime())
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with CostCache(cache) as opened:
+            costs, verdicts = opened.counts()
+            size = opened.path.stat().st_size if opened.path.exists() else 0
+    out.append(("cache", f"{opened.path}: {costs} costs, {verdicts} verdicts, {size / 2**20:.1f} MiB", not caught))
+    out.extend(("cache", str(warning.message), False) for warning in caught)
+    out.append(_library())
+    return out
+
+
+def _runtime() -> tuple[str, str, bool]:
+    """Whether a model runs in a process of its own, and what a run costs beside the work."""
+    import numpy as np
+
+    from dslc.cost.process import Worker, WorkerFailed
+    from dslc.onnx.empty import empty_model
+
+    request = {"do": "measure", "model": empty_model(), "threads": 1, "seconds": 0.2}
+    try:
+        with Worker(1) as worker:
+            seconds = worker.ask({**request, "feeds": {"x": np.zeros(1, np.float32)}})["seconds"]
+    except (WorkerFailed, OSError) as problem:
+        return ("a run", str(problem), False)
+    return ("a run", f"an empty model takes {seconds * 1e6:.1f} us", True)
+
+
+def _library() -> tuple[str, str, bool]:
+    from dslc.errors import DslcError
+    from dslc.semantics.library import load
+
+    try:
+        rules = load("std")
+    except DslcError as problem:
+        return ("std", str(problem).splitlines()[0], False)
+    return ("std", f"{len(rules.operators)} operators, {len(rules.substitutions)} substitutions", True)

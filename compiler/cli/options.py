@@ -1,0 +1,43 @@
+"""Values of options that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import click
+
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+
+
+def seconds_of(text: str, option: str) -> float:
+    """`90`, `90s`, `1.5m`, `2h` as seconds; raises click.BadParameter."""
+    found = _TIME.fullmatch(text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is no time; write 60s, 2m or 1h", param_hint=option)
+    return float(found.group(1)) * _UNITS[found.group(2)]
+
+
+def bindings(texts: Sequence[str], several: bool = True) -> list[dict[str, int]]:
+    """`["N=1,8", "S=64"]` as one dictionary for each position of the lists; a single size goes with all of them.
+
+    Raises click.BadParameter for what is no `NAME=N`, and for lists of different lengths.
+    """
+    sizes: dict[str, list[int]] = {}
+    for text in texts:
+        name, equals, values = text.rpartition("=")
+        try:
+            numbers = [int(value) for value in values.split(",")]
+        except ValueError:
+            numbers = []
+        if not equals or not name or not numbers or min(numbers) < 0:
+            raise click.BadParameter(f"{text!r} is no NAME=N", param_hint="--bind")
+        sizes[name.strip()] = numbers
+    count = max((len(numbers) for numbers in sizes.values()), default=1)
+    if count > 1 and not several:
+        raise click.BadParameter("several sizes are for `dslc optimize`; give one here", param_hint="--bind")
+    for name, numbers in sizes.items():
+        if len(numbers) not in (1, count):
+            raise click.BadParameter(f"{name} has {len(numbers)} sizes where another has {count}", param_hint="--bind")
+    return [{name: numbers[k % len(numbers)] for name, numbers in sizes.items()} for k in range(count)]

@@ -1,0 +1,86 @@
+"""The inputs on which models are compared and timed: a user's, or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dslc.errors import Diagnostic, DslcError, error
+
+#: outputs are compared on so many draws
+DRAWS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Several sets of inputs, and what had to be assumed for them."""
+
+    feeds: tuple[Mapping[str, Any], ...]
+    notes: tuple[str, ...] = ()
+
+
+def given_inputs(path: str | Path, model: Any) -> Inputs:
+    """The arrays of an `.npz` file, or of every `.npz` file of a folder.
+
+    Raises:
+        DslcError: E0902 for what cannot be read, E0810 for inputs that are missing, unknown or of another type.
+    """
+    import numpy as np
+
+    place = Path(path)
+    files = sorted(place.glob("*.npz")) if place.is_dir() else [place]
+    if not files:
+        raise error("E0902", "no .npz file in this folder", path=str(place))
+    feeds = []
+    for file in files:
+        try:
+            with np.load(file, allow_pickle=False) as arrays:
+                feeds.append({name: arrays[name] for name in arrays.files})
+        except (OSError, ValueError, EOFError, AttributeError) as problem:
+            raise error("E0902", f"not a readable .npz file: {problem}", path=str(file)) from None
+        _check(feeds[-1], model, str(file))
+    return Inputs(tuple(feeds))
+
+
+def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
+    from dslc.onnx.inputs import wanted_inputs
+
+    findings = []
+    wanted = wanted_inputs(model)
+    for name, (dtype, shape) in wanted.items():
+        if name not in feeds:
+            findings.append(Diagnostic("E0810", f"the input `{name}` is missing", path=path))
+            continue
+        array = feeds[name]
+        if dtype is not None and array.dtype != dtype:
+            findings.append(Diagnostic("E0810", f"the input `{name}` has type {array.dtype}, not {dtype}", path=path))
+        elif shape is not None and not _fits(array.shape, shape):
+            text = ", ".join("?" if size is None else str(size) for size in shape)
+            findings.append(
+                Diagnostic("E0810", f"the input `{name}` has shape {list(array.shape)}, not [{text}]", path=path)
+            )
+    for name in feeds.keys() - wanted.keys():
+        findings.append(Diagnostic("E0810", f"the model has no input `{name}`", path=path))
+    if findings:
+        raise DslcError(findings)
+
+
+def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
+    return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
+
+
+def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int = DRAWS) -> Inputs:
+    """Seeded random inputs that are valid for the model.
+
+    Raises:
+        DslcError: E0810 where an input is no tensor: such inputs must be given.
+    """
+    from dslc.onnx.inputs import draw, input_specs
+
+    specs, assumed, strange = input_specs(model, bind, other)
+    if strange:
+        raise error("E0810", f"the input `{strange[0]}` is no tensor", hint="give representative inputs with --inputs")
+    notes = [f"the size {one.name} was taken as {one.size}; --bind {one.name}=N sets it" for one in assumed]
+    return Inputs(tuple(draw(specs, seed) for seed in range(draws)), tuple(notes))

@@ -1,0 +1,260 @@
+"""The cost model: what a graph takes is the sum of what its groups of operators were measured to take."""
+
+from __future__ import annotations
+
+import hashlib
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from dslc.cost import kinds
+from dslc.cost.groups import Group, groups_of
+from dslc.cost.measure import LEAST, Measurer, Sample
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.graph import (
+    AttrValue,
+    Call,
+    Constant,
+    Graph,
+    Node,
+    ScopeNode,
+    Value,
+    call,
+    constant_value,
+    input_value,
+    scope_value,
+)
+from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, walk
+from dslc.semantics.library import Rules
+
+#: builds the serialized model that computes outputs from inputs (all types static); None where ONNX cannot say it
+Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
+#: integer constants up to this many elements keep their values in what is measured: indices decide what is touched
+_KEPT = 4096
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A group on its own: inputs `x0...` are what it works on, `w0...` are weights."""
+
+    inputs: tuple[Value, ...]
+    weights: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+
+class CostModel:
+    """Costs of nodes and graphs in seconds on one target.
+
+    What depends on weights only costs nothing, and so do opaque nodes, which never change. What ONNX cannot say at the model's
+    opset costs infinitely much, unless the original graph already had it (`excuse`). `bind` gives the sizes at which a graph
+    with symbolic dimensions is measured.
+    """
+
+    def __init__(
+        self, rules: Rules, measurer: Measurer, build: Build, bind: Mapping[str, int] | None = None, other: int = 1
+    ) -> None:
+        self._rules = rules
+        self._measurer = measurer
+        self._build = build
+        self._bind: dict[Scalar, Scalar] = {}
+        self._sizes = dict(bind or {})
+        self._other = other
+        self._seconds: dict[Key, float] = {}
+        self._excused: set[Key] = set()
+        self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
+        self._numbers: dict[Any, int] = {}
+        self._pointwise: dict[int, bool] = {}
+        self._view: dict[int, bool] = {}
+
+    @property
+    def measured(self) -> int:
+        """How many groups were measured (and not found in the cache)."""
+        return self._measurer.measured
+
+    def cost(self, node: Node) -> float:
+        """The cost of one node on its own, in seconds."""
+        return 0.0 if node.constant or not node.args else self._costs([Group((node,))])[0]
+
+    def graph_cost(self, graph: Graph) -> float:
+        """The cost of a graph in seconds; infinite where something in it cannot be run."""
+        return sum(self._costs(groups_of(graph, self.pointwise)))
+
+    def costs(self, graph: Graph) -> list[tuple[Group, float]]:
+        """The groups of a graph with their costs."""
+        groups = groups_of(graph, self.pointwise)
+        return list(zip(groups, self._costs(groups), strict=True))
+
+    def excuse(self, graph: Graph) -> None:
+        """What this graph has and cannot be measured counts as nothing, instead of infinitely much."""
+        groups = groups_of(graph, self.pointwise)
+        for group, seconds in zip(groups, self._costs(groups), strict=True):
+            if seconds == inf:
+                self._excused.add(self._key(group))
+
+    def pointwise(self, node: Call) -> bool:
+        local = self.number(node)
+        found = self._pointwise.get(local)
+        if found is None:
+            found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node))
+        return found
+
+    def _costs(self, groups: Sequence[Group]) -> list[float]:
+        keys = [self._key(group) for group in groups]
+        fresh = {key: group for key, group in zip(keys, groups, strict=True) if key not in self._seconds}
+        for key, group in fresh.items():
+            self._seconds[key] = self._measure(group)
+        return [0.0 if key in self._excused else self._seconds[key] for key in keys]
+
+    # ---- keys ------------------------------------------------------------------------------------------------
+
+    def number(self, node: Node) -> int:
+        """Equal numbers: the same operator, attributes, types and pattern of constants."""
+        found = self._local.get(node)
+        if found is None:
+            found = self._numbers.setdefault(self._describe(node), len(self._numbers))
+            self._local[node] = found
+        return found
+
+    def _describe(self, node: Node) -> Any:
+        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else getattr(node, "scope", None)
+        return (type(node).__name__, what, tuple(self.argument(arg) for arg in node.args), node.types)
+
+    @staticmethod
+    def argument(arg: Value) -> Any:
+        """What of an argument decides about times: its type, and of a constant what the runtime may see in it."""
+        if not arg.constant:
+            return arg.node.types[arg.index]
+        number = number_of(arg) if arg.known else None
+        if number is not None:
+            return (arg.type, type(number).__name__, number)
+        return (arg.type, _kept_key(arg))
+
+    def _key(self, group: Group) -> Key:
+        """The nodes' numbers, and which argument of each is which earlier node or which value from outside."""
+        outside: dict[Value, int] = {}
+        place = {node: k for k, node in enumerate(group.nodes)}
+        wiring = []
+        for node in group.nodes:
+            for arg in node.args:
+                if arg.constant:
+                    continue
+                inner = place.get(arg.node)
+                wiring.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
+        return (*map(self.number, group.nodes), *wiring)
+
+    # ---- measuring -------------------------------------------------------------------------------------------
+
+    def _measure(self, group: Group) -> float:
+        if len(group.nodes) == 1 and isinstance(group.nodes[0], Call):
+            local = self.number(group.nodes[0])
+            if local not in self._view:
+                self._view[local] = kinds.view(self._rules, self._static(group.nodes[0]))
+            if self._view[local]:
+                return LEAST
+        small = self._small(group)
+        model = self._build((*small.inputs, *small.weights), small.outputs)
+        if model is None:
+            return inf
+        sample = Sample(hashlib.sha256(model).hexdigest(), lambda: _with_contents(model, len(small.weights)))
+        return self._measurer.seconds([sample])[0]
+
+    def _static(self, node: Call) -> Call:
+        """The same application on inputs of static types."""
+        small = self._small(Group((node,)))
+        found = small.outputs[0].node
+        assert isinstance(found, Call)
+        return found
+
+    def _small(self, group: Group) -> Small:
+        inputs: list[Value] = []
+        weights: list[Value] = []
+        new: dict[Value, Value] = {}
+
+        def from_outside(arg: Value) -> Value:
+            type = self._static_type(arg.type)
+            if arg.constant and (kept := _kept(arg, type)) is not None:
+                return kept
+            listed, letter = (weights, "w") if arg.constant else (inputs, "x")
+            listed.append(input_value(f"{letter}{len(listed)}", type))
+            return listed[-1]
+
+        for node in group.nodes:
+            for arg in node.args:
+                if arg not in new:
+                    new[arg] = from_outside(arg)
+            new.update(zip(node.values, self._rebuilt(node, tuple(new[arg] for arg in node.args)), strict=True))
+        return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in group.nodes[-1].values))
+
+    def _rebuilt(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        if isinstance(node, Call):
+            types = tuple(self._static_type(type) for type in node.types if type is not None)
+            attrs = tuple((name, self._static_attr(value)) for name, value in node.attrs)
+            return call(node.op, args, attrs, types)
+        assert isinstance(node, ScopeNode)
+        return (scope_value(node.scope, args),)
+
+    def _static_type(self, type: TensorType) -> TensorType:
+        return type if type.is_static else TensorType(type.dtype, tuple(self._static_size(size) for size in type.shape))
+
+    def _static_size(self, size: Dim) -> Dim:
+        return size if isinstance(size, int) else self._value(size)
+
+    def _static_attr(self, value: AttrValue) -> AttrValue:
+        if isinstance(value, tuple):
+            return tuple(self._static_attr(item) for item in value)
+        return self._value(value) if isinstance(value, Scalar) else value
+
+    def _value(self, size: Scalar) -> int:
+        for part in walk(size):
+            if isinstance(part, Sym) and part not in self._bind:
+                self._bind[part] = num(self._sizes.get(part.name, self._other))
+        found = substitute(size, self._bind)
+        return int(found.value) if isinstance(found, Num) else self._other
+
+
+def _tagged(value: Any) -> Any:
+    """True, 1 and 1.0 are three attributes."""
+    return (type(value).__name__, tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
+
+
+def _kept_key(arg: Value) -> str:
+    """The contents of a constant whose elements decide what is touched: small integers."""
+    node = arg.node
+    if isinstance(node, Constant) and arg.known and not arg.type.dtype.is_float and arg.type.is_static:
+        return node.data.key if arg.type.elements <= _KEPT else ""
+    return ""
+
+
+def _kept(arg: Value, type: TensorType) -> Value | None:
+    """The constant itself where its contents matter to the runtime: one number everywhere, or small integers."""
+    node = arg.node
+    number = number_of(arg)
+    if number is not None:
+        from dslc.ir.constants import fill
+
+        return fill(number, type)
+    return constant_value(node.data, type) if isinstance(node, Constant) and _kept_key(arg) else None
+
+
+def _with_contents(model: bytes, weights: int) -> tuple[bytes, Mapping[str, Any]]:
+    """The model with random weights inside, and random inputs for it."""
+    from dslc.onnx.inputs import draw, input_specs
+    from dslc.onnx.small import with_weights
+
+    filled = with_weights(model, [f"w{k}" for k in range(weights)], _random)
+    specs, _, _ = input_specs(filled, {})
+    return filled.SerializeToString(), draw(specs, 0)
+
+
+def _random(dtype: np.dtype[Any], shape: Iterable[int]) -> Any:
+    """Weights: positive numbers (square roots and logarithms are taken of some); integers are 0, a valid index anywhere."""
+    if dtype.kind in "iub":
+        return np.zeros(tuple(shape), dtype)
+    return np.random.default_rng(0).random(tuple(shape), np.float32).astype(dtype) + dtype.type(0.1)

@@ -1,0 +1,26 @@
+"""Small models for measuring: inputs that stand for weights become weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import onnx
+from onnx import helper, numpy_helper
+
+
+def with_weights(model: bytes, names: Sequence[str], make: Callable[[Any, Sequence[int]], Any]) -> onnx.ModelProto:
+    """The model with the named inputs replaced by initializers; `make` gives their elements from dtype and shape."""
+    out = onnx.ModelProto.FromString(model)
+    graph = out.graph
+    wanted = set(names)
+    inputs = [value for value in graph.input if value.name in wanted]
+    kept = [value for value in graph.input if value.name not in wanted]
+    del graph.input[:]
+    graph.input.extend(kept)
+    for value in inputs:
+        tensor = value.type.tensor_type
+        shape = [dim.dim_value for dim in tensor.shape.dim]
+        array = make(helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape)
+        graph.initializer.append(numpy_helper.from_array(array, value.name))
+    return out

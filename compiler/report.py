@@ -1,0 +1,108 @@
+"""What `dslc optimize` says about its work: on the terminal, and as JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One rule's part: how often it was applied, what it was predicted to save, and what its proof is worth."""
+
+    rule: str
+    count: int
+    gain_ms: float
+    status: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """The size of a model: nodes, elements of its weights, and their bytes."""
+
+    operators: int
+    parameters: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What was measured at one choice of symbolic dimensions."""
+
+    bind: Mapping[str, int]
+    before_ms: float
+    after_ms: float
+    ratio: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The outcome of one run. Times are milliseconds, medians of interleaved runs; None where nothing was timed.
+
+    `ratio` is how much faster the written model is (1 where the original was kept), `predicted_ratio` what the sums of costs
+    promised. `steps_done` repeats the search with `--steps`.
+    """
+
+    model: str
+    target: str
+    seconds: float
+    before_ms: float | None = None
+    after_ms: float | None = None
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    predicted_ratio: float | None = None
+    max_rel_error: float | None = None
+    kept_original: bool = True
+    reason: str = ""
+    steps: tuple[Step, ...] = ()
+    before: Counts | None = None
+    after: Counts | None = None
+    sizes: tuple[Sizes, ...] = ()
+    steps_done: int = 0
+    measured: int = 0
+    interrupted: bool = False
+    rules: str = ""
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        """The report as JSON text; infinities and NaN become null."""
+        return json.dumps(_finite(self.to_dict()), indent=2) + "\n"
+
+    def summary(self) -> str:
+        """One line: `before -> after, ratio`, or why the original was kept."""
+        if self.kept_original:
+            timed = f" ({self.before_ms:.3g} ms)" if self.before_ms is not None else ""
+            return f"{self.model}{timed}: the original is kept: {self.reason}"
+        if self.before_ms is None or self.after_ms is None or self.ratio is None:
+            return f"{self.model}: rewritten, {self.reason or 'not timed'}"
+        return (
+            f"{self.model}: {self.before_ms:.3g} ms -> {self.after_ms:.3g} ms, {self.ratio:.2f} times as fast "
+            f"[{self.ratio_low:.2f}, {self.ratio_high:.2f}] (predicted {self.predicted_ratio:.2f})"
+        )
+
+    def __str__(self) -> str:
+        lines = [self.summary()]
+        for step in self.steps:
+            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}")
+        lines.extend(f"  note: {note}" for note in self.notes)
+        return "\n".join(lines)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not abs(value) < float("inf"):
+        return None
+    return value

@@ -1,0 +1,92 @@
+"""TASO's cost-based backtracking search (Algorithm 2 of the paper): a queue of graphs by cost, pruned by alpha."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterator, Sequence
+from random import Random
+
+from dslc.cost.model import CostModel
+from dslc.ir.graph import Graph
+from dslc.match import CompiledRule, GraphIndex, apply_match, find_matches
+from dslc.search.candidate import Candidate, Limits
+from dslc.search.sweep import Progress, least_gain, sweep
+
+#: so many of the cheapest graphs wait in the queue
+QUEUE = 2000
+MATCHES = 500
+
+
+def backtrack(
+    start: Candidate,
+    rules: Sequence[CompiledRule],
+    costs: CostModel,
+    limits: Limits,
+    *,
+    alpha: float = 1.05,
+    seed: int = 0,
+    on_best: Progress = lambda _: None,
+) -> Candidate:
+    """The cheapest graph that was found.
+
+    A sweep takes what can be had at once; from there every rule is tried at every place of the cheapest graph in the queue, and
+    what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
+    The result depends on the seed, the costs and the number of steps, and on nothing else; Ctrl-C ends the search as its clock
+    would.
+    """
+    best = start
+
+    def improved(found: Candidate) -> None:
+        nonlocal best
+        best = found
+        on_best(found)
+
+    try:
+        sweep(start, rules, costs, limits, improved)
+        order = itertools.count()
+        queue = [(best.cost, next(order), best)]
+        seen = {hash(start.graph.outputs), hash(best.graph.outputs)}
+        shuffled = list(rules)
+        random = Random(seed)
+        while queue and not limits.stopped:
+            cost, _, current = heapq.heappop(queue)
+            if cost > alpha * best.cost:
+                break
+            if seed:
+                random.shuffle(shuffled)
+            for rule, graph in _moves(current.graph, shuffled, limits):
+                identity = hash(graph.outputs)
+                if identity in seen:
+                    continue
+                seen.add(identity)
+                found = Candidate(graph, costs.graph_cost(graph), current, rule.name, 1)
+                if found.cost <= alpha * best.cost:
+                    heapq.heappush(queue, (found.cost, next(order), found))
+                if found.cost < best.cost - least_gain(best.cost):
+                    improved(found)
+                    sweep(found, rules, costs, limits, improved)
+                    seen.add(hash(best.graph.outputs))
+                    heapq.heappush(queue, (best.cost, next(order), best))
+                    # go on from the better graph; what is left to try here waits
+                    heapq.heappush(queue, (cost, next(order), current))
+                    break
+            if len(queue) > QUEUE:
+                queue = heapq.nsmallest(QUEUE, queue)
+    except KeyboardInterrupt:
+        limits.stopped = True
+        limits.interrupted = True
+    return best
+
+
+def _moves(graph: Graph, rules: Sequence[CompiledRule], limits: Limits) -> Iterator[tuple[CompiledRule, Graph]]:
+    """Every graph that is one substitution away."""
+    index = GraphIndex(graph)
+    for rule in rules:
+        for match in find_matches(rule, index, limit=MATCHES):
+            if not limits.step():
+                return
+            after = apply_match(match, graph)
+            if after is not None:
+                yield rule, after
+

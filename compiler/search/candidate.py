@@ -1,0 +1,59 @@
+"""Graphs that the search found, with how it came to them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from dslc.ir.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times."""
+
+    graph: Graph
+    cost: float
+    parent: Candidate | None = None
+    rule: str = ""
+    count: int = 0
+
+    @property
+    def gain(self) -> float:
+        """Predicted seconds that the last step saved."""
+        return self.parent.cost - self.cost if self.parent is not None else 0.0
+
+    def path(self) -> list[Candidate]:
+        """From the start to this one."""
+        out: list[Candidate] = [self]
+        while out[-1].parent is not None:
+            out.append(out[-1].parent)
+        return out[::-1]
+
+    def rules(self) -> Iterator[str]:
+        """The rules of the path, in order."""
+        return (step.rule for step in self.path() if step.rule)
+
+
+@dataclass(slots=True)
+class Limits:
+    """When a search stops: after `steps` evaluated candidates, at a time (`time.monotonic`), or when asked to.
+
+    Only the number of steps decides what is found, so that a run that was stopped by its clock is repeated by its step count.
+    """
+
+    steps: int | None = None
+    deadline: float = inf
+    done: int = 0
+    stopped: bool = False
+    interrupted: bool = False
+
+    def step(self) -> bool:
+        """Counts one candidate; False when the search has to end instead."""
+        if self.stopped or (self.steps is not None and self.done >= self.steps) or time.monotonic() > self.deadline:
+            self.stopped = True
+            return False
+        self.done += 1
+        return True
