@@ -1,0 +1,317 @@
+"""Writing an operator's application as one ONNX node, through the operator's own `onnx` clause."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, NodeProto
+
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Call, Value
+from dslc.ir.scalar import Num, Scalar
+from dslc.onnx.clauses import NO_FIT, active, equal, is_literal, read_node
+from dslc.onnx.external import small_constant
+from dslc.onnx.importer import node_view
+from dslc.onnx.known import KnownValues
+from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
+from dslc.onnx.symbols import Symbols
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import OnnxClause, OperatorDef
+from dslc.semantics.env import Env
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import Rules
+from dslc.semantics.operator_env import operator_env
+from dslc.syntax import tree as t
+
+#: single numbers among the inputs that ONNX wants as a list of one
+_LISTS_OF_ONE = {("TopK", 1)}
+
+
+@dataclass(frozen=True, eq=False)
+class Spec:
+    """One node to be written: `proto` without inputs and outputs, what it reads (None: left out) and gives."""
+
+    proto: NodeProto
+    inputs: tuple[Value | None, ...]
+    outputs: tuple[Value | None, ...]
+    captured: tuple[tuple[str, Value], ...] = ()
+
+    @property
+    def reads(self) -> tuple[Value, ...]:
+        return tuple(v for v in self.inputs if v is not None) + tuple(v for _, v in self.captured)
+
+
+class NotWritable(Exception):
+    """The clause cannot express this application."""
+
+
+def own_clauses(rules: Rules, operator: str, opset: int) -> tuple[OnnxClause, ...]:
+    """The clauses at an opset that write an operator."""
+    cache = rules_cache(rules, "own_clauses")
+    if opset not in cache:
+        table: dict[str, list[OnnxClause]] = {}
+        for op in rules.onnx:
+            for clause in active(rules, op, opset if "." not in op else 1):
+                if clause.value is None and clause.operator is not None:
+                    table.setdefault(clause.operator.name, []).append(clause)
+        cache[opset] = table
+    return tuple(cache[opset].get(operator, ()))
+
+
+def split_op(op: str) -> tuple[str, str]:
+    """Operator type and domain of a clause's name (`com.microsoft.FusedConv`)."""
+    domain, _, name = op.rpartition(".")
+    return name, domain
+
+
+def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = None) -> tuple[Spec, ...] | None:
+    """Nodes that compute an application (several where a chain of binary ones must stand for an n-ary one), or None.
+
+    Each node was read back through the clauses and gave the same application.
+    """
+    for clause in own_clauses(rules, node.op, opset):
+        try:
+            spec = _write(rules, clause, node, opset, symbols)
+        except (NotWritable, *NO_FIT):
+            continue
+        if symbols is not None and symbols.used(node.attrs):
+            return (spec,)
+        if reads_back(rules, spec, node, opset):
+            return (spec,)
+    if len(node.args) > 2 and rules.traits_of(node.op).associative:
+        return _chain(rules, node, opset, symbols)
+    return None
+
+
+def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tuple[Spec, ...] | None:
+    from dslc.semantics.apply import apply
+
+    out: list[Spec] = []
+    total = node.args[0]
+    for k, arg in enumerate(node.args[1:]):
+        (value,) = apply(rules, node.op, (total, arg), dict(node.attrs))
+        last = k == len(node.args) - 2
+        assert isinstance(value.node, Call)
+        written = write_call(rules, value.node, opset, symbols)
+        if written is None or len(written) != 1:
+            return None
+        out.append(Spec(written[0].proto, written[0].inputs, node.values) if last else written[0])
+        total = value
+    return tuple(out)
+
+
+def reads_back(rules: Rules, spec: Spec, node: Call, opset: int) -> bool:
+    """Whether the written node means the application it was written for (its attributes up to 32-bit floats)."""
+    name = spec.proto.op_type
+    op = f"{spec.proto.domain}.{name}" if spec.proto.domain else name
+    schema = schema_of(name, spec.proto.domain, opset)
+    used = tuple(value is not None for value in spec.outputs)
+    view = node_view(spec.proto, op, schema, spec.inputs, used, KnownValues(rules))
+    values = read_node(rules, active(rules, op, opset if not spec.proto.domain else 1), view)
+    if values is None:
+        return False
+    for wanted, found in zip(spec.outputs, values, strict=True):
+        if wanted is None or wanted is found or wanted == found:
+            continue
+        if found is None or not isinstance(found.node, Call) or found.index != wanted.index:
+            return False
+        other = found.node
+        if other.op != node.op or other.args != node.args or other.types != node.types:
+            return False
+        if not all(_close(a, b) for (_, a), (_, b) in zip(other.attrs, node.attrs, strict=True)):
+            return False
+    return True
+
+
+def _close(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(_close(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, float) and isinstance(b, float):
+        return bool(np.float32(a) == np.float32(b))
+    return bool(a == b) and isinstance(a, bool) == isinstance(b, bool)
+
+
+def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Symbols | None) -> Spec:
+    op = clause.operator
+    assert op is not None
+    op_type, domain = split_op(clause.op)
+    schema = schema_of(op_type, domain, opset) if not domain else None
+    params = {param.name: k for k, param in enumerate(op.syntax.params)}
+    variadic = any(isinstance(p, t.Param) and p.star for p in clause.inputs)
+    if len(node.args) != len(params) and not variadic:
+        raise NotWritable
+    env = operator_env(rules, op, node.args[: len(params)], dict(node.attrs)) if len(node.args) == len(params) else None
+    inputs: list[Value | None] = []
+    named: set[str] = set()
+    for k, pattern in enumerate(clause.inputs):
+        if isinstance(pattern, t.ListExpr):
+            inputs.append(_listed(evaluate(pattern, _needed(env)), op_type, k, schema, symbols))
+        elif pattern.star:
+            inputs.extend(node.args)
+            named.update(params)
+        elif pattern.name == "_":
+            inputs.append(None)
+        elif pattern.name in params:
+            named.add(pattern.name)
+            inputs.append(_tensor(node.args[params[pattern.name]], op, params[pattern.name], k, schema))
+        else:
+            inputs.append(_listed(_needed(env).get(pattern.name), op_type, k, schema, symbols))
+    for name, k in params.items():
+        if name not in named and not _is_default(node.args[k], op.syntax.params[k]):
+            raise NotWritable
+    while inputs and inputs[-1] is None:
+        inputs.pop()
+    _check_types(inputs, schema)
+    proto = NodeProto(op_type=op_type, domain=domain)
+    for entry in clause.attrs:
+        made = _attribute(rules, entry, op, node, env, schema)
+        if made is not None:
+            proto.attribute.append(made)
+    return Spec(proto, tuple(inputs), _outputs(clause, op, node))
+
+
+def _needed(env: Env | None) -> Env:
+    if env is None:
+        raise NotWritable
+    return env
+
+
+def _outputs(clause: OnnxClause, op: OperatorDef, node: Call) -> tuple[Value | None, ...]:
+    if clause.outputs is None or (len(clause.outputs) == 1 and clause.outputs[0].star):
+        return node.values
+    names = [output.name for output in op.syntax.outputs]
+    return tuple(None if o.name == "_" else node.values[names.index(o.name)] for o in clause.outputs)
+
+
+def _is_default(value: Value, param: t.Param) -> bool:
+    """Whether an argument is the number that the parameter has when it is left out."""
+    if param.default is None:
+        return False
+    number = number_of(value)
+    if isinstance(param.default, t.Int):
+        return number is not None and not isinstance(number, bool) and number == param.default.value
+    if isinstance(param.default, t.Float):
+        return number is not None and float(number) == param.default.value
+    if isinstance(param.default, t.Inf):
+        return number == math.inf
+    if isinstance(param.default, t.Unary) and isinstance(param.default.operand, t.Inf):
+        return number == -math.inf
+    return False
+
+
+def _tensor(value: Value, op: OperatorDef, index: int, position: int, schema: Any) -> Value | None:
+    if not _is_default(value, op.syntax.params[index]):
+        return value
+    if schema is None or position >= len(schema.inputs):
+        return None
+    optional = schema.inputs[position].option == type(schema.inputs[position].option).Optional
+    return None if optional else value
+
+
+def _listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbols | None) -> Value:
+    """An attribute that ONNX wants as an input: numbers as a constant, symbolic sizes as a computation."""
+    if isinstance(value, Value):
+        return value
+    as_list = isinstance(value, tuple) or (op_type, position) in _LISTS_OF_ONE
+    items = value if isinstance(value, tuple) else (value,)
+    items = tuple(item.value if isinstance(item, Num) else item for item in items)
+    if any(isinstance(item, Scalar) for item in items):
+        if symbols is None:
+            raise NotWritable
+        return symbols.tensor(items, as_list)
+    if all(isinstance(item, bool) for item in items) and items:
+        dtype: Any = np.bool_
+    elif all(isinstance(item, int) for item in items):
+        dtype = np.int64
+    elif all(isinstance(item, int | float | Fraction) for item in items):
+        dtype = np.float32
+    else:
+        raise NotWritable
+    if schema is not None and position < len(schema.inputs):
+        allowed = set(schema.inputs[position].types)
+        if dtype is np.int64 and "tensor(int64)" not in allowed and "tensor(float)" in allowed:
+            dtype = np.float32
+    array = np.array([float(i) if dtype is np.float32 else i for i in items], dtype)
+    return small_constant(array if as_list else array.reshape(()))
+
+
+_ONNX_TYPE_NAMES = {
+    DType.F16: "tensor(float16)", DType.BF16: "tensor(bfloat16)", DType.F32: "tensor(float)", DType.F64: "tensor(double)",
+}
+
+
+def onnx_type_name(type: TensorType) -> str:
+    return _ONNX_TYPE_NAMES.get(type.dtype, f"tensor({type.dtype})")
+
+
+def _check_types(inputs: Sequence[Value | None], schema: Any) -> None:
+    if schema is None:
+        return
+    if len(inputs) > schema.max_input:
+        raise NotWritable
+    for k, value in enumerate(inputs):
+        formal = schema.inputs[min(k, len(schema.inputs) - 1)]
+        if value is None:
+            if formal.option != type(formal.option).Optional:
+                raise NotWritable
+        elif value.known and formal.types and onnx_type_name(value.type) not in formal.types:
+            raise NotWritable
+
+
+def _attribute(
+    rules: Rules, entry: t.Entry, op: OperatorDef, node: Call, env: Env | None, schema: Any
+) -> AttributeProto | None:
+    expr = entry.value
+    own = dict(node.attrs)
+    if isinstance(expr, t.Name) and expr.id in own:
+        value: Any = own[expr.id]
+    else:
+        value = evaluate(expr, env if env is not None else Env(op.module, rules))
+    if schema is not None and entry.name not in schema.attributes:
+        if is_literal(expr) or (isinstance(expr, t.Name) and _declared_default(rules, op, expr.id, value)):
+            return None
+        raise NotWritable
+    if isinstance(value, DType):
+        value = ELEM_TYPES[value]
+    if isinstance(value, Value):
+        value = number_of(value)
+    if value is None or _symbolic(value):
+        raise NotWritable
+    if schema is not None:
+        default = schema.attributes[entry.name].default_value
+        if default.type and equal(attribute_value(default), value):
+            return None
+    if isinstance(value, tuple):
+        value = tuple(_plain(v) for v in value)
+        if not value and schema is None:
+            return None
+    return make_attribute(entry.name, _plain(value), schema)
+
+
+def _symbolic(value: Any) -> bool:
+    return any(isinstance(v, Scalar) for v in (value if isinstance(value, tuple) else (value,)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return float(value)
+    return value
+
+
+def _declared_default(rules: Rules, op: OperatorDef, name: str, value: Any) -> bool:
+    """Whether an attribute that this opset does not have yet is at the operator's default."""
+    for attr in op.attrs:
+        if attr.name == name and attr.default is not None:
+            try:
+                default = evaluate(attr.default, Env(op.module, rules))
+            except NO_FIT:
+                return False
+            values = value if isinstance(value, tuple) else (value,)
+            return all(equal(v, default) for v in values)
+    return False

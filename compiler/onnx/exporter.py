@@ -1,0 +1,317 @@
+"""Models out: a graph and the context that it was imported with, as an ONNX model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
+
+from dslc.errors import error
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Call, Constant, Graph, Input, Opaque, Value, input_value, replace
+from dslc.ir.scalar import Scalar
+from dslc.onnx.bindings import bind_values
+from dslc.onnx.context import Context, OpaqueTensor
+from dslc.onnx.emit import Spec, write_call
+from dslc.onnx.external import FileData
+from dslc.onnx.folding import compute
+from dslc.onnx.plan import Plan, fill_spec
+from dslc.onnx.protos import ELEM_TYPES, all_names
+from dslc.onnx.symbols import Symbols
+from dslc.onnx.types import bound_type
+from dslc.semantics.library import Rules
+
+
+def export(context: Context, graph: Graph, rules: Rules) -> ModelProto:
+    """A graph as a model: nodes that did not change are those of the file, word for word.
+
+    External data stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
+
+    Raises:
+        DslcError: E0830 an expression without an ONNX form; E0831 a constant that cannot be computed.
+    """
+    return _Exporter(context, graph, rules).run()
+
+
+def exportable(call: Call, rules: Rules, opset: int) -> bool:
+    """Whether ONNX nodes express one application at an opset."""
+    try:
+        _plan_of(call.values, rules, opset)
+    except Exception:  # any reason means no
+        return False
+    return True
+
+
+def _plan_of(values: Sequence[Value], rules: Rules, opset: int) -> None:
+    cut = {arg: input_value(f"x{k}", arg.type) for k, arg in enumerate(dict.fromkeys(values[0].node.args)) if not arg.constant}
+    outputs = replace(tuple(values), dict(cut))
+    Plan(rules, opset, {}, Symbols({}), outputs, "the graph").order(outputs)
+
+
+def node_model(
+    outputs: Sequence[Value],
+    rules: Rules,
+    opset: int,
+    ir_version: int = 8,
+    *,
+    inputs: Sequence[Value] | None = None,
+    bind: Mapping[str, int] | None = None,
+) -> tuple[ModelProto, list[str]]:
+    """A model that computes values from others, and the names of its inputs.
+
+    Args:
+        outputs: what it computes; they are named `y0`, `y1`, ...
+        inputs: what it gets, named `x0`, `x1`, ...; by default the arguments of the outputs' nodes that are no constants. Constants
+            that are not among them become weights of the model (computed, where they are expressions).
+        bind: sizes for symbolic dimensions.
+
+    Raises:
+        DslcError: E0830 where no ONNX node expresses a value.
+    """
+    chosen = list(inputs) if inputs is not None else _arguments(outputs)
+    cut = {value: input_value(f"x{k}", value.type) for k, value in enumerate(chosen)}
+    results = replace(tuple(outputs), dict(cut))
+    parameters = tuple(cut[value] for value in chosen)
+    if bind:
+        bound = bind_values((*results, *parameters), bind)
+        results, parameters = bound[: len(results)], bound[len(results) :]
+    model = ModelProto(ir_version=ir_version, producer_name="dslc")
+    model.opset_import.append(helper.make_opsetid("", opset))
+    model.graph.name = "nodes"
+    for value in parameters:
+        model.graph.input.append(value_info(value.node.name, value.type))  # type: ignore[attr-defined]
+    for k, value in enumerate(results):
+        model.graph.output.append(value_info(f"y{k}", value.type))
+    names = {value: value.node.name for value in parameters}  # type: ignore[attr-defined]
+    context = Context(model, None, "the node", {"": opset}, {}, names, {}, {}, {}, {}, {})
+    fold = inputs is None or any(not value.constant for value in chosen)
+    exporter = _Exporter(context, Graph(parameters, results), rules, fold=fold)
+    return exporter.run(), [value.node.name for value in parameters]  # type: ignore[attr-defined]
+
+
+def _arguments(outputs: Sequence[Value]) -> list[Value]:
+    own = {value.node for value in outputs}
+    args = dict.fromkeys(arg for value in outputs for arg in value.node.args)
+    return [arg for arg in args if not arg.constant and arg.node not in own]
+
+
+def value_info(name: str, type: TensorType) -> ValueInfoProto:
+    """Sizes that are expressions stay open."""
+    shape = [s if isinstance(s, int) else (s.name if hasattr(s, "name") and not s.children else None) for s in type.shape]
+    return helper.make_tensor_value_info(name, ELEM_TYPES[type.dtype], shape)
+
+
+class _Exporter:
+    def __init__(self, context: Context, graph: Graph, rules: Rules, *, fold: bool = True) -> None:
+        self.context, self.graph, self.rules = context, graph, rules
+        self.original = context.model.graph
+        self.symbols = Symbols(context.dims)
+        roots = (*graph.outputs, *context.pinned.values())
+        self.plan = Plan(rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold)
+        self.names: dict[Value, str] = {}
+        self.taken: set[str] = set()
+        self.copies: list[tuple[Value, str]] = []
+        self._count = 0
+
+    def run(self) -> ModelProto:
+        outputs = [self.plan.canonical(value) for value in self.graph.outputs]
+        order = self.plan.order([*outputs, *self.context.pinned.values()])
+        outputs = [self._final(value) for value in self.graph.outputs]
+        order = self._with_captured(order)
+        self._name(order, outputs)
+        folded = [v for v in self.names if v in self.plan.folded]
+        arrays = compute(folded, self.rules, self.context.opset) if folded else {}
+        graph_nodes = [self._node_of(spec) for spec in order]
+        graph_nodes += [helper.make_node("Identity", [self.names[v]], [name]) for v, name in self.copies]
+        model = self._shell()
+        model.graph.node.extend(graph_nodes)
+        for value, name in self.names.items():
+            self._weight(model, value, name, arrays)
+        self._interface(model)
+        return model
+
+    def _final(self, value: Value) -> Value:
+        return self.plan.canonical(value)
+
+    def _with_captured(self, order: list[Spec]) -> list[Spec]:
+        return order
+
+    # ---- names -----------------------------------------------------------------------------------------------
+
+    def _name(self, order: Sequence[Spec], outputs: Sequence[Value]) -> None:
+        original = set(all_names(self.original))
+        for value in self.graph.inputs:
+            self._give(value, value.node.name)  # type: ignore[attr-defined]
+        required: list[tuple[str, Value]] = [
+            (info.name, value) for info, value in zip(self.original.output, outputs, strict=True)
+        ]
+        for spec in order:
+            required += [(name, self._final(value)) for name, value in spec.captured]
+        required += [(name, self._final(value)) for name, value in self.context.pinned.items()]
+        done: dict[str, Value] = {}
+        for name, value in required:
+            if name in done:
+                continue
+            done[name] = value
+            if self.names.get(value) == name:
+                continue
+            if value in self.names or name in self.taken or isinstance(value.node, Input):
+                self.copies.append((value, name))
+                self.taken.add(name)
+            else:
+                self._give(value, name)
+        reserved = original | self.taken
+        for spec in order:
+            for read in spec.reads:
+                self._name_one(self._final(read), reserved)
+            for output in spec.outputs:
+                if output is not None:
+                    self._name_one(self._final(output), reserved)
+        for value, _ in self.copies:
+            self._name_one(value, reserved)
+
+    def _give(self, value: Value, name: str) -> None:
+        self.names[value] = name
+        self.taken.add(name)
+
+    def _name_one(self, value: Value, reserved: set[str]) -> None:
+        if value in self.names:
+            return
+        wanted = self.context.names.get(value)
+        if wanted is None or wanted in self.taken:
+            wanted = f"dslc_{self._count}"
+            while wanted in reserved or wanted in self.taken:
+                self._count += 1
+                wanted = f"dslc_{self._count}"
+            self._count += 1
+        self._give(value, wanted)
+
+    # ---- parts of the model ------------------------------------------------------------------------------------
+
+    def _shell(self) -> ModelProto:
+        """The original model without its graph's nodes and weights."""
+        out = ModelProto()
+        _copy_fields(self.context.model, out, {"graph"})
+        skip = {"node", "initializer", "sparse_initializer", "input", "output", "value_info", "quantization_annotation"}
+        _copy_fields(self.original, out.graph, skip)
+        out.graph.SetInParent()
+        return out
+
+    def _node_of(self, spec: Spec) -> NodeProto:
+        node = NodeProto()
+        node.CopyFrom(spec.proto)
+        inputs = ["" if value is None else self.names[self._final(value)] for value in spec.inputs]
+        outputs: list[str] = []
+        for k, value in enumerate(spec.outputs):
+            old = spec.proto.output[k] if k < len(spec.proto.output) else ""
+            outputs.append(self.names.get(self._final(value), old) if value is not None else self._unread(old))
+        del node.input[:]
+        del node.output[:]
+        node.input.extend(inputs)
+        node.output.extend(outputs)
+        return node
+
+    def _unread(self, name: str) -> str:
+        if not name or name in self.taken:
+            return ""
+        self.taken.add(name)
+        return name
+
+    def _weight(self, model: ModelProto, value: Value, name: str, arrays: Mapping[Value, Any]) -> None:
+        node = value.node
+        if isinstance(node, Opaque) and isinstance(node.payload, OpaqueTensor):
+            _add_tensor(model, node.payload.tensor, name)
+            return
+        if value in arrays:
+            _add_tensor(model, numpy_helper.from_array(arrays[value]), name)
+        elif isinstance(node, Constant) and self.plan.producer(value) is None:
+            original = self.context.tensors.get(value)
+            _add_tensor(model, original if original is not None else tensor_of(node, self.context), name)
+        else:
+            return
+        if self.context.ir_version < 4:
+            model.graph.input.append(value_info(name, value.type))
+
+    def _interface(self, model: ModelProto) -> None:
+        graph = model.graph
+        inputs = {value.node.name for value in self.graph.inputs}  # type: ignore[attr-defined]
+        weights = list(graph.input)
+        kept = {info.name for info in self.original.input}
+        by_name = {info.name: info for info in weights}
+        del graph.input[:]
+        for info in self.original.input:
+            if info.name in inputs:
+                graph.input.append(self._info(info, is_input=True))
+            elif info.name in by_name:
+                graph.input.append(by_name[info.name])
+        graph.input.extend(info for info in weights if info.name not in kept)
+        for name, tensor in self.context.variables.items():
+            if name in inputs:
+                _add_tensor(model, tensor, name)
+        graph.output.extend(self._info(info, is_input=False) for info in self.original.output)
+        outer = {info.name for info in (*graph.input, *graph.output)}
+        graph.value_info.extend(
+            self._info(info, is_input=False)
+            for info in self.original.value_info
+            if info.name in self.taken and info.name not in outer
+        )
+        graph.quantization_annotation.extend(
+            annotation for annotation in self.original.quantization_annotation if annotation.tensor_name in self.taken
+        )
+
+    def _info(self, info: ValueInfoProto, *, is_input: bool) -> ValueInfoProto:
+        if not self.context.bind:
+            return info
+        out = ValueInfoProto()
+        out.CopyFrom(info)
+        if out.type.HasField("tensor_type") and out.type.tensor_type.HasField("shape"):
+            for axis, dimension in enumerate(out.type.tensor_type.shape.dim):
+                label = dimension.dim_param or (f"{info.name}.{axis}" if is_input else "")
+                if not dimension.HasField("dim_value") and label in self.context.bind:
+                    dimension.dim_value = self.context.bind[label]
+        return out
+
+
+def _copy_fields(source: Any, target: Any, skip: set[str]) -> None:
+    for field, value in source.ListFields():
+        if field.name in skip:
+            continue
+        if hasattr(value, "extend"):
+            getattr(target, field.name).extend(value)
+        elif hasattr(value, "CopyFrom"):
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)
+
+
+def _add_tensor(model: ModelProto, tensor: TensorProto | SparseTensorProto, name: str) -> None:
+    if isinstance(tensor, SparseTensorProto):
+        model.graph.sparse_initializer.append(tensor)
+        model.graph.sparse_initializer[-1].values.name = name
+        return
+    model.graph.initializer.append(tensor)
+    model.graph.initializer[-1].name = name
+
+
+def tensor_of(node: Constant, context: Context) -> TensorProto:
+    """A weight that the file did not have: its elements, or a reference to the file that they are in."""
+    data = node.data
+    type = node.types[0]
+    assert type is not None
+    if isinstance(data, FileData) and context.folder is not None and data.region.path.is_relative_to(context.folder.resolve()):
+        tensor = TensorProto(data_type=ELEM_TYPES[type.dtype], dims=[int(s) for s in type.shape])  # type: ignore[arg-type]
+        tensor.data_location = TensorProto.EXTERNAL
+        location = data.region.path.relative_to(context.folder.resolve()).as_posix()
+        for key, value in (("location", location), ("offset", data.region.offset), ("length", data.region.length)):
+            tensor.external_data.add(key=key, value=str(value))
+        return tensor
+    return numpy_helper.from_array(data.load())
+
+
+__all__ = [
+    "Iterable", "Path", "Scalar", "error", "export", "exportable", "fill_spec", "math", "node_model", "tensor_of", "value_info",
+    "write_call",
+]

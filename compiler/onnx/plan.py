@@ -1,0 +1,244 @@
+"""What is written for each value of a graph: the node of the file that it came from, or a node through its operator's clause."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dslc.errors import DslcError, error
+from dslc.ir.constants import FillRef
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological, with_args
+from dslc.ir.scalar import Scalar
+from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
+from dslc.onnx.emit import Spec, write_call
+from dslc.onnx.rejoin import rejoin
+from dslc.onnx.symbols import Symbols
+from dslc.semantics.elaborate import elaborate
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+
+class Cycle(Exception):
+    """Nodes of the file that cannot be kept, because what they read is now computed from them."""
+
+    def __init__(self, origin: Origin) -> None:
+        super().__init__()
+        self.origin = origin
+
+
+class Plan:
+    """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
+
+    `folded` holds the constants that are computed when the model is written.
+    """
+
+    def __init__(
+        self, rules: Rules, opset: int, origins: Mapping[Value, Origin], symbols: Symbols, outputs: Sequence[Value],
+        where: str, *, fold: bool = True,
+    ) -> None:
+        self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
+        self.fold = fold
+        self.folded: set[Value] = set()
+        self.banned: set[Origin] = set()
+        self._kept: dict[str, Node] = {}
+        self._origin_specs: dict[Origin, Spec] = {}
+        self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
+        self._extra: dict[Value, Spec] = {}
+        self._alias: dict[Value, Value] = {}
+        self.users = self._count_users(outputs)
+
+    @staticmethod
+    def _count_users(outputs: Sequence[Value]) -> Counter[Value]:
+        users: Counter[Value] = Counter(outputs)
+        for node in topological(value.node for value in outputs):
+            users.update(set(node.args))
+        return users
+
+    def canonical(self, value: Value) -> Value:
+        """The value that stands for this one in the written model."""
+        while True:
+            node = value.node
+            if isinstance(node, Opaque) and isinstance(node.payload, OpaqueNode):
+                first = self._kept.setdefault(node.key, node)
+                if first is not node and ":" in node.key and node.key.partition(":")[0].startswith("m"):
+                    value = Value(first, value.index)
+                    return value
+            if value not in self._alias:
+                return value
+            value = self._alias[value]
+
+    def order(self, outputs: Sequence[Value]) -> list[Spec]:
+        """Nodes to write, producers first.
+
+        Raises:
+            DslcError: E0830 for what no ONNX node can express.
+        """
+        while True:
+            try:
+                return self._order(outputs)
+            except Cycle as cycle:
+                self.banned.add(cycle.origin)
+
+    def _order(self, outputs: Sequence[Value]) -> list[Spec]:
+        out: list[Spec] = []
+        done: set[Spec] = set()
+        opened: dict[Spec, None] = {}
+        stack: list[tuple[Value | Spec, int]] = [(value, -1) for value in reversed(outputs)]
+        while stack:
+            item, at = stack.pop()
+            if isinstance(item, Value):
+                spec = self.producer(item)
+                if spec is None or spec in done:
+                    continue
+                if spec in opened:
+                    raise Cycle(self._breakable(opened, spec))
+                opened[spec] = None
+                stack.append((spec, 0))
+                continue
+            reads = item.reads
+            if at < len(reads):
+                stack.append((item, at + 1))
+                stack.append((reads[at], -1))
+            else:
+                del opened[item]
+                done.add(item)
+                out.append(item)
+        return out
+
+    def _breakable(self, opened: Mapping[Spec, None], spec: Spec) -> Origin:
+        on_path = list(opened)[list(opened).index(spec) :]
+        for origin, made in self._origin_specs.items():
+            if made in on_path and origin not in self.banned:
+                return origin
+        raise error("E0803", f"the optimized graph of {self.where} has a cycle", path=self.where)
+
+    def producer(self, value: Value) -> Spec | None:
+        """The node that gives a value; None for inputs, weights and constants that are computed now."""
+        value = self.canonical(value)
+        node = value.node
+        if isinstance(node, Input):
+            return None
+        if isinstance(node, Constant):
+            return self._constant(value)
+        if node.constant and self.fold and foldable(value):
+            self.folded.add(value)
+            return None
+        if value in self._extra:
+            return self._extra[value]
+        origin = self.origins.get(value)
+        if origin is not None and origin not in self.banned:
+            return self._origin(origin)
+        if isinstance(node, Opaque):
+            return self._opaque(node)
+        if isinstance(node, Call):
+            return self._call(node, value)
+        if node.constant and self.fold:
+            self.folded.add(value)
+            return None
+        what = str(node.scope)[:80] if isinstance(node, ScopeNode) else type(node).__name__
+        raise error("E0830", f"no ONNX node expresses {what}", path=self.where)
+
+    def _constant(self, value: Value) -> Spec | None:
+        """Large constants with one number everywhere are written as ConstantOfShape, all others as weights."""
+        data = value.node.data  # type: ignore[attr-defined]
+        if not isinstance(data, FillRef):
+            return None
+        symbolic = not value.type.is_static
+        if not symbolic and value.type.elements <= 1024:
+            return None
+        if value not in self._extra:
+            self._extra[value] = fill_spec(value, self.symbols)
+        return self._extra[value]
+
+    def _origin(self, origin: Origin) -> Spec:
+        if origin not in self._origin_specs:
+            self._origin_specs[origin] = Spec(origin.proto, origin.inputs, origin.outputs)
+        return self._origin_specs[origin]
+
+    def _opaque(self, node: Opaque) -> Spec | None:
+        if node not in self._call_specs:
+            payload = node.payload
+            if isinstance(payload, OpaqueTensor):
+                self._call_specs[node] = None
+            else:
+                count = sum(slot is not None for slot in payload.slots)
+                inputs = tuple(None if slot is None else node.args[slot] for slot in payload.slots)
+                names = tuple(zip(payload.captured, node.args[count:], strict=True))
+                self._call_specs[node] = (Spec(payload.proto, inputs, node.values, names),)
+        found = self._call_specs[node]
+        return found[0] if found else None
+
+    def _call(self, node: Call, value: Value) -> Spec | None:
+        if node not in self._call_specs:
+            joined = rejoin(self.rules, node, self.opset, self.users)
+            written = (joined,) if joined is not None else write_call(self.rules, node, self.opset, self.symbols)
+            if written is None:
+                written = self._as_import(node)
+            self._call_specs[node] = written
+            if written is not None:
+                for spec in written[:-1]:
+                    for output in spec.outputs:
+                        if output is not None:
+                            self._extra[output] = spec
+            else:
+                self._inline(node)
+        found = self._call_specs[node]
+        if found is not None:
+            return found[-1]
+        return self.producer(self._alias[value])
+
+    def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
+        """An import-only clause whose right side is this one application."""
+        joined = rejoin(self.rules, node, self.opset, self.users, single=True)
+        return None if joined is None else (joined,)
+
+    def _inline(self, node: Call) -> None:
+        """An operator without a node of its own: what it is defined by."""
+        try:
+            instance = elaborate(self.rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
+        except (Mismatch, DslcError):
+            raise error("E0830", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where) from None
+        inner: dict[Value, Value] = dict(zip(instance.params, node.args, strict=True))
+        for below in topological(value.node for value in instance.outputs):
+            if below.values[0] in inner:
+                continue
+            if isinstance(below, ScopeNode) and not all(inner[a].constant for a in below.args):
+                raise error("E0830", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
+            inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
+        for value, output in zip(node.values, instance.outputs, strict=True):
+            self._alias[value] = inner[output]
+
+
+def fill_spec(value: Value, symbols: Symbols) -> Spec:
+    import numpy as np
+    from onnx import helper, numpy_helper
+
+    from dslc.ir.constants import NUMPY, FillRef
+    from dslc.ir.dtype import TensorType
+    from dslc.onnx.external import small_constant
+
+    data = value.node.data  # type: ignore[attr-defined]
+    one = FillRef(data.value, TensorType(value.type.dtype, (1,))).load()
+    proto = helper.make_node("ConstantOfShape", [""], [""], value=numpy_helper.from_array(one.astype(NUMPY[value.type.dtype])))
+    sizes: tuple[Any, ...] = value.type.shape
+    if all(isinstance(size, int) for size in sizes):
+        shape = small_constant(np.array(sizes, np.int64))
+    else:
+        shape = symbols.tensor(sizes, True)
+    return Spec(proto, (shape,), (value,))
+
+
+def foldable(value: Value) -> bool:
+    """Whether a weights-only value is computed now: not where it would be much larger than what it is computed from."""
+    if not value.known or not value.type.is_static or any(isinstance(s, Scalar) for s in value.type.shape):
+        return False
+    size = value.type.bytes
+    if size <= 1 << 20:
+        return True
+    leaves = 0
+    for node in topological([value.node]):
+        if isinstance(node, Constant) and not isinstance(node.data, FillRef):
+            type = node.types[0]
+            leaves += type.bytes if type is not None and type.is_static else 0
+    return size <= 4 * leaves

@@ -1,0 +1,270 @@
+"""Import-only clauses read backwards: one ONNX node for what import had split into several operators.
+
+`onnx Conv(X, K, B) = add(conv(X, K, ...), per_channel(B, ...))` says what a Conv with a bias means. Here its right side is matched
+against a graph, the node's attributes are guessed from those of the calls, and the guess is read back through the clauses: only a
+node that gives the very same value is taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from onnx import NodeProto
+
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Call, Value
+from dslc.ir.scalar import Scalar
+from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, read_node
+from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
+from dslc.onnx.importer import node_view
+from dslc.onnx.known import KnownValues
+from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef
+from dslc.semantics.env import Env
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import ATTRIBUTE_TYPES
+
+
+class _Fails(Exception):
+    """The pattern does not match."""
+
+
+def patterns(rules: Rules, operator: str, opset: int) -> tuple[tuple[OnnxClause, int], ...]:
+    """Import-only clauses whose right side is an application of an operator, and how many applications it has."""
+    cache = rules_cache(rules, "rejoin")
+    if opset not in cache:
+        table: dict[str, list[tuple[OnnxClause, int]]] = {}
+        for op in rules.onnx:
+            for clause in active(rules, op, opset if "." not in op else 1):
+                if clause.value is None or any(isinstance(p, t.Param) and p.star for p in clause.inputs):
+                    continue
+                if clause.outputs is not None:
+                    continue
+                root, count = _shape(clause, clause.value)
+                if root is not None:
+                    table.setdefault(root, []).append((clause, count))
+        cache[opset] = table
+    return tuple(cache[opset].get(operator, ()))
+
+
+def _shape(clause: OnnxClause, expr: t.Expr) -> tuple[str | None, int]:
+    """The operator at the root of an expression, and how many applications are written in it."""
+    if not isinstance(expr, t.Call):
+        return None, 0
+    found = clause.module.lookup(expr.function)
+    if not isinstance(found, OperatorDef):
+        return None, 0
+    count = 1
+    for arg in expr.args:
+        inner = clause.module.lookup(arg.function) if isinstance(arg, t.Call) else None
+        if isinstance(inner, FunctionDef):
+            count += 1
+        elif inner is not None:
+            count += _shape(clause, arg)[1]
+    return found.name, count
+
+
+def rejoin(rules: Rules, node: Call, opset: int, users: Counter[Value], *, single: bool = False) -> Spec | None:
+    """One ONNX node for an application and those below it that nothing else reads.
+
+    Args:
+        single: allow clauses that stand for one application, too (for operators without a clause of their own).
+    """
+    if len(node.types) != 1:
+        return None
+    for clause, count in patterns(rules, node.op, opset):
+        if (count > 1) is single and not single:
+            continue
+        for order in _orders(rules, node):
+            try:
+                spec = _Backwards(rules, clause, opset, users).read(node, order)
+            except (_Fails, NotWritable, *NO_FIT):
+                continue
+            if spec is not None:
+                return spec
+    return None
+
+
+def _orders(rules: Rules, node: Call) -> Iterator[tuple[Value, ...]]:
+    yield node.args
+    if len(node.args) == 2 and rules.traits_of(node.op).commutative:
+        yield (node.args[1], node.args[0])
+
+
+class _Backwards:
+    def __init__(self, rules: Rules, clause: OnnxClause, opset: int, users: Counter[Value]) -> None:
+        self.rules, self.clause, self.opset, self.users = rules, clause, opset, users
+        self.tensors: dict[str, Value] = {}
+        self.attrs: dict[str, Any] = {}
+        self.sizes = names_in_types(clause)
+        self.params = {p.name: p for p in clause.inputs if isinstance(p, t.Param)}
+        self.pending: list[tuple[t.Expr, Any]] = []
+
+    def read(self, node: Call, order: tuple[Value, ...]) -> Spec | None:
+        assert isinstance(self.clause.value, t.Call)
+        self._call(self.clause.value, node, order, {})
+        for expr, value in self.pending:
+            self._guess(expr, value)
+        spec = self._node(node)
+        return spec if self._same(spec, node) else None
+
+    # ---- matching --------------------------------------------------------------------------------------------
+
+    def _expr(self, expr: t.Expr, value: Value, local: dict[str, t.Expr]) -> None:
+        if isinstance(expr, t.Name):
+            if expr.id in local:
+                self._expr(local[expr.id], value, {})
+                return
+            if expr.id not in self.params:
+                raise _Fails
+            if self.tensors.setdefault(expr.id, value) != value:
+                raise _Fails
+            return
+        if not isinstance(expr, t.Call):
+            raise _Fails
+        found = self.clause.module.lookup(expr.function)
+        if isinstance(found, FunctionDef):
+            inner = dict(zip(found.syntax.params, expr.args, strict=True))
+            self._foreign(found, inner, value)
+            return
+        if not isinstance(value.node, Call) or (self.users[value] > 1 and not value.constant):
+            raise _Fails
+        self._call(expr, value.node, value.node.args, local)
+
+    def _foreign(self, function: FunctionDef, local: dict[str, t.Expr], value: Value) -> None:
+        body = function.syntax.body
+        if not isinstance(body, t.Call) or not isinstance(value.node, Call):
+            raise _Fails
+        found = function.module.lookup(body.function)
+        if not isinstance(found, OperatorDef) or found.name != value.node.op:
+            raise _Fails
+        for arg, operand in zip(body.args, value.node.args, strict=False):
+            self._expr(arg, operand, local)
+
+    def _call(self, expr: t.Call, node: Call, args: tuple[Value, ...], local: dict[str, t.Expr]) -> None:
+        found = self.clause.module.lookup(expr.function)
+        if not isinstance(found, OperatorDef) or found.name != node.op or len(expr.args) > len(args):
+            raise _Fails
+        for pattern, arg in zip(expr.args, args, strict=False):
+            self._expr(pattern, arg, local)
+        own = dict(node.attrs)
+        for keyword in expr.kwargs:
+            self.pending.append((keyword.value, own[keyword.name]))
+
+    # ---- attributes ------------------------------------------------------------------------------------------
+
+    def _guess(self, expr: t.Expr, value: Any) -> None:
+        """Values for the attributes that an expression is made of: the first free name has the value itself."""
+        if isinstance(expr, t.Name):
+            if expr.id not in self.sizes:
+                self.attrs.setdefault(expr.id, value)
+        elif isinstance(expr, t.Call):
+            for arg in expr.args:
+                if isinstance(arg, t.Name) and self._is_free(arg.id):
+                    if self._default(arg.id) is None or isinstance(self._default(arg.id), int):
+                        self.attrs[arg.id] = value
+                        return
+        elif isinstance(expr, t.Compare) and isinstance(expr.operands[0], t.Name) and isinstance(value, bool):
+            self.attrs.setdefault(expr.operands[0].id, int(value))
+
+    def _is_free(self, name: str) -> bool:
+        if name in self.attrs or name in self.sizes:
+            return False
+        return name in self.params or any(name in _names(entry.value) for entry in self.clause.attrs)
+
+    def _default(self, name: str) -> Any:
+        for entry in self.clause.attrs:
+            value = entry.value
+            if isinstance(value, t.Binary) and isinstance(value.left, t.Name) and value.left.id == name:
+                return evaluate(value.right, Env(self.clause.module, self.rules))
+        return None
+
+    # ---- the node --------------------------------------------------------------------------------------------
+
+    def _node(self, node: Call) -> Spec:
+        op_type, domain = split_op(self.clause.op)
+        schema = schema_of(op_type, domain, self.opset) if not domain else None
+        inputs: list[Value | None] = []
+        for k, pattern in enumerate(self.clause.inputs):
+            if not isinstance(pattern, t.Param):
+                raise _Fails
+            if pattern.name == "_":
+                inputs.append(None)
+            elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
+                if pattern.name in self.attrs:
+                    inputs.append(_listed(self.attrs[pattern.name], op_type, k, schema, None))
+                elif pattern.default is not None:
+                    inputs.append(None)
+                else:
+                    raise _Fails
+            elif pattern.name in self.tensors:
+                inputs.append(self.tensors[pattern.name])
+            elif pattern.default is not None:
+                inputs.append(None)
+            else:
+                raise _Fails
+        while inputs and inputs[-1] is None:
+            inputs.pop()
+        _check_types(inputs, schema)
+        proto = NodeProto(op_type=op_type, domain=domain)
+        for entry in self.clause.attrs:
+            self._attribute(proto, entry, schema)
+        return Spec(proto, tuple(inputs), node.values)
+
+    def _attribute(self, proto: NodeProto, entry: t.Entry, schema: Any) -> None:
+        expr = entry.value.left if isinstance(entry.value, t.Binary) and entry.value.op == "or" else entry.value
+        if schema is not None and entry.name not in schema.attributes:
+            return
+        if isinstance(expr, t.Name):
+            if expr.id not in self.attrs:
+                return
+            value = self.attrs[expr.id]
+        elif isinstance(expr, t.Str | t.Int | t.Float):
+            value = evaluate(expr, Env(self.clause.module, self.rules))
+        else:
+            return
+        if isinstance(value, DType):
+            value = ELEM_TYPES[value]
+        if isinstance(value, Value | Scalar) or value is None:
+            raise _Fails
+        if schema is not None:
+            default = schema.attributes[entry.name].default_value
+            if default.type and equal(attribute_value(default), value):
+                return
+        proto.attribute.append(make_attribute(entry.name, value, schema))
+
+    def _same(self, spec: Spec, node: Call) -> bool:
+        op = self.clause.op
+        schema = schema_of(spec.proto.op_type, spec.proto.domain, self.opset)
+        view = node_view(spec.proto, op, schema, spec.inputs, (True,), KnownValues(self.rules))
+        values = read_node(self.rules, active(self.rules, op, self.opset if "." not in op else 1), view)
+        if values is None or values[0] is None:
+            return False
+        return values[0] == Value(node) or _flipped(self.rules, values[0]) == Value(node)
+
+
+def _flipped(rules: Rules, value: Value) -> Value | None:
+    """A commutative application with its operands exchanged."""
+    from dslc.semantics.apply import apply
+
+    node = value.node
+    if isinstance(node, Call) and len(node.args) == 2 and rules.traits_of(node.op).commutative:
+        return apply(rules, node.op, (node.args[1], node.args[0]), dict(node.attrs))[0]
+    return None
+
+
+def _names(expr: t.Expr) -> set[str]:
+    if isinstance(expr, t.Name):
+        return {expr.id}
+    if isinstance(expr, t.Binary):
+        return _names(expr.left) | _names(expr.right)
+    if isinstance(expr, t.ListExpr):
+        return set().union(*(_names(e) for e in expr.elements)) if expr.elements else set()
+    if isinstance(expr, t.Pack):
+        return _names(expr.value)
+    return set()
