@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from dslc.errors import Span, error
+from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.match.names import free_names
 from dslc.match.pattern import (
     AttrPattern,
@@ -65,14 +64,14 @@ def compile_rule(rules: Rules, definition: SubstitutionDef, *, reverse: bool = F
     """One direction of a substitution.
 
     Raises:
-        DslcError: E0340 where that side binds too little to be looked for.
+        DslcError: E0323 where that side binds too little to be looked for.
     """
     try:
         return _compile(rules, definition, reverse)
     except Unusable as problem:
         side = "right" if reverse else "left"
         raise error(
-            "E0340", f"the {side} side of `{definition.name}` cannot be matched: {problem.reason}", problem.span
+            "E0323", f"the {side} side of `{definition.name}` cannot be matched: {problem.reason}", problem.span
         ) from None
 
 
@@ -86,14 +85,23 @@ def compile_directions(rules: Rules, definition: SubstitutionDef) -> tuple[Compi
 
 
 def compile_all(rules: Rules) -> tuple[CompiledRule, ...]:
-    """Every direction of every complete substitution (partial ones need a correction first), in the order of the files."""
-    return tuple(
-        itertools.chain.from_iterable(
-            compile_directions(rules, definition)
-            for definition in rules.substitutions.values()
-            if not definition.syntax.partial
-        )
-    )
+    """Every direction of every complete substitution (partial ones need a correction first), in the order of the files.
+
+    Raises:
+        DslcError: every rule whose left side cannot be matched.
+    """
+    out: list[CompiledRule] = []
+    findings: list[Diagnostic] = []
+    for definition in rules.substitutions.values():
+        if definition.syntax.partial:
+            continue
+        try:
+            out.extend(compile_directions(rules, definition))
+        except DslcError as problem:
+            findings.extend(problem.diagnostics)
+    if findings:
+        raise DslcError(findings)
+    return tuple(out)
 
 
 def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> CompiledRule:

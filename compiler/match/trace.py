@@ -32,3 +32,8 @@ class Trace:
         score = (1, len(state.results), len(values))
         if score > self.score:
             self.score, self.state, self.reason, self.span, self.values = score, state, reason, span, values
+
+    def rejected(self, state: State, reason: str, span: Span | None) -> None:
+        """Everything on the left holds, and the replacement cannot be used."""
+        if self.score < (2, 0, 0):
+            self.score, self.state, self.reason, self.span, self.values = (2, 0, 0), state, reason, span, ()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dslc.errors import Span
-from dslc.ir.graph import Graph
+from dslc.ir.graph import Call, Graph, Value
 from dslc.match.apply import Refused, replaced
 from dslc.match.describe import show, show_call
 from dslc.match.index import GraphIndex
@@ -18,9 +19,9 @@ from dslc.match.trace import Trace
 class Explanation:
     """What `dslc why-not` says.
 
-    `applies` counts the places where the rule applies (then there is no reason). `matched` are the parts of the rule that were found,
-    each with what it was found to be; `total` is how many parts the rule's left side has; `span` is where in the rule it stopped, and
-    `values` are the names of a failed guard with their values.
+    `applies` counts the places where the rule applies (then there is no reason). `matched` are the calls of the rule that were found,
+    each with the node that it was found to be; `total` is how many calls the rule's left side has; `span` is where in the rule it
+    stopped, and `values` are the tensors that were bound, and the names of a failed guard with their values.
     """
 
     rule: str
@@ -38,7 +39,7 @@ class Explanation:
             return [f"{self.rule} applies at {self.applies} {places}"]
         calls = "call" if self.total == 1 else "calls"
         out = [f"{self.rule} does not apply", f"  best partial match: {len(self.matched)} of {self.total} {calls}"]
-        out += [f"    {part}  is  {found}" for part, found in self.matched]
+        out += [f"    {part}\n      is {found}" for part, found in self.matched]
         where = f" ({self.span})" if self.span is not None else ""
         out.append(f"  stopped{where}: {self.reason}")
         out += [f"    {name} = {value}" for name, value in self.values]
@@ -48,33 +49,46 @@ class Explanation:
         return "\n".join(self.lines())
 
 
-def why_not(rule: CompiledRule, graph: Graph) -> Explanation:
-    """The place where a rule comes farthest, and what stops it there."""
+def why_not(rule: CompiledRule, graph: Graph, names: Mapping[Value, str] | None = None) -> Explanation:
+    """The place where a rule comes farthest, and what stops it there.
+
+    Args:
+        names: what values are called in the model, for the text.
+    """
     index = GraphIndex(graph)
     trace = Trace()
     applies = 0
     for match in find_matches(rule, index, trace=trace):
         try:
             replaced(match, graph)
+            applies += 1
         except Refused as problem:
-            trace.score = (2, len(match.state.results), 0) if trace.score[0] < 2 else trace.score
-            if trace.score == (2, len(match.state.results), 0):
-                trace.state, trace.reason, trace.span, trace.values = match.state, str(problem), rule.span, ()
-            continue
-        applies += 1
+            trace.rejected(match.state, str(problem), rule.span)
     if applies:
         return Explanation(rule.name, applies)
-    missing = [s for s in rule.left.sites if s.operator is not None and s.operator not in index.by_operator]
-    if missing and trace.score[0] < 1 and not trace.state.results:
-        site = missing[0]
-        reason = f"the graph has no `{site.operator}`"
-        return Explanation(rule.name, 0, (), len(rule.left.sites), reason, site.span)
-    matched = tuple(
-        (_one_line(rule.left.sites[site].span.text), show_call(node)) for site, node in sorted(trace.state.nodes.items())
-    ) + tuple((name, show(value)) for name, value in sorted(trace.state.values.items()))
-    calls = len(trace.state.nodes)
-    del calls
-    return Explanation(rule.name, 0, matched, len(rule.left.sites), trace.reason, trace.span, trace.values)
+    sites = rule.left.sites
+    if not trace.state.nodes:
+        missing = next((s for s in sites if s.operator is not None and s.operator not in index.by_operator), None)
+        if missing is not None:
+            reason = f"the graph has no `{missing.operator}`"
+            return Explanation(rule.name, 0, (), len(sites), reason, missing.span)
+    called = names or {}
+    matched = [
+        (_one_line(sites[site].span.text), _place(node, called, index)) for site, node in sorted(trace.state.nodes.items())
+    ]
+    bound = tuple((name, _tensor(value, called)) for name, value in sorted(trace.state.values.items()))
+    return Explanation(rule.name, 0, tuple(matched), len(sites), trace.reason, trace.span, (*bound, *trace.values))
+
+
+def _place(node: Call, names: Mapping[Value, str], index: GraphIndex) -> str:
+    name = next((names[value] for value in node.values if value in names), "")
+    return f"{name or f'node {index.position[node]}'}: {show_call(node)}"
+
+
+def _tensor(value: Value, names: Mapping[Value, str]) -> str:
+    kind = " (constant)" if value.constant else ""
+    name = names.get(value, "")
+    return f"{name} {show(value)}{kind}".strip()
 
 
 def _one_line(text: str) -> str:

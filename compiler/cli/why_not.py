@@ -1,0 +1,62 @@
+"""`dslc why-not`: why a rule does not apply to a model."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dslc.semantics.definitions import SubstitutionDef
+    from dslc.semantics.library import Rules
+
+
+def find_rule(rules: Rules, name: str) -> SubstitutionDef:
+    """A substitution by its qualified name, or by a short name that only one library uses.
+
+    Raises:
+        DslcError: E0909 where there is none or more than one.
+    """
+    from dslc.errors import Diagnostic, DslcError
+
+    if name in rules.substitutions:
+        return rules.substitutions[name]
+    found = [d for d in rules.substitutions.values() if d.syntax.name == name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        hint = "say one of " + ", ".join(d.name for d in found)
+        raise DslcError([Diagnostic("E0909", f"several libraries have a rule `{name}`", hint=hint)], exit_code=2)
+    options = [d.name if "." in name else d.syntax.name for d in rules.substitutions.values()]
+    close = difflib.get_close_matches(name, options, n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "`--rules LIB` loads the library that has it"
+    raise DslcError([Diagnostic("E0909", f"no rule is named `{name}`", hint=hint)], exit_code=2)
+
+
+@click.command()
+@click.argument("rule")
+@click.argument("model", type=click.Path(exists=True, dir_okay=False))
+@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
+@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension.")
+def command(rule: str, model: str, libraries: tuple[str, ...], binds: tuple[str, ...]) -> None:
+    """Say why RULE does not apply to MODEL: the best partial match, and the first thing that failed.
+
+    Of a two-way rule both directions are looked for; RULE^-1 is only the reverse.
+    """
+    from dslc.cli.options import bindings
+    from dslc.match import compile_directions, why_not
+    from dslc.onnx.importer import import_model
+    from dslc.semantics.library import load_many
+
+    (bind,) = bindings(binds, several=False)
+    rules = load_many(["std", *libraries])
+    name = rule.removesuffix("^-1")
+    directions = compile_directions(rules, find_rule(rules, name))
+    if name != rule:
+        directions = tuple(direction for direction in directions if direction.reverse)
+        if not directions:
+            raise click.UsageError(f"{name} has no reverse that could be matched.")
+    imported = import_model(model, rules, bind)
+    for direction in directions:
+        click.echo(str(why_not(direction, imported.graph, imported.context.names)))
