@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from dslc.analysis.numeric import Unknown, vector
-from dslc.analysis.pointwise import is_pointwise
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value
-from dslc.ir.scalar import Read
+from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
+from dslc.ir.scalar import Num, Read, Reduce, walk
 from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -27,13 +27,45 @@ def instance_of(rules: Rules, node: Call) -> Instance | None:
         return None
 
 
-def pointwise(rules: Rules, node: Call) -> bool:
-    """Whether every element of the result depends on the elements at its own position only."""
+def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
+    """Whether every element of the result depends on the elements at its own position only, weights aside.
+
+    `weights` says which arguments are. A scale for each channel is pointwise in this sense: what an operator does with weights
+    does not stop the runtime from fusing it.
+    """
     instance = instance_of(rules, node)
-    return instance is not None and is_pointwise(instance.params, instance.outputs)
+    if instance is None or len(instance.outputs) != 1:
+        return False
+    varying = {param for param, weight in zip(instance.params, weights, strict=True) if not weight}
+    for below in topological(value.node for value in instance.outputs):
+        if not isinstance(below, ScopeNode) or not varying.intersection(below.args):
+            continue
+        for part in walk(below.scope.body):
+            inside = walk(part) if isinstance(part, Reduce) else ()
+            if any(isinstance(read, Read) and below.args[read.operand] in varying for read in inside):
+                return False
+            if isinstance(part, Read) and below.args[part.operand] in varying:
+                source = below.args[part.operand]
+                same = source.type.shape == below.scope.type.shape and _same_order(below, part, source)
+                if not same and not _broadcast(below, part, source):
+                    return False
+        varying.update(below.values)
+    return instance.outputs[0] in varying
 
 
-def view(rules: Rules, node: Call) -> bool:
+def _broadcast(node: ScopeNode, read: Read, below: Value) -> bool:
+    """Whether a read takes the element at the same position, 0 on axes of size 1, axes aligned on the right."""
+    iters, shape = node.scope.iters, below.type.shape
+    if read.other is not None or len(shape) > len(iters) or any(count != 1 for count in node.scope.groups or ()):
+        return False
+    skip = len(iters) - len(shape)
+    return all(
+        (index is own and size == extent) or (size == 1 and isinstance(index, Num) and index.value == 0)
+        for index, own, size, extent in zip(read.index, iters[skip:], shape, node.scope.extents[skip:], strict=True)
+    )
+
+
+def view(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
     """Whether the only result holds the same elements in the same order as an argument that is no constant.
 
     The runtime then passes the memory on; measured alone, it would have to copy. Positions are tried, not proved: a cost
@@ -45,7 +77,7 @@ def view(rules: Rules, node: Call) -> bool:
     source = _source(instance.outputs[0])
     if source is None or source not in instance.params:
         return False
-    return not node.args[instance.params.index(source)].constant
+    return not weights[instance.params.index(source)]
 
 
 def _source(value: Value) -> Value | None:
@@ -59,7 +91,7 @@ def _source(value: Value) -> Value | None:
         if below.type.dtype is not node.scope.dtype or not _same_order(node, body, below):
             return None
         value = below
-    return value if isinstance(value.node, Input) and not isinstance(value.node, Constant) else None
+    return value if isinstance(value.node, Input) else None
 
 
 def _same_order(node: ScopeNode, body: Read, below: Value) -> bool:

@@ -102,7 +102,7 @@ class CostModel:
         local = self.number(node)
         found = self._pointwise.get(local)
         if found is None:
-            found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node))
+            found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node), _weights(node))
         return found
 
     def _costs(self, groups: Sequence[Group]) -> list[float]:
@@ -152,10 +152,11 @@ class CostModel:
     # ---- measuring -------------------------------------------------------------------------------------------
 
     def _measure(self, group: Group) -> float:
-        if len(group.nodes) == 1 and isinstance(group.nodes[0], Call):
-            local = self.number(group.nodes[0])
+        first = group.nodes[0]
+        if len(group.nodes) == 1 and isinstance(first, Call):
+            local = self.number(first)
             if local not in self._view:
-                self._view[local] = kinds.view(self._rules, self._static(group.nodes[0]))
+                self._view[local] = kinds.view(self._rules, self._static(first), _weights(first))
             if self._view[local]:
                 return LEAST
         small = self._small(group)
@@ -217,6 +218,10 @@ class CostModel:
                 self._bind[part] = num(self._sizes.get(part.name, self._other))
         found = substitute(size, self._bind)
         return int(found.value) if isinstance(found, Num) else self._other
+
+
+def _weights(node: Node) -> tuple[bool, ...]:
+    return tuple(arg.constant for arg in node.args)
 
 
 def _tagged(value: Any) -> Any:
