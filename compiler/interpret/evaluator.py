@@ -46,7 +46,7 @@ class _Frame:
 def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain) -> Operand:
     """The tensor that the scope defines. Raises CannotEvaluate, OutOfBounds and Redraw."""
     prepared = prepare(scope)
-    shape = tuple(int(size) if isinstance(size, int) else int(size.value) for size in scope.extents)  # type: ignore[attr-defined]
+    shape = tuple(int(str(size)) for size in scope.type.shape)
     kind: Kind = "val" if scope.dtype.is_float else "int" if scope.dtype.is_integer else "bool"
     machine = _Machine(operands, domain)
     ranges = {it: (0, size) for it, size in zip(prepared.iters, prepared.sizes, strict=True)}

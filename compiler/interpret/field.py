@@ -198,6 +198,8 @@ class Field:
         if integer:
             signed = exponent
         else:
+            if (exponent == (P + 1) // 2).all():
+                return self._random("sqrt", a)
             signed = np.where(exponent > P // 2, exponent - P, exponent)
             if (np.abs(signed) > 64).any():
                 return self._random("^", a, exponent)

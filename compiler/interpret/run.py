@@ -31,8 +31,13 @@ def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], doma
     over `Exact` objects. Raises InterpretError, and Redraw where a division by zero asks for other inputs.
     """
     from dslc.semantics.elaborate import expand
+    from dslc.semantics.env import Mismatch
 
-    return run_scopes(expand(rules, tuple(outputs)), feeds, domain)
+    try:
+        scopes = expand(rules, tuple(outputs))
+    except Mismatch as problem:
+        raise InterpretError(problem.reason) from None
+    return run_scopes(scopes, feeds, domain)
 
 
 def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:

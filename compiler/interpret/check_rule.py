@@ -1,0 +1,211 @@
+"""Testing substitutions: both sides at random small sizes, over the field first, over floats where that cannot tell."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from dslc.errors import Diagnostic
+from dslc.interpret.domain import Array, Domain, Redraw
+from dslc.interpret.field import Field
+from dslc.interpret.floats import Floats
+from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.run import InterpretError, run
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.semantics.shape_free import is_linear, is_pointwise
+from dslc.syntax import tree as t
+
+#: `field`: equal modulo 2^31 - 1 every time; `floats`: equal in float64 every time, where the field's random functions know
+#: less than the real ones; `partial`: a partial substitution, whose types agree; `uninstantiated`: no instance was found
+Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
+
+# a rule whose guards are this hard to meet is reported as uninstantiated
+_ATTEMPTS = 4000
+_ATTEMPTS_WITH_TERMS = 600
+_FLOATS_FIRST = 100
+_OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
+_REDRAWS = 8
+_TOLERANCE = 1e-7
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one test: `name` is that of the rule or test, `diagnostics` say why it did not pass."""
+
+    name: str
+    passed: bool
+    status: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+    trials: int = 0
+    seconds: float = 0.0
+
+
+def check_substitution(
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6
+) -> Outcome:
+    """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
+
+    The outcome's diagnostics carry a counterexample: what the names stand for, and the first element that differs.
+    """
+    rng = np.random.default_rng(seed)
+    found, worst, reasons = 0, "field", []
+    for terms in _term_choices(rules, sub, rng, operators):
+        instances = 0
+        for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
+            if instances == trials:
+                break
+            # other element types only where floating-point tensors hardly fit
+            dtypes = (DType.F32,) if instances or attempt < _FLOATS_FIRST else _OTHERS[attempt % len(_OTHERS)]
+            try:
+                instance = instantiate(rules, sub, rng, terms, dtypes)
+            except Rejected as reason:
+                reasons.append(str(reason))
+                continue
+            verdict = compare(rules, sub, instance, rng)
+            if verdict is None:
+                continue
+            if isinstance(verdict, Diagnostic):
+                return Outcome(sub.name, False, "differs", (verdict,), found)
+            instances, found = instances + 1, found + 1
+            worst = verdict if verdict != "field" else worst
+    if not found:
+        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
+        message = f"no instance of `{sub.name}` was found in {_ATTEMPTS} draws"
+        diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
+        return Outcome(sub.name, False, "uninstantiated", (diagnostic,))
+    return Outcome(sub.name, True, worst, (), found)
+
+
+def _term_choices(
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, count: int
+) -> Iterator[Mapping[str, OperatorDef]]:
+    """Operators for the terms of a rule: some of those that have as many tensors and are what the guards want."""
+    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
+    conditions = [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
+    options: list[list[OperatorDef]] = []
+    for signature in signatures:
+        wanted = {c.function for c in conditions if isinstance(c, t.Call) and _names(c) == [signature.name]}
+        fitting = [
+            op
+            for op in rules.operators.values()
+            if len(op.syntax.params) == len(signature.params)
+            and len(op.syntax.outputs) == 1
+            and ("pointwise" not in wanted or is_pointwise(op, rules))
+            and ("linear" not in wanted or is_linear(op, rules))
+        ]
+        order = rng.permutation(len(fitting))
+        options.append([fitting[int(k)] for k in order[:count]])
+    for choice in itertools.islice(itertools.product(*options), count):
+        yield {signature.name: op for signature, op in zip(signatures, choice, strict=True)}
+
+
+def _names(call: t.Call) -> list[str]:
+    return [arg.id for arg in call.args if isinstance(arg, t.Name)]
+
+
+def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:
+    """`field`, `floats` or `partial` where the sides agree; a diagnostic where they don't; None where no inputs were found."""
+    for name, left in instance.left.items():
+        right = instance.right[name]
+        if left.type != right.type:
+            code = "E0314" if left.type.shape == right.type.shape else "E0312"
+            message = f"`{name}` is {left.type} on the left of `{sub.name}` and {right.type} on the right"
+            return Diagnostic(code, message, sub.syntax.span, counterexample=str(instance))
+    if sub.syntax.partial:
+        return "partial"
+    names = tuple(instance.left)
+    pairs = [(instance.left[name], instance.right[name]) for name in names]
+    in_field = _compare_over(rules, pairs, Field(int(rng.integers(1 << 20))), instance.inputs, rng, False)
+    if in_field is None:
+        return "field"
+    if in_field == "none":
+        return None
+    verdict: str | None = in_field
+    for positive in (False, True):
+        verdict = _compare_over(rules, pairs, Floats(rounded=False), instance.inputs, rng, positive)
+        if verdict == "none":
+            return None
+        if verdict is not None:
+            break
+    if verdict is None:
+        return "floats"
+    message = f"the sides of `{sub.name}` differ"
+    return Diagnostic("E0501", message, sub.syntax.span, counterexample=f"{instance}\n{verdict}")
+
+
+def _compare_over(
+    rules: Rules,
+    pairs: list[tuple[Value, Value]],
+    domain: Domain,
+    inputs: tuple[Value, ...],
+    rng: np.random.Generator,
+    positive: bool,
+) -> str | None:
+    """None where equal, a text about the first difference, or `none` where no valid inputs were drawn."""
+    for attempt in range(_REDRAWS):
+        feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}
+        try:
+            results = run(rules, [value for pair in pairs for value in pair], feeds, domain)
+        except Redraw:
+            continue
+        except InterpretError as problem:
+            if "is read at" in str(problem):
+                continue
+            return f"cannot be computed over {domain.name}: {problem}"
+        for (left, _), a, b in zip(pairs, results[::2], results[1::2], strict=True):
+            found = difference(left.type, a, b, domain, undefined=True)
+            if found is not None:
+                return f"{found}{_shown(feeds)}"
+        return None
+    return "none"
+
+
+def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: int = 0, positive: bool = False) -> Any:
+    """A random tensor: elements of the domain, small integers (positions may have to stay in bounds), booleans."""
+    shape = tuple(int(str(size)) for size in type.shape)
+    if type.dtype.is_float:
+        return domain.draw(shape, rng) if not positive else rng.uniform(0.5, 2.0, shape)
+    if type.dtype is DType.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    return rng.integers(0, max(1, 4 - attempt), shape)
+
+
+def difference(
+    type: TensorType, a: Array, b: Array, domain: Domain, tolerance: float = _TOLERANCE, undefined: bool = False
+) -> str | None:
+    """Where two results differ first, and by what; None where they agree. With `undefined` anything may stand for a NaN in `a`."""
+    if a.shape != b.shape:
+        return f"the shapes {list(a.shape)} and {list(b.shape)} differ"
+    if type.dtype.is_float:
+        equal = domain.close(a, b, tolerance)
+        if undefined and a.dtype.kind == "f":
+            equal = equal | np.isnan(a)
+    else:
+        equal = np.asarray(a == b)
+    if bool(equal.all()):
+        return None
+    where = tuple(int(k) for k in np.argwhere(~equal)[0])
+    count = int((~equal).sum())
+    of = f"{count} of {equal.size} elements differ over {domain.name}, first at {list(where)}"
+    return f"{of}: {_item(a[where])} on the left, {_item(b[where])} on the right"
+
+
+def _item(item: Any) -> str:
+    return str(item.item() if isinstance(item, np.generic) else item)
+
+
+def _shown(feeds: Mapping[Value, Any]) -> str:
+    """Small inputs of a counterexample, one line each."""
+    lines = []
+    for value, array in feeds.items():
+        data = np.asarray(array)
+        if data.size <= 16:
+            lines.append(f"\n{getattr(value.node, 'name', '?')} = {np.array2string(data, separator=', ', threshold=20)}")
+    return "".join(lines)

@@ -1,0 +1,87 @@
+"""Every substitution of the standard library, and wrong ones, at random sizes over the field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dslc.interpret.check_rule import check_substitution
+from dslc.semantics.library import load, standard
+
+
+def test_every_substitution_of_the_standard_library_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    rules = standard()
+    outcomes = [check_substitution(rules, sub, seed=7, trials=2, operators=3) for sub in rules.substitutions.values()]
+    count = {status: sum(o.status == status for o in outcomes) for status in ("field", "floats", "partial")}
+    with capsys.disabled():
+        print(f"\n{len(outcomes)} substitutions: " + ", ".join(f"{n} by {status}" for status, n in count.items()))
+    failed = [f"{o.name} {o.status}: {[(d.message, d.counterexample, d.hint) for d in o.diagnostics]}" for o in outcomes if not o.passed]
+    assert not failed, "\n".join(failed)
+    assert len(outcomes) >= 40
+    # what only real functions satisfy is the exception
+    assert count["floats"] < len(outcomes) / 5
+
+
+WRONG = {
+    "forgets_a_guard": (
+        """substitution forgets_a_guard(X: T[N, C, *D], K: T[F, C, *R]) -> Y {
+  Y = conv(X, K, **a)
+  where all(R == 1)
+  =>
+  Y = reshape(matmul(reshape(K, shape=[F, C]), reshape(X, shape=[N, C, prod(D)])), shape=shape(Y))
+}""",
+        "uninstantiated|differs",
+    ),
+    "wrong_order": (
+        """substitution wrong_order(A: T[M, M], B: T[M, M]) -> Y {
+  Y = matmul(A, B)
+  =>
+  Y = matmul(B, A)
+}""",
+        "differs",
+    ),
+    "wrong_shape": (
+        """substitution wrong_shape(A: T[M, N]) -> Y {
+  Y = relu(A)
+  =>
+  Y = transpose(relu(A), perm=[1, 0])
+}""",
+        "differs",
+    ),
+    "wrong_constant": (
+        """substitution wrong_constant(X: T[*S]) -> Y {
+  Y = mul(X, 1/2)
+  =>
+  Y = mul(X, 0.5000001)
+}""",
+        "differs",
+    ),
+    "vacuous": (
+        """substitution vacuous(X: T[N]) -> Y {
+  Y = relu(X)
+  where N > 3, N < 3
+  =>
+  Y = X
+}""",
+        "uninstantiated",
+    ),
+}
+HEADER = "dslc 1\nimport std.conv (conv)\nimport std.linalg (matmul)\nimport std.pointwise (mul)\n"
+HEADER += "import std.activation (relu)\nimport std.layout (reshape, transpose)\n"
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_substitutions_are_refuted_with_a_counterexample(name: str, tmp_path: Path) -> None:
+    text, status = WRONG[name]
+    path = tmp_path / "wrong.rules"
+    path.write_text(HEADER + text)
+    rules = load(path)
+    outcome = check_substitution(rules, rules.substitutions[f"wrong.{name}"])
+    assert not outcome.passed
+    assert outcome.status in status.split("|")
+    (diagnostic,) = outcome.diagnostics
+    if outcome.status == "differs":
+        assert diagnostic.code in {"E0501", "E0312"} and diagnostic.counterexample
+    else:
+        assert diagnostic.code == "E0507"
