@@ -75,6 +75,21 @@ FOLD1: dict[str, Callable[[Any], Any]] = {
     "not": lambda a: not a,
     "exp": lambda a: 1 if a == 0 else math.exp(a),
     "log": lambda a: 0 if a == 1 else math.log(a),
+    "sign": lambda a: (a > 0) - (a < 0),
+    "round": lambda a: a if math.isinf(a) else round(a),
+    "cos": lambda a: 1 if a == 0 else math.cos(a),
+    "cosh": lambda a: 1 if a == 0 else math.cosh(a),
+    "acos": lambda a: 0 if a == 1 else math.acos(a),
+    "acosh": lambda a: 0 if a == 1 else math.acosh(a),
+    "tanh": lambda a: 0 if a == 0 else math.tanh(a),
+    "erf": lambda a: 0 if a == 0 else math.erf(a),
+    "sin": lambda a: 0 if a == 0 else math.sin(a),
+    "tan": lambda a: 0 if a == 0 else math.tan(a),
+    "asin": lambda a: 0 if a == 0 else math.asin(a),
+    "atan": lambda a: 0 if a == 0 else math.atan(a),
+    "sinh": lambda a: 0 if a == 0 else math.sinh(a),
+    "asinh": lambda a: 0 if a == 0 else math.asinh(a),
+    "atanh": lambda a: 0 if a == 0 else math.atanh(a),
 }
 
 
