@@ -116,6 +116,11 @@ def _paired(clause: OnnxClause, view: NodeView) -> list[tuple[t.OnnxInput, Any]]
     return out
 
 
+def _absent(value: Value | None) -> bool:
+    """Whether an input is left out, or given as a tensor without elements (how old exporters leave one out)."""
+    return value is None or (value.known and 0 in value.type.shape)
+
+
 def _split_list(pattern: t.ListExpr, values: tuple[Any, ...], bind: Callable[[str, Any], None]) -> None:
     """`[*before, *after]` against a list: equally long packs, single names for single entries."""
     packs = [e for e in pattern.elements if isinstance(e, t.Pack)]
@@ -193,7 +198,7 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None
         elif pattern.star:
             args = list(value)
         elif pattern.name == "_":
-            if value is not None:
+            if not _absent(value):
                 raise Skip
         elif pattern.name in tensors:
             args[tensors[pattern.name]] = value
@@ -355,7 +360,7 @@ def _bind_inputs(clause: OnnxClause, view: NodeView, env: Env) -> list[Any]:
         elif pattern.star:
             env.bind(pattern.name, tuple(value))
         elif pattern.name == "_":
-            if value is not None:
+            if not _absent(value):
                 raise Skip
         elif pattern.type is not None and pattern.type.name in ATTRIBUTE_TYPES:
             _bind_attribute_input(pattern, value, rank, view, env)
@@ -387,7 +392,7 @@ def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: 
     if value is None:
         if param.default is None:
             raise Skip
-        env.bind(param.name, Thunk(lambda: evaluate(param.default, env)))  # type: ignore[arg-type]
+        env.bind(param.name, Thunk(lambda: _default_attribute(param, env)))
         return
     found = _list_or_number(param.type, number_list(view, value))
     if param.type.name == "axes":
@@ -395,6 +400,15 @@ def _bind_attribute_input(param: t.Param, value: Value | None, rank: int, view: 
     elif param.type.name == "axis" and isinstance(found, int) and found < 0:
         found += rank
     env.bind(param.name, found)
+
+
+def _default_attribute(param: t.Param, env: Env) -> Any:
+    """A default; one number for a list stands for every entry."""
+    assert param.type is not None and param.default is not None
+    value = evaluate(param.default, env)
+    if param.type.dims and not isinstance(value, tuple):
+        return (value,) * int(evaluate(param.type.dims[0], env))
+    return value
 
 
 def bind_entries(clause: OnnxClause, view: NodeView, env: Env, later: list[tuple[t.Expr, Any]]) -> None:

@@ -31,7 +31,7 @@ def export(context: Context, graph: Graph, rules: Rules) -> ModelProto:
     External data stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
 
     Raises:
-        DslcError: E0830 an expression without an ONNX form; E0831 a constant that cannot be computed.
+        DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
     return _Exporter(context, graph, rules).run()
 
@@ -69,7 +69,7 @@ def node_model(
         bind: sizes for symbolic dimensions.
 
     Raises:
-        DslcError: E0830 where no ONNX node expresses a value.
+        DslcError: E0814 where no ONNX node expresses a value.
     """
     chosen = list(inputs) if inputs is not None else _arguments(outputs)
     cut = {value: input_value(f"x{k}", value.type) for k, value in enumerate(chosen)}
@@ -117,17 +117,13 @@ class _Exporter:
         self._count = 0
 
     def run(self) -> ModelProto:
-        outputs = [self.plan.canonical(value) for value in self.graph.outputs]
-        order = self.plan.order([*outputs, *self.context.pinned.values()])
-        outputs = [self._final(value) for value in self.graph.outputs]
-        order = self._with_captured(order)
-        self._name(order, outputs)
+        roots = [*self.graph.outputs, *self.context.pinned.values()]
+        order = self.plan.order(roots)
+        self._name(order, [self._final(value) for value in self.graph.outputs])
         folded = [v for v in self.names if v in self.plan.folded]
         arrays = compute(folded, self.rules, self.context.opset) if folded else {}
-        graph_nodes = [self._node_of(spec) for spec in order]
-        graph_nodes += [helper.make_node("Identity", [self.names[v]], [name]) for v, name in self.copies]
         model = self._shell()
-        model.graph.node.extend(graph_nodes)
+        self._nodes(model, order)
         for value, name in self.names.items():
             self._weight(model, value, name, arrays)
         self._interface(model)
@@ -136,8 +132,24 @@ class _Exporter:
     def _final(self, value: Value) -> Value:
         return self.plan.canonical(value)
 
-    def _with_captured(self, order: list[Spec]) -> list[Spec]:
-        return order
+    def _nodes(self, model: ModelProto, order: Sequence[Spec]) -> None:
+        """The nodes; a second name of a value is an Identity right behind what gives it."""
+        made = {output for spec in order for output in map(self._canonical_or_none, spec.outputs)}
+        copies: dict[Value, list[str]] = {}
+        for value, name in self.copies:
+            copies.setdefault(value, []).append(name)
+        for value, names in copies.items():
+            if value not in made:
+                model.graph.node.extend(helper.make_node("Identity", [self.names[value]], [name]) for name in names)
+        for spec in order:
+            model.graph.node.append(self._node_of(spec))
+            for value in map(self._canonical_or_none, spec.outputs):
+                if value is not None:
+                    for name in copies.pop(value, ()):
+                        model.graph.node.append(helper.make_node("Identity", [self.names[value]], [name]))
+
+    def _canonical_or_none(self, value: Value | None) -> Value | None:
+        return None if value is None else self._final(value)
 
     # ---- names -----------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class Region:
         try:
             return np.memmap(self.path, np.uint8, "r", self.offset, (self.length,))
         except (OSError, ValueError) as problem:
-            raise error("E0810", f"cannot read external data {self.path}: {problem}", path=str(self.path)) from None
+            raise error("E0802", f"cannot read external data {self.path}: {problem}", path=str(self.path)) from None
 
 
 def entries(tensor: TensorProto) -> dict[str, str]:
@@ -62,22 +62,22 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> Region:
     """Where a tensor's external data is, checked without reading it.
 
     Raises:
-        DslcError: E0810 missing; E0811 too short for the shape; E0812 outside the model's folder.
+        DslcError: E0802 missing; E0803 too short for the shape; E0804 outside the model's folder.
     """
     info = entries(tensor)
     location = info.get("location", "")
     what = f"tensor `{tensor.name}` of {where}"
     if not location:
-        raise error("E0810", f"{what} has external data without a location", path=where)
+        raise error("E0802", f"{what} has external data without a location", path=where)
     base = (folder if folder is not None else Path.cwd()).resolve()
     path = base / location
     try:
         real = path.resolve()
     except (OSError, ValueError, RuntimeError):
-        raise error("E0810", f"{what}: no file `{location}`", path=where) from None
+        raise error("E0802", f"{what}: no file `{location}`", path=where) from None
     if Path(location).is_absolute() or not real.is_relative_to(base):
         raise error(
-            "E0812",
+            "E0804",
             f"{what} has its data in `{location}`, outside the model's folder",
             path=where,
             hint="a model may only read files in its own folder",
@@ -86,23 +86,23 @@ def region(tensor: TensorProto, folder: Path | None, where: str) -> Region:
         status = os.stat(real)
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or str(problem)
-        raise error("E0810", f"{what}: external data `{location}` cannot be read: {reason}", path=where) from None
+        raise error("E0802", f"{what}: external data `{location}` cannot be read: {reason}", path=where) from None
     if not real.is_file():
-        raise error("E0810", f"{what}: `{location}` is no file", path=where)
+        raise error("E0802", f"{what}: `{location}` is no file", path=where)
     try:
         offset = int(info.get("offset") or 0)
         needed = byte_size(tensor)
         length = int(info["length"]) if info.get("length") else (needed if needed is not None else status.st_size - offset)
     except ValueError:
-        raise error("E0811", f"{what}: offset or length of its external data is no number", path=where) from None
+        raise error("E0803", f"{what}: offset or length of its external data is no number", path=where) from None
     if offset < 0 or length < 0 or offset + length > status.st_size:
         raise error(
-            "E0811",
+            "E0803",
             f"{what} needs bytes {offset} to {offset + length} of `{location}`, which has {status.st_size}",
             path=where,
         )
     if needed is not None and length < needed:
-        raise error("E0811", f"{what} has {needed} bytes by its shape, but its external data has {length}", path=where)
+        raise error("E0803", f"{what} has {needed} bytes by its shape, but its external data has {length}", path=where)
     key = f"file:{real}:{status.st_mtime_ns}:{offset}:{length}"
     return Region(real, offset, needed if needed is not None else length, key)
 
@@ -145,12 +145,12 @@ class ProtoData:
 def check_shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
     shape = tuple(int(size) for size in tensor.dims)
     if any(size < 0 for size in shape) or math.prod(shape) > 1 << 44:
-        raise error("E0806", f"tensor `{tensor.name}` of {where} has the shape {list(shape)}", path=where)
+        raise error("E0813", f"tensor `{tensor.name}` of {where} has the shape {list(shape)}", path=where)
     return shape
 
 
 def check_length(tensor: TensorProto, where: str) -> None:
-    """Raises E0807 where the elements inside the model are fewer or more than its shape says."""
+    """Raises E0813 where the elements inside the model are fewer or more than its shape says."""
     size = byte_size(tensor)
     if size is None:
         return
@@ -162,7 +162,7 @@ def check_length(tensor: TensorProto, where: str) -> None:
         found = max(len(values) for values in fields) * per
     if found != size:
         raise error(
-            "E0807", f"tensor `{tensor.name}` of {where} has {found} bytes where its shape needs {size}", path=where
+            "E0813", f"tensor `{tensor.name}` of {where} has {found} bytes where its shape needs {size}", path=where
         )
 
 
@@ -170,7 +170,7 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
     """A weight as a constant; None where the language has no such element type.
 
     Raises:
-        DslcError: E0806, E0807, E0810 to E0812.
+        DslcError: E0813, E0813, E0802 to E0804.
     """
     shape = check_shape(tensor, where)
     dtype = DTYPES.get(tensor.data_type)
@@ -190,7 +190,7 @@ def tensor_constant(tensor: TensorProto, folder: Path | None, where: str) -> Val
         try:
             return small_constant(np.array(numpy_helper.to_array(tensor)))
         except (ValueError, TypeError, KeyError) as problem:
-            raise error("E0807", f"tensor `{tensor.name}` of {where} cannot be read: {problem}", path=where) from None
+            raise error("E0813", f"tensor `{tensor.name}` of {where} cannot be read: {problem}", path=where) from None
     return constant_value(ProtoData(tensor, dtype, shape), type)
 
 

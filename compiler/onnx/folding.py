@@ -20,7 +20,7 @@ def compute(values: Sequence[Value], rules: Rules, opset: int) -> dict[Value, An
     """The elements of constant values: by ONNX Runtime where nodes express them, else by the reference interpreter.
 
     Raises:
-        DslcError: E0831 where neither can.
+        DslcError: E0814 where neither can.
     """
     out: dict[Value, Any] = {}
     for chunk in _chunks(values):
@@ -56,7 +56,7 @@ def _alone(value: Value, rules: Rules, opset: int) -> Any:
         try:
             return _by_interpreter(value, rules)
         except DslcError:
-            raise error("E0831", f"a weights-only value cannot be computed: {first}") from None
+            raise error("E0814", f"a weights-only value cannot be computed: {first}") from None
 
 
 def _by_runtime(values: Sequence[Value], rules: Rules, opset: int) -> list[Any]:
@@ -75,9 +75,9 @@ def _by_runtime(values: Sequence[Value], rules: Rules, opset: int) -> list[Any]:
 
 
 def _checked(value: Value, array: Any) -> Any:
-    """The array; raises E0831 where it is not of the value's type."""
+    """The array; raises E0814 where it is not of the value's type."""
     if FROM_NUMPY.get(array.dtype) is not value.type.dtype or tuple(array.shape) != value.type.shape:
-        raise error("E0831", f"a weights-only value has the type {array.dtype}{list(array.shape)}, not {value.type}")
+        raise error("E0814", f"a weights-only value has the type {array.dtype}{list(array.shape)}, not {value.type}")
     return array
 
 

@@ -22,6 +22,7 @@ from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origi
 from dslc.onnx.external import FileData, ProtoData, is_external, small_constant, tensor_constant
 from dslc.onnx.known import LIMIT, KnownValues
 from dslc.onnx.protos import (
+    OLDEST_OPSET,
     attribute_value,
     captured,
     domain_of,
@@ -45,7 +46,7 @@ def import_model(source: str | Path | ModelProto, rules: Rules, bind: Mapping[st
         bind: sizes for symbolic dimensions, by name or `INPUT.AXIS`.
 
     Raises:
-        DslcError: E0800 to E0813, one clear reason why the model cannot be read.
+        DslcError: E0902 to E0906, one clear reason why the model cannot be read.
     """
     model, folder, where = read_model(source)
     return _Importer(model, folder, where, rules, dict(bind or {})).run()
@@ -77,7 +78,7 @@ class _Importer:
         for names, what in ((inputs, "inputs"), (weights, "weights")):
             twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
             if twice:
-                raise error("E0805", f"{self.where} gives two {what} the name `{min(twice)}`", path=self.where)
+                raise error("E0808", f"{self.where} gives two {what} the name `{min(twice)}`", path=self.where)
         nodes = sorted_nodes(graph.node, {*inputs, *weights}, self.where)
         self._weights(set(inputs))
         self.types = infer(self.model, nodes, self.bind, self._small_external(), self.where)
@@ -90,7 +91,7 @@ class _Importer:
         for value in graph.output:
             if value.name not in self.values:
                 raise error(
-                    "E0804", f"{self.where} has the output `{value.name}`, which nothing produces", path=self.where
+                    "E0808", f"{self.where} has the output `{value.name}`, which nothing produces", path=self.where
                 )
             outputs.append(self.values[value.name])
         inputs_out = [self.values[n] for n in inputs if n not in set(weights) or n in self.variables]
@@ -209,6 +210,8 @@ class _Importer:
 
     def _read(self, node: NodeProto, domain: str, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
         op = node.op_type if not domain else f"{domain}.{node.op_type}"
+        if domain == "" and self.opsets.get("", 0) < OLDEST_OPSET:
+            return None
         clauses = active(self.rules, op, self.opsets.get(domain, 0))
         if not clauses or any(value is not None and not value.known for value in inputs):
             return None

@@ -72,7 +72,7 @@ class Plan:
         """Nodes to write, producers first.
 
         Raises:
-            DslcError: E0830 for what no ONNX node can express.
+            DslcError: E0814 for what no ONNX node can express.
         """
         while True:
             try:
@@ -111,7 +111,7 @@ class Plan:
         for origin, made in self._origin_specs.items():
             if made in on_path and origin not in self.banned:
                 return origin
-        raise error("E0803", f"the optimized graph of {self.where} has a cycle", path=self.where)
+        raise error("E0806", f"the optimized graph of {self.where} has a cycle", path=self.where)
 
     def producer(self, value: Value) -> Spec | None:
         """The node that gives a value; None for inputs, weights and constants that are computed now."""
@@ -137,7 +137,7 @@ class Plan:
             self.folded.add(value)
             return None
         what = str(node.scope)[:80] if isinstance(node, ScopeNode) else type(node).__name__
-        raise error("E0830", f"no ONNX node expresses {what}", path=self.where)
+        raise error("E0814", f"no ONNX node expresses {what}", path=self.where)
 
     def _constant(self, value: Value) -> Spec | None:
         """Large constants with one number everywhere are written as ConstantOfShape, all others as weights."""
@@ -198,13 +198,13 @@ class Plan:
         try:
             instance = elaborate(self.rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
         except (Mismatch, DslcError):
-            raise error("E0830", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where) from None
+            raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where) from None
         inner: dict[Value, Value] = dict(zip(instance.params, node.args, strict=True))
         for below in topological(value.node for value in instance.outputs):
             if below.values[0] in inner:
                 continue
             if isinstance(below, ScopeNode) and not all(inner[a].constant for a in below.args):
-                raise error("E0830", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
+                raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
             inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
         for value, output in zip(node.values, instance.outputs, strict=True):
             self._alias[value] = inner[output]

@@ -12,7 +12,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType
 
-#: the oldest opset that is read
+#: the oldest opset whose nodes are understood; in older models every node stays opaque
 OLDEST_OPSET = 7
 
 #: element types that the language has; everything else stays opaque
@@ -43,7 +43,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
     """A model without its external data, the folder that external data is relative to, and a name for messages.
 
     Raises:
-        DslcError: E0800 no such file; E0801 truncated or garbage; E0802 an opset outside the range that is read.
+        DslcError: E0902 no such file; E0801 truncated or garbage; E0807 an opset outside the range that is read.
     """
     if isinstance(source, ModelProto):
         model, folder, name = source, None, source.graph.name or "the model"
@@ -53,7 +53,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
         try:
             data = path.read_bytes()
         except OSError as problem:
-            raise error("E0800", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
+            raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = _parsed(data, name), path.parent
     _check_header(model, name)
     return model, folder, name
@@ -77,20 +77,16 @@ def _check_header(model: ModelProto, name: str) -> None:
         raise damaged(name, "it has no graph or no IR version")
     if model.ir_version > onnx.IR_VERSION:
         newest = onnx.IR_VERSION
-        raise error("E0802", f"{name} has IR version {model.ir_version}; this onnx package knows up to {newest}", path=name)
+        raise error("E0807", f"{name} has IR version {model.ir_version}; this onnx package knows up to {newest}", path=name)
     version = opset_of(model)
     newest = onnx.defs.onnx_opset_version()
     if version is None:
         if all(entry.domain for entry in model.opset_import) and model.opset_import:
             return  # only other domains: every node is opaque
         raise damaged(name, "it imports no opset")
-    if not OLDEST_OPSET <= version <= newest:
-        raise error(
-            "E0802",
-            f"{name} has opset {version}; dslc reads {OLDEST_OPSET} to {newest}",
-            path=name,
-            hint="export the model again with a newer opset" if version < OLDEST_OPSET else "update the onnx package",
-        )
+    if not 1 <= version <= newest:
+        hint = "update the onnx package" if version > newest else ""
+        raise error("E0807", f"{name} has opset {version}; dslc reads up to {newest}", path=name, hint=hint)
 
 
 def opset_of(model: ModelProto) -> int | None:
@@ -168,7 +164,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
     """The nodes, producers first (in the order of the file where it allows).
 
     Raises:
-        DslcError: E0803 a cycle; E0804 a value that nothing produces; E0805 one name for two values.
+        DslcError: E0806 a cycle; E0808 a value that nothing produces; E0808 one name for two values.
     """
     producer: dict[str, int] = {}
     for k, node in enumerate(nodes):
@@ -176,7 +172,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
             if not output:
                 continue
             if output in producer or output in defined:
-                raise error("E0805", f"{where} gives two values the name `{output}`", path=where)
+                raise error("E0808", f"{where} gives two values the name `{output}`", path=where)
             producer[output] = k
     needs: list[set[int]] = []
     users: list[list[int]] = [[] for _ in nodes]
@@ -187,7 +183,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
                 continue
             if name not in producer:
                 what = f"node `{node.name}` ({node.op_type})" if node.name else f"a {node.op_type} node"
-                raise error("E0804", f"{what} of {where} reads `{name}`, which nothing produces", path=where)
+                raise error("E0808", f"{what} of {where} reads `{name}`, which nothing produces", path=where)
             below.add(producer[name])
         needs.append(below)
         for j in below:
@@ -208,7 +204,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
     if len(order) < len(nodes):
         stuck = next(k for k in range(len(nodes)) if missing[k])
         name = nodes[stuck].name or nodes[stuck].op_type
-        raise error("E0803", f"the graph of {where} has a cycle through `{name}`", path=where)
+        raise error("E0806", f"the graph of {where} has a cycle through `{name}`", path=where)
     return [nodes[k] for k in order]
 
 

@@ -20,7 +20,7 @@ def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool
         threads: intra-op threads; 0 leaves the choice to ONNX Runtime.
 
     Raises:
-        DslcError: E0820 where ONNX Runtime does not load the model.
+        DslcError: E0811 where ONNX Runtime does not load the model.
     """
     import onnxruntime as ort
 
@@ -36,7 +36,7 @@ def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool
         data = model.SerializeToString() if isinstance(model, ModelProto) else model
         return ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # ONNX Runtime raises many kinds, none of them documented
-        raise error("E0820", f"ONNX Runtime does not load the model: {first_line(problem)}") from problem
+        raise error("E0811", f"ONNX Runtime does not load the model: {first_line(problem)}") from problem
 
 
 def first_line(problem: BaseException) -> str:
@@ -48,7 +48,7 @@ def run(model: ModelProto, feeds: Mapping[str, Any], outputs: Sequence[str], *, 
     """The outputs of a model; bfloat16 goes in and comes out by ml_dtypes.
 
     Raises:
-        DslcError: E0820, E0821 where ONNX Runtime refuses.
+        DslcError: E0811, E0811 where ONNX Runtime refuses.
     """
     import onnxruntime as ort
 
@@ -57,7 +57,7 @@ def run(model: ModelProto, feeds: Mapping[str, Any], outputs: Sequence[str], *, 
     try:
         results = found.run_with_ort_values(list(outputs), given)
     except Exception as problem:
-        raise error("E0821", f"ONNX Runtime does not run the model: {first_line(problem)}") from problem
+        raise error("E0811", f"ONNX Runtime does not run the model: {first_line(problem)}") from problem
     return [_array(value) for value in results]
 
 

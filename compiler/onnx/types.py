@@ -55,7 +55,7 @@ def complete_bind(model: ModelProto, bind: Mapping[str, int], where: str) -> dic
     """`bind` by the names that dimensions have: `x.0` becomes the name of that dimension where it has one.
 
     Raises:
-        DslcError: E0813 for a name that is no dimension of an input, or a size below 0.
+        DslcError: E0906 for a name that is no dimension of an input, or a size below 0.
     """
     labels: dict[str, str] = {}
     for value in model.graph.input:
@@ -75,9 +75,9 @@ def complete_bind(model: ModelProto, bind: Mapping[str, int], where: str) -> dic
     for name, size in bind.items():
         if name not in labels:
             known = ", ".join(sorted(set(labels.values()))) or "none"
-            raise error("E0813", f"{where} has no dimension `{name}` to bind", path=where, hint=f"its dimensions: {known}")
+            raise error("E0906", f"{where} has no dimension `{name}` to bind", path=where, hint=f"its dimensions: {known}")
         if size < 0:
-            raise error("E0813", f"`{name}` is bound to {size}, which is no size", path=where)
+            raise error("E0906", f"`{name}` is bound to {size}, which is no size", path=where)
         out[labels[name]] = int(size)
     return out
 
@@ -153,7 +153,7 @@ def infer(
         small: contents of small integer weights that are in external data, by name (shapes depend on them).
 
     Raises:
-        DslcError: E0808 where an operator cannot work on the shapes that it is given.
+        DslcError: E0805 where an operator cannot work on the shapes that it is given.
     """
     copy = ModelProto(ir_version=model.ir_version)
     copy.opset_import.extend(model.opset_import)
@@ -200,9 +200,9 @@ def _forget_declared(graph: GraphProto) -> None:
 
 def _refuse_contradiction(message: str, where: str) -> None:
     found = re.search(r"\(op_type:(\w+)(?:, node name: ([^)]*))?\): \[ShapeInferenceError\] ([^\n]*)", message)
-    if found and "existing" not in found.group(3):
+    if found and "existing" not in found.group(3) and not found.group(3).startswith("Inference error"):
         node = f"{found.group(1)} node" + (f" `{found.group(2)}`" if found.group(2) else "")
-        raise error("E0808", f"the shapes of {where} contradict each other at a {node}: {found.group(3)}", path=where)
+        raise error("E0805", f"the shapes of {where} contradict each other at a {node}: {found.group(3)}", path=where)
 
 
 def declared(name: str, value: ValueInfoProto) -> TensorType | None:

@@ -1,0 +1,191 @@
+"""Writing models: complete or not at all, weights streamed, files of weights left alone where they can be."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
+
+from dslc.errors import DslcError, error
+from dslc.onnx.external import Region, entries, is_external, region
+
+#: protobuf messages end at 2 GiB; some room is left for the graph
+LIMIT = (2 << 30) - (64 << 20)
+_ALIGN = 64
+_SMALLEST = 1024
+_BLOCK = 8 << 20
+
+
+def save(
+    model: ModelProto, path: str | Path, *, folder: str | Path | None = None, external_data: bool | None = None
+) -> list[Path]:
+    """Writes a model under a temporary name and renames it when it is complete.
+
+    Args:
+        folder: what the model's external data is relative to (the folder that it was read from).
+        external_data: True writes all larger weights to `NAME.data` beside the model; None does so only where the model would not
+            fit into one file. A weight that is in a file of the same folder stays there.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        DslcError: E0802 to E0804 for external data that cannot be read, E0903 where the output cannot be written.
+    """
+    target = Path(path)
+    source = Path(folder) if folder is not None else None
+    stays = source is not None and source.resolve() == target.parent.resolve()
+    writer = _Writer(model, target, source, stays)
+    try:
+        return writer.write(external_data)
+    except OSError as problem:
+        raise _cannot_write(target, problem) from None
+    finally:
+        writer.clean()
+
+
+def _cannot_write(target: Path, problem: OSError) -> DslcError:
+    reasons = {errno.ENOSPC: "the disk is full", errno.EROFS: "it is on a read-only disk", errno.EDQUOT: "the quota is used up"}
+    why = reasons.get(problem.errno or 0, problem.strerror or str(problem))
+    return error("E0903", f"cannot write {target}: {why}", path=str(target), hint="nothing was written")
+
+
+def tensors_of(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every tensor of a graph and its subgraphs."""
+    yield from graph.initializer
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.type == AttributeProto.TENSOR:
+                yield attribute.t
+            elif attribute.type == AttributeProto.TENSORS:
+                yield from attribute.tensors
+            elif attribute.type == AttributeProto.GRAPH:
+                yield from tensors_of(attribute.g)
+            elif attribute.type == AttributeProto.GRAPHS:
+                for inner in attribute.graphs:
+                    yield from tensors_of(inner)
+
+
+class _Writer:
+    def __init__(self, model: ModelProto, target: Path, source: Path | None, stays: bool) -> None:
+        self.model, self.target, self.source, self.stays = model, target, source, stays
+        self.data = target.with_name(target.name + ".data")
+        self._temporary: list[Path] = []
+
+    def write(self, external: bool | None) -> list[Path]:
+        moved = self._moved(external)
+        model = self.model
+        written: list[Path] = []
+        if moved:
+            model = _without(self.model, moved)
+            with self._open(self.data) as out:
+                places = [self._append(out, tensor) for tensor in moved]
+            targets = [t for t, m in zip(tensors_of(model.graph), tensors_of(self.model.graph), strict=True) if id(m) in _ids(moved)]
+            for tensor, (offset, length) in zip(targets, places, strict=True):
+                _refer(tensor, self.data.name, offset, length)
+            written.append(self.data)
+        try:
+            content = model.SerializeToString()
+        except ValueError as problem:
+            raise error("E0812", f"{self.target} would be larger than 2 GiB: {problem}", path=str(self.target)) from None
+        with self._open(self.target) as out:
+            out.write(content)
+        for temporary, final in zip(list(self._temporary), [*written, self.target], strict=True):
+            os.replace(temporary, final)
+            self._temporary.remove(temporary)
+        return [*written, self.target]
+
+    def clean(self) -> None:
+        for temporary in self._temporary:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _open(self, final: Path) -> Iterator[IO[bytes]]:
+        temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+        self._temporary.append(temporary)
+        with temporary.open("wb") as out:
+            yield out
+            out.flush()
+            os.fsync(out.fileno())
+        if final.exists():
+            with contextlib.suppress(OSError):
+                shutil.copymode(final, temporary)
+
+    def _moved(self, external: bool | None) -> list[TensorProto]:
+        """The tensors that go to the file of weights."""
+        every = list(tensors_of(self.model.graph))
+        inside = [t for t in every if not is_external(t)]
+        beside = [t for t in every if is_external(t)]
+        clash = self.stays and any(entries(t).get("location") == self.data.name for t in beside)
+        out = list(beside) if not self.stays or clash else []
+        total = sum(_bytes(t) for t in inside)
+        if external or (external is None and total > LIMIT):
+            out += [t for t in inside if _bytes(t) >= _SMALLEST and t.data_type != TensorProto.STRING]
+        return out
+
+    def _append(self, out: IO[bytes], tensor: TensorProto) -> tuple[int, int]:
+        offset = -(-out.tell() // _ALIGN) * _ALIGN
+        out.write(b"\0" * (offset - out.tell()))
+        if is_external(tensor):
+            _copy(region(tensor, self.source, str(self.target)), out)
+        elif tensor.raw_data:
+            out.write(tensor.raw_data)
+        else:
+            from onnx import numpy_helper
+
+            out.write(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
+        return offset, out.tell() - offset
+
+
+def _ids(tensors: list[TensorProto]) -> set[int]:
+    return {id(tensor) for tensor in tensors}
+
+
+def _bytes(tensor: TensorProto) -> int:
+    return len(tensor.raw_data) or tensor.ByteSize()
+
+
+def _copy(place: Region, out: IO[bytes]) -> None:
+    """Streams a region: never more than one block in memory."""
+    with place.path.open("rb") as source:
+        source.seek(place.offset)
+        left = place.length
+        while left:
+            block = source.read(min(left, _BLOCK))
+            if not block:
+                raise error("E0803", f"{place.path} became shorter while it was read", path=str(place.path))
+            out.write(block)
+            left -= len(block)
+
+
+def _without(model: ModelProto, moved: list[TensorProto]) -> ModelProto:
+    """A copy of the model in which the moved tensors have no elements."""
+    held = []
+    for tensor in moved:
+        if not is_external(tensor):
+            held.append((tensor, tensor.raw_data))
+            tensor.raw_data = b""
+    try:
+        copy = ModelProto()
+        copy.CopyFrom(model)
+    finally:
+        for tensor, content in held:
+            if content:
+                tensor.raw_data = content
+    return copy
+
+
+def _refer(tensor: TensorProto, location: str, offset: int, length: int) -> None:
+    kept = TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims, doc_string=tensor.doc_string)
+    kept.metadata_props.extend(tensor.metadata_props)
+    kept.data_location = TensorProto.EXTERNAL
+    for key, value in (("location", location), ("offset", offset), ("length", length)):
+        kept.external_data.add(key=key, value=str(value))
+    tensor.CopyFrom(kept)
