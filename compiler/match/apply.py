@@ -46,15 +46,11 @@ def replaced(match: Match, graph: Graph) -> Graph:
         if any(value.node not in index.position for _, value in match.roots):
             raise Refused("the graph does not hold what was matched")
     new = replacements(match)
-    nodes = {value.node for _, value in match.roots}
-    if len(match.roots) > 1:
-        for variable in match.state.values.values():
-            for root in nodes:
-                if index.depends(variable.node, root):
-                    raise Refused("an argument of the replacement depends on a replaced result: that would be a cycle")
     changed = {old: value for old, value in new.items() if old != value}
     if not changed:
         raise Refused("the replacement is what stands there already")
+    if len(match.roots) > 1 and any(index.depends(value.node, old.node) for value in changed.values() for old in changed):
+        raise Refused("the replacement would depend on a result that it replaces: a cycle")
     out = index.rebuilt(changed)
     if out.outputs == graph.outputs:
         raise Refused("nothing that the graph computes would change")

@@ -54,9 +54,9 @@ def _key(rule: CompiledRule, state: State) -> Any:
 
 def _pending_key(item: Pending) -> Any:
     if isinstance(item, AttributeEquals):
-        return (id(item.quoted), freeze(item.actual), _call_key(item))
+        return (item.quoted, freeze(item.actual), _call_key(item))
     if isinstance(item, NumberEquals):
-        return (id(item.quoted), freeze(item.number))
+        return (item.quoted, freeze(item.number))
     return (item.node.op, _call_key(item), item.attrs)
 
 

@@ -6,7 +6,8 @@ A side becomes operator sites (calls), whose arguments are tensor variables, res
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -111,6 +112,8 @@ class Result:
 
 
 Pattern: TypeAlias = Variable | Number | Result
+# a site, or an argument, and the sites from there up
+Path: TypeAlias = tuple[Pattern | int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,3 +151,18 @@ class Side:
     tops: tuple[int, ...]
     variables: frozenset[str]
     binds: frozenset[str]
+
+    @functools.cached_property
+    def paths(self) -> Mapping[int, tuple[Path, ...]]:
+        """For every top: its sites and leaves, each with the sites on the way up from there, the top last."""
+        return {top: tuple(self._below(top, ())) for top in self.tops}
+
+    def _below(self, site: int, above: tuple[int, ...]) -> Iterator[Path]:
+        path = (site, *above)
+        yield site, path
+        for arg in self.sites[site].args:
+            if isinstance(arg, Result):
+                yield arg, path
+                yield from self._below(arg.site, path)
+            elif isinstance(arg, Variable):
+                yield arg, path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,15 +31,13 @@ from dslc.match.trace import Trace
 from dslc.match.types import equal
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
+from dslc.semantics.shape_free import is_linear, is_pointwise
 
 _MISSING = object()
 
 
-@functools.lru_cache(maxsize=4096)
 def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
     """Whether an operator is pointwise, or linear."""
-    from dslc.semantics.shape_free import is_linear, is_pointwise
-
     definition = rules.operators[operator]
     return is_pointwise(definition, rules) if predicate == "pointwise" else is_linear(definition, rules)
 
@@ -104,30 +101,12 @@ class Structure:
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
-    @functools.cache  # noqa: B019 - the searcher lives as long as one search
-    def _paths(self, top: int) -> tuple[tuple[Pattern | int, tuple[int, ...]], ...]:
-        """From every leaf and site below a top: the sites on the way up, the top last."""
-        out: list[tuple[Pattern | int, tuple[int, ...]]] = []
-
-        def go(site: int, above: tuple[int, ...]) -> None:
-            path = (site, *above)
-            out.append((site, path))
-            for arg in self._sites[site].args:
-                if isinstance(arg, Result):
-                    out.append((arg, path))
-                    go(arg.site, path)
-                elif isinstance(arg, Variable):
-                    out.append((arg, path))
-
-        go(top, ())
-        return tuple(out)
-
     def _subtree(self, top: int) -> list[int]:
-        return [leaf for leaf, _ in self._paths(top) if isinstance(leaf, int)]
+        return [leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int)]
 
     def _anchors(self, top: int, state: State) -> list[tuple[Value, tuple[int, ...]]]:
         out: list[tuple[Value, tuple[int, ...]]] = []
-        for leaf, path in self._paths(top):
+        for leaf, path in self._rule.left.paths[top]:
             if isinstance(leaf, Variable) and leaf.name in state.values:
                 out.append((state.values[leaf.name], path))
             elif isinstance(leaf, Result) and leaf.site in state.results:
@@ -143,7 +122,7 @@ class Structure:
             if self._index.users(value) or value.node in self._index.position:
                 return self._climb([value], path)
         best, path = top, (top,)
-        for leaf, way in self._paths(top):
+        for leaf, way in self._rule.left.paths[top]:
             if not isinstance(leaf, int) or self._sites[leaf].operator is None:
                 continue
             if self._sites[best].operator is None or self._count(leaf) < self._count(best):
@@ -348,12 +327,13 @@ class Structure:
             if len(operands) == size:
                 for found, _ in self._assign(site, operands, state):
                     yield found.with_site(site.id, node, results, None)
-            elif len(operands) > size and top:
+                continue
+            if len(operands) > size and top:
                 for found, chosen in self._assign(site, operands, state):
                     part = build(self._rules, node, tuple(operands[k] for k in chosen))
                     if part is not None:
                         yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen))
-            elif len(operands) > size:
+            if len(operands) > size:
                 for found in self._cover(site, operands, state, node):
                     yield found.with_site(site.id, node, results, None)
 
@@ -419,13 +399,15 @@ class Structure:
     def _runs(
         self, site: Site, operands: tuple[Value, ...], parts: tuple[int, ...], node: Call
     ) -> tuple[Value, ...] | None:
-        """Consecutive operands joined for each argument; only a variable takes several."""
+        """Consecutive operands joined for each argument; only a variable, or a part of an inverse, takes several."""
         values: list[Value] = []
         at = 0
         for width, arg in zip(parts, site.args, strict=True):
             run = operands[at : at + width]
             at += width
-            if width > 1 and not isinstance(arg, Variable):
+            # a result of the operator's inverse may stand for several of a longer one's
+            parted = isinstance(arg, Result) and self._sites[arg.site].inverse == site.operator
+            if width > 1 and not parted and not isinstance(arg, Variable):
                 return None
             joined = build(self._rules, node, run)
             if joined is None:
