@@ -1,0 +1,128 @@
+"""From what the search found to models that are known to compute the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dslc.cost.compare import Comparison, Reference, compare, outputs_of
+from dslc.cost.inputs import Inputs
+from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.errors import DslcError
+from dslc.ir.graph import Graph
+from dslc.onnx.context import Context
+from dslc.onnx.exporter import export
+from dslc.search.candidate import Candidate
+from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contender:
+    """A candidate as a model, with the largest error of its outputs."""
+
+    candidate: Candidate
+    model: Any
+    file: ModelFile
+    error: float
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """A rule whose application changed the outputs, what changed, and the last candidate before it."""
+
+    rule: str
+    problem: str
+    before: Candidate
+
+
+class Checker:
+    """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding)."""
+
+    def __init__(
+        self,
+        context: Context,
+        rules: Rules,
+        references: Sequence[Reference],
+        inputs: Sequence[Inputs],
+        threads: int,
+        tolerance: float | None,
+    ) -> None:
+        self._context = context
+        self._rules = rules
+        self._references = references
+        self._inputs = inputs
+        self._threads = threads
+        self._tolerance = tolerance
+
+    def exported(self, graph: Graph) -> tuple[Any, ModelFile]:
+        """The graph as a model; raises DslcError where ONNX cannot say it."""
+        model = export(self._context, graph, self._rules)
+        return model, ModelFile(serialized(model), folder_of(self._context.folder))
+
+    def check(self, candidate: Candidate) -> Contender | Comparison:
+        """The candidate as a model, or what is wrong with it. Raises MemoryShort where memory does not suffice."""
+        try:
+            model, file = self.exported(candidate.graph)
+        except DslcError as problem:
+            return Comparison(float("inf"), problem.diagnostics[0].message)
+        worst = 0.0
+        for reference, inputs in zip(self._references, self._inputs, strict=True):
+            try:
+                found = compare(reference, outputs_of(file, inputs.feeds, self._threads), self._tolerance)
+            except WorkerFailed as problem:
+                return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
+            if not found.same:
+                return found
+            worst = max(worst, found.max_rel_error)
+        return Contender(candidate, model, file, worst)
+
+    def blame(self, candidate: Candidate, problem: str) -> Blamed:
+        """The first step of a candidate's path that changes the outputs, by bisection."""
+        path = candidate.path()
+        good, bad = 0, len(path) - 1
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            found = self.check(path[middle])
+            if isinstance(found, Contender):
+                good = middle
+            else:
+                bad, problem = middle, found.problem
+        return Blamed(path[bad].rule, problem, path[good])
+
+
+def folder_of(folder: Path | None) -> str | None:
+    return None if folder is None else str(folder.resolve())
+
+
+def serialized(model: Any) -> bytes:
+    """Equal bytes for equal models.
+
+    Raises:
+        DslcError: E0812 above protobuf's limit of 2 GiB.
+    """
+    from dslc.errors import error
+
+    try:
+        data: bytes = model.SerializeToString(deterministic=True)
+    except ValueError as problem:
+        raise error("E0812", f"the model cannot be written as one message: {problem}", hint="--external-data") from None
+    return data
+
+
+def distinct(best: Candidate, most: int) -> list[Candidate]:
+    """The best candidate and others of its path: where a rule's part ended, the largest predicted gains first.
+
+    A prediction may be wrong for one rule and right for the others; what was found before that rule is then the better model.
+    """
+    path = best.path()
+    ends = [c for c, after in zip(path, [*path[1:], None], strict=True) if after is None or after.rule != c.rule]
+    others = [c for c in ends if c is not best]
+    # neighbours differ least: take those that lie farthest from what is already taken
+    taken = [best]
+    while others and len(taken) < most:
+        far = max(others, key=lambda c: min(abs(c.cost - one.cost) for one in taken))
+        others.remove(far)
+        taken.append(far)
+    return taken

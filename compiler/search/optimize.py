@@ -1,0 +1,349 @@
+"""`dslc optimize`: import, search, check, time, and the original where nothing is faster."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from onnx import ModelProto
+
+from dslc.cost.cache import CostCache
+from dslc.cost.compare import Comparison, Reference, compare, outputs_of
+from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs
+from dslc.cost.machine import Target, target
+from dslc.cost.measure import Measurer
+from dslc.cost.model import CostModel
+from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.cost.timing import MemoryShort
+from dslc.errors import DslcError
+from dslc.ir.graph import Input
+from dslc.ir.scalar import Sym
+from dslc.match import CompiledRule
+from dslc.onnx.context import Imported
+from dslc.onnx.describe import counts, digest, note
+from dslc.onnx.exporter import export, node_model
+from dslc.onnx.importer import import_model
+from dslc.onnx.inputs import wanted_inputs
+from dslc.onnx.protos import read_model
+from dslc.report import Counts, Report, Sizes, Step
+from dslc.search.backtrack import backtrack
+from dslc.search.candidate import Candidate, Limits
+from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_of, serialized
+from dslc.search.judge import Verdict, judge, winner
+from dslc.search.rulesets import chosen_rules
+from dslc.search.settings import Settings
+from dslc.semantics.library import Rules, load_many
+
+#: contenders that are timed against the original
+MOST = 3
+#: rules that may be found guilty before the search gives up
+GUILTY = 5
+#: sizes to try for dimensions that nothing fixes
+SIZES = (8, 64, 224, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """The written model, and what was found. `model` refers to the same external data as the original."""
+
+    model: ModelProto
+    report: Report
+
+
+def optimize(source: str | Path | ModelProto, settings: Settings) -> Optimized:
+    """Runs the whole pipeline.
+
+    Raises:
+        DslcError: what is wrong with the model, the rules, the inputs or the options.
+    """
+    return _Run(source, settings).run()
+
+
+class _Kept(Exception):
+    """The original is kept, and why."""
+
+
+class _Run:
+    def __init__(self, source: str | Path | ModelProto, settings: Settings) -> None:
+        self.start = time.monotonic()
+        self.settings = settings
+        self.progress = settings.progress
+        self.notes: list[str] = []
+        self.progress.phase("reading rules")
+        self.rules: Rules = load_many(["std", *settings.rules])
+        self.chosen: list[CompiledRule] = chosen_rules(self.rules, settings.only, settings.disable)
+        self.progress.phase("reading the model")
+        self.original, self.folder, self.where = read_model(source)
+        self.values = set(wanted_inputs(self.original))
+        first = self._dimensions(settings.bind[0]) if settings.bind else {}
+        self.imported: Imported = import_model(source, self.rules, first if settings.specialize else {})
+        if not settings.specialize:
+            import_bind_check(self.original, first, self.where)
+        self.target: Target = target(settings.threads)
+        self.report = Report(self.where, str(self.target), 0.0, before=Counts(*counts(self.original)), rules=self.rules.digest)
+
+    def run(self) -> Optimized:
+        if self.settings.budget == 0:
+            return self._canonical()
+        try:
+            with CostCache(self.settings.cache) as self.cache:
+                return self._searched()
+        except _Kept as reason:
+            return self._keep(str(reason))
+
+    def _dimensions(self, bind: Mapping[str, int]) -> dict[str, int]:
+        """The entries of `bind` that are sizes, and not values of integer inputs."""
+        return {name: size for name, size in bind.items() if name not in self.values}
+
+    # ---- without searching ----------------------------------------------------------------------------------------
+
+    def _canonical(self) -> Optimized:
+        model = export(self.imported.context, self.imported.graph, self.rules)
+        report = self._finished(
+            replace(self.report, kept_original=False, reason="canonical form, nothing measured", after=Counts(*counts(model)))
+        )
+        return Optimized(model, report)
+
+    def _keep(self, reason: str) -> Optimized:
+        report = replace(self.report, kept_original=True, reason=reason, ratio=1.0, after=self.report.before, steps=())
+        if report.before_ms is not None:
+            report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0)
+        return Optimized(self.original, self._finished(report))
+
+    def _finished(self, report: Report) -> Report:
+        return replace(report, seconds=round(time.monotonic() - self.start, 3), notes=tuple(dict.fromkeys(self.notes)))
+
+    # ---- the search -------------------------------------------------------------------------------------------------
+
+    def _searched(self) -> Optimized:
+        original = self._original_file()
+        self.progress.phase("running the original")
+        inputs, references = self._references(original)
+        limits, run_key = self._limits()
+        measurer = Measurer(self.target, self.cache)
+        try:
+            costs = CostModel(self.rules, measurer, self._build, self._sizes(inputs[0]))
+            self.progress.phase("measuring")
+            costs.excuse(self.imported.graph)
+            start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))
+            checker = Checker(
+                self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance
+            )
+            contenders = self._contenders(start, costs, limits, checker)
+        finally:
+            measurer.close()
+        if self.settings.steps is None and not limits.interrupted:
+            self.cache.put_verdict(run_key, {"steps": limits.done})
+        self.report = replace(
+            self.report, steps_done=limits.done, measured=measurer.measured, interrupted=limits.interrupted
+        )
+        if not contenders:
+            raise _Kept("no rewritten model gives the same outputs" if self.notes else "no rule predicts a gain")
+        return self._judged(original, contenders, inputs, start)
+
+    def _original_file(self) -> ModelFile:
+        if self.folder is not None and Path(self.where).is_file():
+            return ModelFile(str(Path(self.where).resolve()))
+        return ModelFile(serialized(self.original), folder_of(self.folder))
+
+    def _references(self, original: ModelFile) -> tuple[list[Inputs], list[Reference]]:
+        """Inputs and the original's outputs for every choice of sizes; the original has to repeat itself."""
+        inputs: list[Inputs] = []
+        references: list[Reference] = []
+        for bind in self.settings.bind or ({},):
+            found, reference = self._reference(original, bind)
+            inputs.append(found)
+            references.append(reference)
+            self.notes.extend(found.notes)
+        again = outputs_of(original, inputs[0].feeds[:1], self.target.threads)
+        once = Reference(references[0].names, references[0].outputs[:1])
+        repeated = compare(once, again, self.settings.tolerance)
+        if not repeated.same:
+            raise _Kept(f"it differs from itself in two runs ({repeated.problem})")
+        return inputs, references
+
+    def _reference(self, original: ModelFile, bind: Mapping[str, int]) -> tuple[Inputs, Reference]:
+        problem = ""
+        for size in SIZES:
+            if self.settings.inputs is not None:
+                found = given_inputs(self.settings.inputs, self.original)
+            else:
+                found = drawn_inputs(self.original, bind, size)
+            try:
+                return found, outputs_of(original, found.feeds, self.target.threads)
+            except MemoryShort as short:
+                raise _Kept(f"it can be neither checked nor timed: {short}") from None
+            except WorkerFailed as failed:
+                problem = str(failed)
+            if not found.notes:
+                break
+        hint = "" if self.settings.inputs is not None else "; --inputs gives others, --bind other sizes"
+        raise _Kept(f"ONNX Runtime cannot run it on {'these' if self.settings.inputs else 'drawn'} inputs: {problem}{hint}")
+
+    def _limits(self) -> tuple[Limits, str]:
+        """When to stop. A run that is repeated stops where the first one did, so that it writes the same file."""
+        s = self.settings
+        options = (s.alpha, s.seed, s.budget, sorted(s.only), sorted(s.disable), s.tolerance, s.specialize)
+        binds = sorted(tuple(sorted(one.items())) for one in s.bind)
+        inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
+        identity = digest(self.original, self.folder)
+        key = f"run:{identity}|{self.rules.digest}|{options}|{binds}|{inputs}|{self.target}"
+        deadline = time.monotonic() + s.budget
+        if s.steps is not None:
+            return Limits(s.steps, inf), key
+        earlier = self.cache.verdict(key)
+        if earlier is not None:
+            self.notes.append(f"stopped after the {earlier['steps']} steps of an earlier run with the same options")
+            return Limits(int(earlier["steps"]), time.monotonic() + max(600.0, 10 * s.budget)), key
+        return Limits(None, deadline), key
+
+    def _sizes(self, inputs: Inputs) -> dict[str, int]:
+        """Sizes of the graph's symbolic dimensions, from the inputs that it is timed on."""
+        sizes = dict(self._dimensions(self.settings.bind[0])) if self.settings.bind else {}
+        feeds = inputs.feeds[0]
+        for value in self.imported.graph.inputs:
+            node = value.node
+            if not isinstance(node, Input) or node.name not in feeds or not value.known:
+                continue
+            for size, actual in zip(value.type.shape, feeds[node.name].shape, strict=False):
+                if isinstance(size, Sym):
+                    sizes[size.name] = int(actual)
+        return sizes
+
+    def _build(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bytes | None:
+        context = self.imported.context
+        try:
+            model, _ = node_model(outputs, self.rules, context.opset, context.ir_version, inputs=inputs)
+        except DslcError:
+            return None
+        return serialized(model)
+
+    def _contenders(
+        self, start: Candidate, costs: CostModel, limits: Limits, checker: Checker
+    ) -> list[Contender]:
+        """Searches, and checks what was found; a rule that changes the outputs is named, left out, and the search goes on."""
+        rules = self.chosen
+        best = start
+        for _ in range(GUILTY):
+            self.progress.phase("searching")
+            best = backtrack(
+                best,
+                rules,
+                costs,
+                limits,
+                alpha=self.settings.alpha,
+                seed=self.settings.seed,
+                on_best=lambda found: self.progress.best(start.cost / max(found.cost, 1e-12), limits.done),
+            )
+            if best is start:
+                return []
+            self.progress.phase("comparing outputs")
+            checked = self._check(checker, best)
+            if isinstance(checked, Contender):
+                others = [self._check(checker, one) for one in distinct(best, MOST)[1:] if one.parent is not None]
+                return [checked, *(one for one in others if isinstance(one, Contender))]
+            blamed: Blamed = checker.blame(best, checked.problem)
+            self.notes.append(f"{blamed.rule} was left out: with it, {blamed.problem}")
+            rules = [rule for rule in rules if rule.name != blamed.rule]
+            best = blamed.before
+            while any(step.rule == blamed.rule for step in best.path()):
+                assert best.parent is not None
+                best = best.parent
+        return []
+
+    def _check(self, checker: Checker, candidate: Candidate) -> Contender | Comparison:
+        try:
+            return checker.check(candidate)
+        except MemoryShort as short:
+            raise _Kept(f"a rewritten model cannot be checked: {short}") from None
+
+    # ---- the last word ------------------------------------------------------------------------------------------------
+
+    def _judged(
+        self, original: ModelFile, contenders: list[Contender], inputs: Sequence[Inputs], start: Candidate
+    ) -> Optimized:
+        if not self.settings.timing:
+            return self._written(contenders[0], start, [])
+        self.progress.phase("timing")
+        seconds = min(20.0, max(4.0, self.settings.budget / 3)) / len(inputs)
+        identity = digest(self.original, self.folder)
+        try:
+            verdicts = [
+                judge(original, identity, contenders, found.feeds[0], self.target, seconds, self.cache) for found in inputs
+            ]
+        except MemoryShort as short:
+            raise _Kept(f"it cannot be timed against a rewritten model: {short}") from None
+        except WorkerFailed as failed:
+            raise _Kept(f"timing failed: {failed}") from None
+        chosen = winner(verdicts)
+        self.report = replace(self.report, before_ms=verdicts[0][0].before * 1e3)
+        if chosen is None:
+            best = max(verdicts[0], key=lambda verdict: verdict.ratio.ratio)
+            self.report = replace(
+                self.report,
+                predicted_ratio=start.cost / max(contenders[0].candidate.cost, 1e-12),
+                max_rel_error=0.0,
+                sizes=self._per_size([at[0] for at in verdicts]),
+            )
+            raise _Kept(f"no rewritten model was measured to be faster (best: {best.ratio} times as fast)")
+        return self._written(contenders[chosen], start, [at[chosen] for at in verdicts])
+
+    def _per_size(self, verdicts: Sequence[Verdict]) -> tuple[Sizes, ...]:
+        return tuple(
+            Sizes(dict(bind), v.before * 1e3, v.after * 1e3, v.ratio.ratio, v.ratio.low, v.ratio.high)
+            for bind, v in zip(self.settings.bind or ({},), verdicts, strict=True)
+        )
+
+    def _written(self, contender: Contender, start: Candidate, verdicts: Sequence[Verdict]) -> Optimized:
+        report = replace(
+            self.report,
+            kept_original=False,
+            reason="" if verdicts else "the search's choice, not timed",
+            predicted_ratio=start.cost / max(contender.candidate.cost, 1e-12),
+            max_rel_error=contender.error,
+            steps=steps_of(contender.candidate, self.rules),
+            after=Counts(*counts(contender.model)),
+        )
+        values = {"dslc.target": str(self.target), "dslc.rules": ", ".join(step.rule for step in report.steps)}
+        if verdicts:
+            first = verdicts[0]
+            report = replace(
+                report,
+                before_ms=first.before * 1e3,
+                after_ms=first.after * 1e3,
+                ratio=first.ratio.ratio,
+                ratio_low=first.ratio.low,
+                ratio_high=first.ratio.high,
+                sizes=self._per_size(verdicts),
+            )
+            values["dslc.ratio"] = str(first.ratio)
+        if contender.model.ir_version != self.original.ir_version:
+            self.notes.append(f"the IR version was raised from {self.original.ir_version} to {contender.model.ir_version}")
+        note(contender.model, values)
+        return Optimized(contender.model, self._finished(report))
+
+
+def steps_of(candidate: Candidate, rules: Rules) -> tuple[Step, ...]:
+    """For every rule of a candidate's path how often it was applied and what that was predicted to save."""
+    total: dict[str, tuple[int, float]] = {}
+    for step in candidate.path():
+        if step.rule:
+            count, gain = total.get(step.rule, (0, 0.0))
+            total[step.rule] = (count + step.count, gain + step.gain)
+    tested = {name for test in rules.tests for name in (test.name,)}
+    out = [
+        Step(name, count, gain * 1e3, "tested" if name.removesuffix("^-1") in tested else "compared")
+        for name, (count, gain) in total.items()
+    ]
+    return tuple(sorted(out, key=lambda step: -step.gain_ms))
+
+
+def import_bind_check(model: ModelProto, bind: Mapping[str, int], where: str) -> None:
+    """Raises DslcError for sizes of dimensions that the model does not have."""
+    from dslc.onnx.types import complete_bind
+
+    complete_bind(model, bind, where)

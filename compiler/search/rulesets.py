@@ -1,0 +1,85 @@
+"""Which substitutions a run uses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from dslc.errors import Diagnostic, DslcError
+from dslc.match import CompiledRule, compile_directions
+from dslc.semantics.definitions import RulesetDef, SubstitutionDef
+from dslc.semantics.library import Rules
+
+
+def chosen_rules(rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = ()) -> list[CompiledRule]:
+    """Every direction of the substitutions of the rule sets `only` (default: all), without those of `disable`.
+
+    A name is qualified or short, and may be a pattern (`std.merge_*`). `name^-1` disables only the reverse of a two-way rule.
+
+    Raises:
+        DslcError: E0909 for a rule or rule set that does not exist.
+    """
+    findings: list[Diagnostic] = []
+    names = list(rules.substitutions)
+    if only:
+        kept: set[str] = set()
+        for name in only:
+            ruleset = _ruleset(rules, name)
+            found = _members(rules, ruleset) if ruleset is not None else _matching(names, name)
+            if not found:
+                hint = "rule sets: " + ", ".join(rules.rulesets)
+                findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
+            kept |= found
+        names = [name for name in names if name in kept]
+    reverse_only: set[str] = set()
+    for name in disable:
+        base = name.removesuffix("^-1")
+        found = _matching(list(rules.substitutions), base)
+        if not found:
+            findings.append(Diagnostic("E0909", f"no rule is named `{name}`", hint=_nearest(base, rules)))
+        if base != name:
+            reverse_only |= {f"{one}^-1" for one in found}
+        else:
+            names = [one for one in names if one not in found]
+    if findings:
+        raise DslcError(findings, 2)
+    compiled = [rule for name in names for rule in _directions(rules, rules.substitutions[name])]
+    return [rule for rule in compiled if rule.name not in reverse_only]
+
+
+def _directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule, ...]:
+    return () if definition.syntax.partial else compile_directions(rules, definition)
+
+
+def _ruleset(rules: Rules, name: str) -> RulesetDef | None:
+    if name in rules.rulesets:
+        return rules.rulesets[name]
+    found = [one for key, one in rules.rulesets.items() if key.rpartition(".")[2] == name]
+    return found[0] if len(found) == 1 else None
+
+
+def _members(rules: Rules, ruleset: RulesetDef) -> set[str]:
+    """Statements in their order: each adds rules or rule sets, or takes some away."""
+    out: set[str] = set()
+    for statement in ruleset.syntax.statements:
+        for glob in statement.globs:
+            inner = _ruleset(rules, glob)
+            named = _members(rules, inner) if inner is not None and inner is not ruleset else set()
+            found = named | _matching(list(rules.substitutions), glob)
+            out = out | found if statement.include else out - found
+    return out
+
+
+def _matching(names: Sequence[str], pattern: str) -> set[str]:
+    return {
+        name
+        for name in names
+        if fnmatchcase(name, pattern) or ("." not in pattern and fnmatchcase(name.rpartition(".")[2], pattern))
+    }
+
+
+def _nearest(name: str, rules: Rules) -> str:
+    import difflib
+
+    close = difflib.get_close_matches(name, [*rules.substitutions, *(n.rpartition(".")[2] for n in rules.substitutions)], 1)
+    return f"did you mean `{close[0]}`?" if close else ""
