@@ -32,7 +32,7 @@ def read_boxes(
         shapes: of the operands.
         region: an interval per output iterator; everything by default.
     """
-    found: dict[int, list[Interval] | None] = {k: None for k in range(len(shapes))}
+    found: dict[int, list[Interval] | None] = dict.fromkeys(range(len(shapes)))
     for access in accesses(scope):
         if not isinstance(access.node, Read):
             continue

@@ -47,7 +47,10 @@ def scope_counts(scope: Scope, operands: Sequence[TensorType]) -> Counts:
     written = scope.type.elements
     read = elements_read(scope, [tuple(int(s) for s in t.shape) for t in operands])  # type: ignore[arg-type]
     moved = sum(count * operand.dtype.bytes for count, operand in zip(read, operands, strict=True))
-    flops = _flops(scope.body, {}, {}) * written
+    positions: dict[Scalar, tuple[int, int]] = {
+        i: (0, max(e - 1, 0)) for i, e in zip(scope.iters, scope.extents, strict=True) if isinstance(e, int)
+    }
+    flops = _flops(scope.body, {}, positions) * written
     return Counts(round(flops), sum(read), written, moved + written * scope.dtype.bytes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ def sample(variables: Sequence[str], constraints: Sequence[Constraint]) -> Mappi
     return {name: int(point.get_coordinate_val(dim, k).to_python()) for k, name in enumerate(variables)}
 
 
-def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> object:
+def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> Any:
     import islpy
 
     # positions stand in for the names, which may not be identifiers of isl
@@ -59,7 +59,7 @@ def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> obj
 
 
 @cache
-def _context() -> object:
+def _context() -> Any:
     import islpy
 
     return islpy.DEFAULT_CONTEXT

@@ -77,7 +77,7 @@ def coefficient_of(index: Scalar, iterator: Scalar) -> int | None:
         poly = polynomial(index)
     except NotIntegral:
         return None
-    inside = any(iterator in factor.free for factor in poly.atoms if factor is not iterator)  # type: ignore[comparison-overlap]
+    inside = any(iterator in factor.free for factor in poly.atoms if factor is not iterator)
     if inside or poly.degree_in(iterator) > 1:
         return None
     slope, _ = poly.split(iterator)

@@ -15,7 +15,7 @@ from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
 
 _MOST_INPUTS = 10
-_INTEGERS = frozenset(f"convert:{name}" for name in "int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool".split())
+_INTEGERS = frozenset(f"convert:{name}" for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
 
 
 class Degree(IntEnum):
@@ -111,7 +111,8 @@ def _node_degree(value: Value, known: Mapping[Value, Degree], linear: frozenset[
 
 def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
     """All maximal linear classes of an expanded graph, small ones first. Every output must be linear (or zero) in the class."""
-    used = [value for value in inputs if value.node in {node for node in topological(v.node for v in outputs)}]
+    reached = set(topological(v.node for v in outputs))
+    used = [value for value in inputs if value.node in reached]
     sizes = range(len(used), 0, -1) if len(used) <= _MOST_INPUTS else (len(used), 1)
     found: list[frozenset[Value]] = []
     for size in sizes:

@@ -17,8 +17,12 @@ class Unknown(Exception):
     """The expression depends on data, or its value is not defined."""
 
 
+class Undefined(Unknown):
+    """A division by zero, or a function outside its domain."""
+
+
 def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
-    """The number of an expression over sizes and iterators; raises Unknown at reads and undefined results."""
+    """The number of an expression over sizes and iterators; raises Unknown at reads, Undefined at divisions by zero."""
     if isinstance(node, Num):
         return node.value
     if isinstance(node, Sym | Iter):
@@ -42,7 +46,7 @@ def value(node: Scalar, at: Mapping[Scalar, int]) -> Any:
             if node.name in FOLD1 and len(args) == 1:
                 return FOLD1[node.name](*args)
         except (ArithmeticError, ValueError):
-            raise Unknown(str(node)) from None
+            raise Undefined(str(node)) from None
     raise Unknown(str(node))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from math import gcd
 
-from dslc.ir.scalar import Apply, Num, Scalar
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, Table, walk
 
 Monomial = tuple[Scalar, ...]
 
@@ -120,7 +120,23 @@ def polynomial(node: Scalar) -> Poly:
         return reduce(lambda a, b: a + b, (polynomial(arg) for arg in node.args), ZERO)
     if isinstance(node, Apply) and node.name == "*":
         return reduce(lambda a, b: a * b, (polynomial(arg) for arg in node.args), as_poly(1))
+    if not is_integral(node):
+        raise NotIntegral(str(node))
     return atom(node)
+
+
+@cache
+def is_integral(node: Scalar) -> bool:
+    """Whether an expression is an integer at all sizes and positions, and no data."""
+    if isinstance(node, Num):
+        return isinstance(node.value, int) and not isinstance(node.value, bool)
+    if isinstance(node, Apply):
+        if node.name in {"//", "floor", "ceil", "round", "trunc"}:
+            return not any(isinstance(part, Read | Table) for part in walk(node))
+        if node.name in {"+", "*", "%", "min", "max", "abs"}:
+            return all(is_integral(arg) for arg in node.args)
+        return node.name == "select" and all(is_integral(arg) for arg in node.args[1:])
+    return isinstance(node, Sym | Iter)
 
 
 def primitive(poly: Poly) -> Poly:

@@ -7,6 +7,7 @@ products), then isl on a linearization in which products of unknowns are unknown
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 
 from dslc.analysis import isl
 from dslc.analysis.conditions import Case, split_atom
@@ -22,13 +23,15 @@ _PRODUCTS = 300
 
 def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
     """Whether `goal >= 0` is proved wherever the loops run and the facts hold."""
+    ranges: list[Poly] = []
+    for loop in loops:
+        ranges.append(atom(loop.iterator))
+        with suppress(NotIntegral):
+            ranges.append(polynomial(loop.extent) - atom(loop.iterator) - 1)
     try:
-        found = polynomial(goal)
-        bounds = [(loop, polynomial(loop.extent)) for loop in loops]
+        return _by_cases(polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _SPLITS)
     except NotIntegral:
         return False
-    ranges = [fact for loop, extent in bounds for fact in (atom(loop.iterator), extent - atom(loop.iterator) - 1)]
-    return _by_cases(found, facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _SPLITS)
 
 
 def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int) -> bool:
@@ -71,10 +74,14 @@ def _rewrite(poly: Poly, node: Scalar, value: Scalar) -> Poly:
 
 
 def _rewritten(facts: Case, node: Scalar, value: Scalar) -> Case:
-    return Case(
-        tuple(_rewrite(poly, node, value) for poly in facts.nonneg),
-        tuple(_rewrite(poly, node, value) for poly in facts.zero),
-    )
+    def go(polys: tuple[Poly, ...]) -> tuple[Poly, ...]:
+        out = []
+        for poly in polys:
+            with suppress(NotIntegral):  # a fact less is sound
+                out.append(_rewrite(poly, node, value))
+        return tuple(out)
+
+    return Case(go(facts.nonneg), go(facts.zero))
 
 
 class _Prover:

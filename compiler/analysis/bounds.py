@@ -1,0 +1,297 @@
+"""Every read of every operator is proved in bounds for all sizes, or an error says at which size it fails."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import product
+from typing import Any
+
+from dslc.analysis.conditions import Case, both, cases
+from dslc.analysis.numeric import Undefined, Unknown, value
+from dslc.analysis.poly import atom
+from dslc.analysis.prove import nonnegative
+from dslc.analysis.reads import Access, Loop, accesses
+from dslc.errors import Diagnostic, Span
+from dslc.ir.graph import Input, ScopeNode, Value, topological
+from dslc.ir.scalar import Read, Scalar, Sym, apply, as_scalar, num, walk
+from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+_TRIES = 3000
+_POINTS = 400
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A read that is not proved: `counterexample` is empty where none was found."""
+
+    span: Span
+    read: str
+    counterexample: str
+
+
+@dataclass
+class Report:
+    """`proved` and `bounded` count the reads with a proof for all sizes, and for sampled sizes only."""
+
+    operator: str
+    proved: int = 0
+    bounded: int = 0
+    assumed: int = 0
+    elaborated: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    problem: EvalError | None = None
+
+    @property
+    def status(self) -> str:
+        if self.findings:
+            return "refuted" if any(f.counterexample for f in self.findings) else "not proved"
+        return "bounded" if self.bounded else "proved"
+
+    def diagnostics(self) -> list[Diagnostic]:
+        out = []
+        for found in self.findings:
+            if found.counterexample:
+                out.append(
+                    Diagnostic(
+                        "E0401", f"`{found.read}` may leave its bounds", found.span,
+                        counterexample=found.counterexample,
+                        hint="restrict the sizes with `where`, or say with `other=` what lies outside",
+                    )
+                )  # fmt: skip
+            else:
+                out.append(
+                    Diagnostic(
+                        "E0402", f"`{found.read}` could not be proved in bounds", found.span,
+                        hint="add `other=`, or a `where` that says why it is in bounds",
+                    )
+                )  # fmt: skip
+        return out
+
+
+def check_operator(rules: Rules, op: OperatorDef) -> Report:
+    """Proves the reads of all equations, `let` tensors and scopes of an operator; a failure is reported once per read."""
+    report = Report(op.name)
+    if any(param.type is None for param in op.syntax.params):
+        return report
+    for ranks in rank_choices(op):
+        for level in LEVELS:
+            trial = Report(op.name)
+            try:
+                for choice in assumed(rules, op, ranks, level):
+                    _check_choice(op, choice, level, trial)
+            except (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError) as problem:
+                if level != LEVELS[-1]:
+                    continue
+                if isinstance(problem, EvalError):
+                    report.problem = report.problem or problem
+            _merge(report, trial)
+            break
+    return report
+
+
+def _merge(report: Report, trial: Report) -> None:
+    report.proved += trial.proved
+    report.bounded += trial.bounded
+    report.assumed += trial.assumed
+    report.elaborated += trial.elaborated
+    for found in trial.findings:
+        same = [f for f in report.findings if f.span is found.span]
+        if not same:
+            report.findings.append(found)
+        elif found.counterexample and not same[0].counterexample:
+            report.findings[report.findings.index(same[0])] = found
+
+
+def _check_choice(op: OperatorDef, choice: Assumed, level: str, report: Report) -> None:
+    facts = both((Case(tuple(atom(size) for size in choice.sizes)),), *(cases(c) for c in choice.conditions))
+    seen: set[ScopeNode] = set()
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
+            target = choice.env.get(statement.target.name)
+            for node in topological([target.node]):
+                if not isinstance(node, ScopeNode) or node in seen:
+                    continue
+                if node is target.node or not _is_named(node, op, choice.env):
+                    seen.add(node)
+                    _check_scope(node, statement, op, choice, facts, level, report)
+    report.elaborated += 1
+
+
+def _is_named(node: ScopeNode, op: OperatorDef, env: Env) -> bool:
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
+            found = env.get(statement.target.name)
+            if isinstance(found, Value) and found.node is node:
+                return True
+    return False
+
+
+def _check_scope(
+    node: ScopeNode,
+    statement: t.Let | t.Equation,
+    op: OperatorDef,
+    choice: Assumed,
+    facts: tuple[Case, ...],
+    level: str,
+    report: Report,
+) -> None:
+    for access in accesses(node.scope):
+        for index, size in _coordinates(access, node):
+            if any(isinstance(part, Read) for part in walk(index)):
+                report.assumed += 1
+                continue
+            guards = tuple(access.guards)
+            if all(_proved(goal, access.loops, guards, facts) for goal in _goals(index, size)):
+                if level == "symbolic":
+                    report.proved += 1
+                else:
+                    report.bounded += 1
+                continue
+            span, text = _place(access, node, statement, op, choice.env)
+            if any(f.span is span and f.counterexample for f in report.findings):
+                continue
+            found = counterexample(index, size, access.loops, guards, choice)
+            report.findings.append(Finding(span, text, "" if found is None else found))
+
+
+def _goals(index: Scalar, size: Scalar) -> tuple[Scalar, Scalar]:
+    return index, apply("+", size, num(-1), apply("*", num(-1), index))
+
+
+def _coordinates(access: Access, node: ScopeNode) -> Iterator[tuple[Scalar, Scalar]]:
+    """Index and size, for each dimension of a read without `other`."""
+    if isinstance(access.node, Read):
+        if access.node.other is not None:
+            return
+        for index, size in zip(access.node.index, node.args[access.node.operand].type.shape, strict=True):
+            yield index, as_scalar(size)
+    else:
+        table: Any = access.node.values
+        for index in access.node.index:
+            yield index, num(len(table))
+            table = table[0]
+
+
+@cache
+def _proved(goal: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], facts: tuple[Case, ...]) -> bool:
+    return all(nonnegative(goal, loops, case) for case in both(facts, *(cases(guard) for guard in guards)))
+
+
+# ---- counterexamples ---------------------------------------------------------------------------------------------
+
+
+def counterexample(
+    index: Scalar, size: Scalar, loops: tuple[Loop, ...], guards: tuple[Scalar, ...], choice: Assumed
+) -> str | None:
+    """Small sizes and a position at which `0 <= index < size` fails; None where a search finds none."""
+    unknowns = _unknowns((index, size, *guards, *choice.conditions, *(loop.extent for loop in loops)))
+    options = [range(5) if name in choice.sizes else (1, 2, 0, 3, -1, -2) for name in unknowns]
+    for values in _assignments(options):
+        at: dict[Scalar, int] = dict(zip(unknowns, values, strict=True))
+        try:
+            if not all(value(condition, at) for condition in choice.conditions):
+                continue
+            for point in _points(loops, at):
+                if all(_holds(guard, point) for guard in guards) and not _inside(index, size, point):
+                    return _show(unknowns, index, size, point)
+        except Unknown:
+            continue
+    return None
+
+
+def _inside(index: Scalar, size: Scalar, at: Mapping[Scalar, int]) -> bool:
+    try:
+        return bool(0 <= value(index, at) < value(size, at))
+    except Undefined:
+        return False
+
+
+def _unknowns(parts: tuple[Scalar, ...]) -> list[Sym]:
+    found = {node for part in parts for node in walk(part) if isinstance(node, Sym)}
+    return sorted(found, key=lambda node: node.name)
+
+
+def _assignments(options: list[Any]) -> Iterator[tuple[int, ...]]:
+    total = 1
+    for option in options:
+        total *= len(option)
+    if total <= _TRIES:
+        yield from sorted(product(*options), key=lambda values: (sum(abs(v) for v in values), values))
+        return
+    seeded = random.Random(0)
+    for _ in range(_TRIES):
+        yield tuple(seeded.choice(option) for option in options)
+
+
+def _points(loops: tuple[Loop, ...], at: Mapping[Scalar, int]) -> Iterator[dict[Scalar, int]]:
+    left = _POINTS
+
+    def go(k: int, point: dict[Scalar, int]) -> Iterator[dict[Scalar, int]]:
+        nonlocal left
+        if left <= 0:
+            return
+        if k == len(loops):
+            left -= 1
+            yield point
+            return
+        for position in range(max(value(loops[k].extent, point), 0)):
+            yield from go(k + 1, {**point, loops[k].iterator: position})
+
+    yield from go(0, dict(at))
+
+
+def _holds(guard: Scalar, at: Mapping[Scalar, int]) -> bool:
+    try:
+        return bool(value(guard, at))
+    except Unknown:
+        return True
+
+
+def _show(unknowns: list[Sym], index: Scalar, size: Scalar, point: Mapping[Scalar, int]) -> str:
+    sizes = " ".join(f"{name.name}={point[name]}" for name in unknowns) or "every size"
+    try:
+        return f"{sizes}: position {value(index, point)} of an axis of size {value(size, point)}"
+    except Undefined:
+        return f"{sizes}: a position that divides by zero, of an axis of size {value(size, point)}"
+
+
+# ---- places ------------------------------------------------------------------------------------------------------
+
+
+def _place(
+    access: Access, node: ScopeNode, statement: t.Let | t.Equation, op: OperatorDef, env: Env
+) -> tuple[Span, str]:
+    """Where the read stands in the text: the subscript of this tensor, by the order of reads where there are several."""
+    if not isinstance(access.node, Read):
+        return statement.value.span, statement.target.name
+    operand = node.args[access.node.operand]
+    texts = (statement.value, tuple(s for s in op.syntax.statements if isinstance(s, t.Function)))
+    found: list[t.Subscript] = []
+    for each in walk_expr(texts):
+        if isinstance(each, t.Subscript) and isinstance(each.base, t.Name) and each.other is None:
+            try:
+                if env.get(each.base.id) == operand:
+                    found.append(each)
+            except Unbound:
+                continue
+    if not found:
+        return statement.target.span, _name(operand, op)
+    reads = [other.node for other in accesses(node.scope) if isinstance(other.node, Read) and other.node.other is None]
+    same = list(dict.fromkeys(read for read in reads if read.operand == access.node.operand))
+    at = same.index(access.node) if len(same) == len(found) else 0
+    return found[at].span, found[at].span.text
+
+
+def _name(operand: Value, op: OperatorDef) -> str:
+    if isinstance(operand.node, Input):
+        return op.syntax.params[int(operand.node.name[1:])].name
+    return "a tensor"
+

@@ -1,0 +1,168 @@
+"""Everything that follows from an operator's equation, as plain data (what `dslc show` prints)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslc.analysis.bounds import check_operator
+from dslc.analysis.boxes import read_boxes, splits
+from dslc.analysis.counts import graph_counts, scope_counts
+from dslc.analysis.iterators import describe as describe_group
+from dslc.analysis.iterators import iterator_table
+from dslc.analysis.linearity import linear_classes
+from dslc.analysis.numeric import Unknown
+from dslc.analysis.pointwise import is_pointwise
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
+from dslc.ir.scalar import Scalar
+from dslc.ir.show import show_with
+from dslc.semantics.definitions import OnnxClause, OperatorDef
+from dslc.semantics.elaborate import elaborate, expand
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+
+def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[str, Any]:
+    """The facts about one application: `outputs` are those of a Call of the operator (`dslc.analysis.samples.sample`)."""
+    node = outputs[0].node
+    facts: dict[str, Any] = {
+        "name": op.name,
+        "signature": signature(op),
+        "doc": op.syntax.doc or "",
+        "definition": [_text(s) for s in op.syntax.statements if isinstance(s, _DEFINING)],
+        "traits": traits(rules, op),
+        "onnx": [clause_text(rules, clause) for clause in clauses_of(rules, op)],
+        "bounds": bounds(rules, op),
+    }
+    if not isinstance(node, Call):
+        return facts
+    instance = elaborate(rules, op, tuple(arg.type for arg in node.args), node.attrs)
+    expanded = expand(rules, instance.outputs)
+    names = tuple(param.name for param in op.syntax.params)
+    if len(instance.params) > len(names):
+        names = tuple(f"{names[0]}{k}" for k in range(len(instance.params)))
+    named = dict(zip(instance.params, names, strict=True))
+    produced = tuple(output.name for output in op.syntax.outputs)
+    if len(produced) < len(expanded):
+        produced = tuple(f"{produced[0]}{k}" for k in range(len(expanded)))
+    total = graph_counts(expanded)
+    facts |= {
+        "arguments": {name: str(value.type) for value, name in named.items()},
+        "attributes": {name: plain(value) for name, value in node.attrs},
+        "results": {name: str(value.type) for name, value in zip(produced, outputs, strict=True)},
+        "linear_in": [[named[v] for v in instance.params if v in group] for group in linear_classes(instance.params, expanded)],
+        "pointwise": is_pointwise(instance.params, expanded),
+        "flops": total.flops,
+        "bytes": total.bytes,
+        "expressions": _expressions(expanded, named, dict(zip(expanded, produced, strict=True))),
+    }
+    return facts
+
+
+_DEFINING = t.Attr | t.Where | t.Let | t.LetMany | t.Function | t.Equation | t.EquationMany
+
+
+def _text(statement: t.Node) -> str:
+    return " ".join(statement.span.text.split())
+
+
+def signature(op: OperatorDef) -> str:
+    """The line before the brace, as it was written."""
+    return " ".join(op.syntax.span.text.split("{")[0].split())
+
+
+def plain(value: Any) -> Any:
+    """An attribute's value for JSON."""
+    if isinstance(value, tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, DType | Scalar):
+        return str(value)
+    return float(value)
+
+
+def traits(rules: Rules, op: OperatorDef) -> list[str]:
+    found = rules.traits_of(op.name)
+    out = [name for name in ("associative", "commutative", "idempotent", "involution") if getattr(found, name)]
+    out += [f"{name} {value}" for name in ("identity", "absorbing") if (value := getattr(found, name)) is not None]
+    return out + [f"{name} {value}" for name, value in found.named.items()]
+
+
+def bounds(rules: Rules, op: OperatorDef) -> dict[str, Any]:
+    report = check_operator(rules, op)
+    return {
+        "status": report.status,
+        "proved": report.proved,
+        "bounded": report.bounded,
+        "assumed": report.assumed,
+        "counterexamples": [f"{found.read}: {found.counterexample}" for found in report.findings],
+    }
+
+
+def clauses_of(rules: Rules, op: OperatorDef) -> list[OnnxClause]:
+    return [clause for clauses in rules.onnx.values() for clause in clauses if clause.operator is op]
+
+
+def clause_text(rules: Rules, clause: OnnxClause) -> dict[str, Any]:
+    """A clause with the opsets for which it stands: up to the next group of the same ONNX operator."""
+    later = [other.since for other in rules.onnx[clause.op] if other.since > clause.since]
+    ends = [until for until in (clause.until, min(later, default=None)) if until is not None]
+    return {
+        "op": clause.op,
+        "since": clause.since,
+        "until": min(ends, default=None),
+        "text": " ".join(clause.syntax.span.text.split()),
+    }
+
+
+def _expressions(outputs: tuple[Value, ...], named: dict[Value, str], produced: dict[Value, str]) -> list[dict[str, Any]]:
+    names = {**named, **produced}
+    out = []
+    for node in topological(value.node for value in outputs):
+        value = node.values[0]
+        if isinstance(node, Constant):
+            names.setdefault(value, getattr(node.data, "key", "constant").replace("fill:", ""))
+        if not isinstance(node, ScopeNode):
+            continue
+        names.setdefault(value, f"t{sum(1 for name in names.values() if name.startswith('t') and name[1:].isdigit())}")
+        out.append(_expression(node, names))
+    return out
+
+
+def _expression(node: ScopeNode, names: dict[Value, str]) -> dict[str, Any]:
+    scope = node.scope
+    operands = tuple(names.get(arg, "?") for arg in node.args)
+    own = names[node.values[0]]
+    shapes = [tuple(int(s) for s in arg.type.shape if isinstance(s, int)) for arg in node.args]
+    places = ", ".join(f"{i.name}: {e}" for i, e in zip(scope.iters, scope.extents, strict=True))
+    facts: dict[str, Any] = {
+        "name": own,
+        "equation": f"{own} = {{[{places}] {show_with(scope.body, operands)}}}",
+        "iterators": [
+            {
+                "name": row.name,
+                "extent": str(row.extent),
+                "kind": row.kind,
+                "in": describe_group(row.operands, operands, own),
+                "coefficients": [
+                    {"tensor": own if o.operand < 0 else operands[o.operand], "dim": o.dim, "coefficient": o.coefficient}
+                    for o in row.occurrences
+                ],
+            }
+            for row in iterator_table(scope)
+        ],
+        "reads": {
+            operands[box.operand]: None if box.box is None else [list(interval) for interval in box.box]
+            for box in read_boxes(scope, shapes)
+        },
+    }
+    counts = scope_counts(scope, [arg.type for arg in node.args])
+    facts |= {"flops": counts.flops, "bytes": counts.bytes}
+    try:
+        cut = splits(scope, shapes)
+        sizes = [int(e) for e in scope.extents if isinstance(e, int)]
+        facts["boxes"] = {"count": cut.boxes(sizes), "splits": [list(p) for p in cut.points], "exact": cut.exact}
+    except Unknown:
+        facts["boxes"] = None
+    return facts

@@ -1,0 +1,190 @@
+"""`dslc show`: what follows from an operator's equation."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+@click.command()
+@click.argument("operator")
+@click.argument("attributes", nargs=-1, metavar="[ATTRIBUTE=VALUE]...")
+@click.option("--shape", "shapes", multiple=True, metavar="X=1,64,56,56", help="Shape of a parameter; the others are searched.")
+@click.option("--dtype", "dtypes", multiple=True, metavar="T=f16", help="Element type of a type variable.")
+@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Library or .rules file (default: std).")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+def command(
+    operator: str,
+    attributes: tuple[str, ...],
+    shapes: tuple[str, ...],
+    dtypes: tuple[str, ...],
+    libraries: tuple[str, ...],
+    output_format: str,
+) -> None:
+    """Print what follows from an operator's equation: shapes, linearity, iterators, boxes, costs, ONNX clauses.
+
+    Without --shape, small shapes that the types accept are searched.
+    """
+    from dslc.analysis.describe import describe
+    from dslc.analysis.samples import sample
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.semantics.env import Mismatch
+    from dslc.semantics.library import load_many, standard
+
+    given_shapes = {name: _shape(text) for name, text in (_pair(item, "--shape") for item in shapes)}
+    values = {name: _value(text) for name, text in (_pair(item, "an attribute") for item in attributes)}
+    types = {name: _dtype(text) for name, text in (_pair(item, "--dtype") for item in dtypes)}
+    rules = load_many(libraries) if libraries else standard()
+    definition = rules.operator(operator)
+    unknown = set(given_shapes) - {param.name for param in definition.syntax.params}
+    if unknown:
+        raise click.UsageError(f"`{definition.short}` has no parameter `{sorted(unknown)[0]}`.")
+    try:
+        outputs = sample(rules, definition, given_shapes, values, types)
+    except Mismatch as problem:
+        raise DslcError(
+            [Diagnostic("E0306", f"{definition.short}: {problem.reason}", problem.span or definition.syntax.span)]
+        ) from None
+    facts = describe(rules, definition, outputs)
+    if output_format == "json":
+        click.echo(json.dumps(facts, indent=2))
+        return
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 120
+    _print(Console(width=width, highlight=False, soft_wrap=not sys.stdout.isatty()), facts)
+
+
+def _pair(text: str, what: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise click.UsageError(f"{what} is written NAME=VALUE, and this is `{text}`.")
+    return name.strip(), value.strip()
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(part) for part in text.strip("[]() ").replace("x", ",").split(",") if part.strip())
+    except ValueError:
+        raise click.UsageError(f"`{text}` is no shape: write sizes with commas, such as 1,64,56,56.") from None
+
+
+def _dtype(text: str) -> Any:
+    from dslc.ir.dtype import DTYPES
+
+    if text not in DTYPES:
+        raise click.UsageError(f"`{text}` is no element type; one of {', '.join(DTYPES)}.")
+    return DTYPES[text]
+
+
+def _value(text: str) -> Any:
+    """An attribute as one would write it in a rule: numbers, lists, true, names of element types; else a string."""
+    from dslc.ir.dtype import DTYPES
+
+    text = text.strip()
+    if text.startswith("[") or "," in text:
+        return tuple(_value(part) for part in text.strip("[]").split(",") if part.strip())
+    if text in {"true", "false"}:
+        return text == "true"
+    if text in DTYPES:
+        return DTYPES[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip('"')
+
+
+def _print(console: Console, facts: dict[str, Any]) -> None:
+    from rich.markup import escape
+
+    console.print(f"[bold]{escape(facts['name'])}[/]")
+    console.print(f"  {escape(facts['signature'])}")
+    if facts["doc"]:
+        console.print(f"  {escape(' '.join(facts['doc'].split()))}", style="dim")
+    console.print()
+    for line in facts["definition"]:
+        console.print(f"  {escape(line)}")
+    console.print()
+    _line(console, "traits", ", ".join(facts["traits"]))
+    found = facts["bounds"]
+    proofs = f"{found['proved']} for all sizes"
+    if found["bounded"]:
+        proofs += f", {found['bounded']} at sampled attributes"
+    if found["assumed"]:
+        proofs += f", {found['assumed']} data-dependent and assumed"
+    _line(console, "bounds", f"{found['status']} ({proofs})")
+    for text in found["counterexamples"]:
+        _line(console, "", text)
+    if "arguments" in facts:
+        _instance(console, facts)
+    for clause in facts["onnx"]:
+        until = "" if clause["until"] is None else f" to {clause['until'] - 1}"
+        _line(console, "onnx", f"{clause['op']}, opset {clause['since']}{until or ' and newer'}: {clause['text']}")
+
+
+def _line(console: Console, name: str, text: str) -> None:
+    from rich.markup import escape
+
+    if text:
+        console.print(f"  [bold]{name:<10}[/] {escape(text)}")
+
+
+def _instance(console: Console, facts: dict[str, Any]) -> None:
+    for name, type in facts["arguments"].items():
+        _line(console, "argument", f"{name}: {type}")
+    _line(console, "attributes", ", ".join(f"{name} = {value}" for name, value in facts["attributes"].items()))
+    for name, type in facts["results"].items():
+        _line(console, "result", f"{name}: {type}")
+    classes = [" and ".join(group) + (" jointly" if len(group) > 1 else "") for group in facts["linear_in"]]
+    _line(console, "linear in", "; ".join(classes) or "nothing")
+    _line(console, "pointwise", "yes" if facts["pointwise"] else "no")
+    _line(console, "FLOPs", f"{facts['flops']:,}")
+    _line(console, "bytes", f"{facts['bytes']:,} read and written")
+    for expression in facts["expressions"]:
+        _expression(console, expression)
+    console.print()
+
+
+def _expression(console: Console, facts: dict[str, Any]) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    console.print()
+    console.print(f"  {escape(facts['equation'])}")
+    table = Table(box=box.SIMPLE, pad_edge=False, show_edge=False)
+    for column in ("iterator", "extent", "kind", "in", "coefficients"):
+        table.add_column(column, justify="right" if column == "extent" else "left", overflow="fold")
+    for row in facts["iterators"]:
+        where = ", ".join(
+            f"{each['tensor']}.{each['dim']}" + ("" if each["coefficient"] == 1 else f" x {_coefficient(each)}")
+            for each in row["coefficients"]
+        )
+        table.add_row(*(escape(text) for text in (row["name"], row["extent"], row["kind"], row["in"], where)))
+    console.print(table)
+    for name, box_ in facts["reads"].items():
+        inside = "nothing" if box_ is None else " ".join(f"[{low}, {high}]" for low, high in box_) or "its one element"
+        _line(console, "reads", f"{name}: {inside}")
+    cut = facts["boxes"]
+    if cut is not None:
+        points = "; ".join(f"i{k} at {_few(p)}" for k, p in enumerate(cut["splits"]) if p)
+        exact = "" if cut["exact"] else ", not uniform inside (a condition joins several iterators)"
+        _line(console, "boxes", f"{cut['count']}{' (cut ' + points + ')' if points else ''}{exact}")
+    _line(console, "counts", f"{facts['flops']:,} FLOPs, {facts['bytes']:,} bytes")
+
+
+def _coefficient(each: dict[str, Any]) -> str:
+    return "not affine" if each["coefficient"] is None else str(each["coefficient"])
+
+
+def _few(points: list[int]) -> str:
+    shown = [str(point) for point in points[:6]]
+    return ", ".join(shown) + (f", ... ({len(points)})" if len(points) > 6 else "")

@@ -1,0 +1,139 @@
+"""Reads are proved in bounds for all sizes, or refuted with a size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dslc.analysis.bounds import Report, check_operator
+from dslc.semantics.library import load, standard
+
+
+def check(tmp_path: Path, text: str) -> Report:
+    path = tmp_path / "probe.rules"
+    path.write_text("dslc 1\n" + text, encoding="utf-8")
+    rules = load(path)
+    (operator,) = rules.operators.values()
+    return check_operator(rules, operator)
+
+
+def test_every_read_of_the_standard_library_is_in_bounds() -> None:
+    rules = standard()
+    reports = [check_operator(rules, op) for op in rules.operators.values()]
+    assert {report.operator: str(report.findings) for report in reports if report.findings} == {}
+    assert sum(report.proved for report in reports) > 2000
+
+
+PROVED = {
+    "reshape: ravel and unravel under equal products": """
+operator f(X: T[*S]) -> Y: T[*shape] {
+  attr shape: ints
+  where prod(S) == prod(shape)
+  Y[*i] = X[*unravel(ravel(i, shape), S)]
+}""",
+    "resize: floor division by a symbolic size": """
+operator f(X: T[*S]) -> Y: T[*size] {
+  attr size: int[rank(S)]
+  where all(S > 0)
+  Y[*i] = X[*(i * S // size)]
+}""",
+    "tile: modulo a symbolic size": """
+operator f(X: T[*S]) -> Y: T[*(repeats * S)] {
+  attr repeats: int[rank(S)]
+  Y[*i] = X[*(i % S)]
+}""",
+    "a choice guards what it chooses": """
+operator f(X: T[P], Z: T[Q]) -> Y: T[P + Q] {
+  Y[a] = X[a] if a < P else Z[a - P]
+}""",
+    "a reduction's where, with a symbolic stride": """
+operator f(X: T[D]) -> Y: T[O] {
+  attr stride: int
+  attr before: int
+  attr O: int
+  attr kernel: int
+  Y[o] = sum[k: kernel where 0 <= o * stride + k - before < D] X[o * stride + k - before]
+}""",
+    "mirrored without repeating the edge": """
+operator f(X: T[S]) -> Y: T[before + S + after] {
+  attr before: int
+  attr after: int
+  where 0 <= before < S, 0 <= after < S
+  Y[i] = X[S - 1 - abs(S - 1 - abs(i - before))]
+}""",
+    "tiles of a symbolic width": """
+operator f(X: T[N]) -> Y: T[N] {
+  attr m: int
+  where m >= 1
+  let P[x: ceildiv(N, m), a: m] = X[x * m + a, other=0]
+  Y[i] = P[i // m, i % m]
+}""",
+    "a constant matrix": """
+let G() = [[1, 0], [1/2, 1/2], [0, 1]]
+operator f(X: T[2]) -> Y: T[3] {
+  Y[i] = sum[j: 2] G()[i, j] * X[j]
+}""",
+    "broadcasting": """
+operator f(A: T[*S], B: T[*R]) -> Y: T[*broadcast(S, R)] {
+  Y[*i] = A[*fit(i, S)] - B[*fit(i, R)]
+}""",
+}
+
+
+@pytest.mark.parametrize("text", PROVED.values(), ids=PROVED)
+def test_proved(tmp_path: Path, text: str) -> None:
+    report = check(tmp_path, text)
+    assert report.status == "proved" and report.proved > 0, report.findings
+
+
+REFUTED = {
+    "no padding": (
+        "operator f(X: T[N], K: T[R]) -> Y: T[N] {\n  Y[i] = sum[r] X[i + r] * K[r]\n}",
+        "X[i + r]",
+        "N=1 R=2: position 1 of an axis of size 1",
+    ),
+    "the branches exchanged": (
+        "operator f(X: T[P], Z: T[Q]) -> Y: T[P + Q] {\n  Y[a] = X[a] if a < Q else Z[a - Q, other=0]\n}",
+        "X[a]",
+        "P=0 Q=1: position 0 of an axis of size 0",
+    ),
+    "an unguarded empty tensor": (
+        "operator f(X: T[S]) -> Y: T[n] {\n  attr n: int\n  Y[i] = X[i * S // n]\n}",
+        "X[i * S // n]",
+        "S=0 n=1: position 0 of an axis of size 0",
+    ),
+    "one row too many": (
+        "let G() = [[1, 0], [0, 1]]\noperator f(X: T[2]) -> Y: T[3] {\n  Y[i] = sum[j: 2] G()[i, j] * X[j]\n}",
+        "Y",
+        "every size: position 2 of an axis of size 2",
+    ),
+    "a modulus of zero": (
+        "operator f(X: T[S]) -> Y: T[n] {\n  attr n: int\n  Y[i] = X[i % S]\n}",
+        "X[i % S]",
+        "S=0 n=1: a position that divides by zero, of an axis of size 0",
+    ),
+    "a reshape without its guard": (
+        "operator f(X: T[M, N]) -> Y: T[P] {\n  attr P: int\n  Y[i] = X[*unravel(i, [M, N])]\n}",
+        "X[*unravel(i, [M, N])]",
+        "M=0 N=0 P=1: a position that divides by zero, of an axis of size 0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "read", "example"), REFUTED.values(), ids=REFUTED)
+def test_refuted_with_a_size(tmp_path: Path, text: str, read: str, example: str) -> None:
+    report = check(tmp_path, text)
+    assert [(found.read, found.counterexample) for found in report.findings] == [(read, example)]
+    (diagnostic,) = report.diagnostics()
+    assert diagnostic.code == "E0401" and diagnostic.span is not None
+
+
+def test_other_says_what_lies_outside(tmp_path: Path) -> None:
+    report = check(tmp_path, "operator f(X: T[N], K: T[R]) -> Y: T[N] {\n  Y[i] = sum[r] X[i + r, other=0] * K[r]\n}")
+    assert report.status == "proved"
+
+
+def test_data_dependent_positions_are_assumed(tmp_path: Path) -> None:
+    report = check(tmp_path, "operator f(X: T[N], I: int64[M]) -> Y: T[M] {\n  Y[i] = X[I[i]]\n}")
+    assert report.status == "proved" and report.assumed == 1 and report.proved == 1
