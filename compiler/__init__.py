@@ -1,5 +1,43 @@
-"""dslc: a declarative rule language for tensor programs."""
+"""dslc: a declarative rule language for tensor programs.
 
+`dslc.optimize` makes an ONNX model faster, `dslc.load` reads a rule library, `dslc.session` runs a model.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dslc.api import load, optimize, optimize_file, session
 from dslc.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.report import Report
+    from dslc.search.optimize import Optimized
+
+__all__ = [
+    "Diagnostic",
+    "DslcError",
+    "Optimized",
+    "Report",
+    "__version__",
+    "load",
+    "optimize",
+    "optimize_file",
+    "session",
+]
+
+_LAZY = {
+    "Diagnostic": "dslc.errors",
+    "DslcError": "dslc.errors",
+    "Optimized": "dslc.search.optimize",
+    "Report": "dslc.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'dslc' has no attribute {name!r}")

@@ -24,7 +24,9 @@ def bindings(texts: Sequence[str], several: bool = True) -> list[dict[str, int]]
 
     Raises click.BadParameter for what is no `NAME=N`, and for lists of different lengths.
     """
-    sizes: dict[str, list[int]] = {}
+    from dslc.search.settings import each_binding
+
+    sizes: dict[str, int | Sequence[int]] = {}
     for text in texts:
         name, equals, values = text.rpartition("=")
         try:
@@ -34,10 +36,10 @@ def bindings(texts: Sequence[str], several: bool = True) -> list[dict[str, int]]
         if not equals or not name or not numbers or min(numbers) < 0:
             raise click.BadParameter(f"{text!r} is no NAME=N", param_hint="--bind")
         sizes[name.strip()] = numbers
-    count = max((len(numbers) for numbers in sizes.values()), default=1)
-    if count > 1 and not several:
+    try:
+        out = each_binding(sizes)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param_hint="--bind") from None
+    if len(out) > 1 and not several:
         raise click.BadParameter("several sizes are for `dslc optimize`; give one here", param_hint="--bind")
-    for name, numbers in sizes.items():
-        if len(numbers) not in (1, count):
-            raise click.BadParameter(f"{name} has {len(numbers)} sizes where another has {count}", param_hint="--bind")
-    return [{name: numbers[k % len(numbers)] for name, numbers in sizes.items()} for k in range(count)]
+    return out

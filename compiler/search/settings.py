@@ -34,3 +34,16 @@ class Settings:
     specialize: bool = False
     cache: str | Path | None = None
     progress: Progress = Progress()
+
+
+def each_binding(bind: Mapping[str, int | Sequence[int]]) -> list[dict[str, int]]:
+    """One dictionary for each position of the lists of sizes; a single size goes with all of them.
+
+    Raises ValueError for lists of different lengths.
+    """
+    sizes = {name: [value] if isinstance(value, int) else [int(one) for one in value] for name, value in bind.items()}
+    count = max((len(listed) for listed in sizes.values()), default=1)
+    for name, listed in sizes.items():
+        if len(listed) not in (1, count):
+            raise ValueError(f"{name} has {len(listed)} sizes where another has {count}")
+    return [{name: listed[k % len(listed)] for name, listed in sizes.items()} for k in range(count)]

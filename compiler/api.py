@@ -1,0 +1,155 @@
+"""The Python interface: what `dslc optimize` does, on models in memory or in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from dslc.report import Report
+    from dslc.search.optimize import Optimized
+    from dslc.semantics.library import Rules
+
+    PathLike: TypeAlias = str | os.PathLike[str]
+
+
+def optimize(
+    model: PathLike | ModelProto,
+    *,
+    rules: PathLike | Sequence[PathLike] = (),
+    only: Sequence[str] = (),
+    disable: Sequence[str] = (),
+    budget: float = 60.0,
+    alpha: float = 1.05,
+    seed: int = 0,
+    steps: int | None = None,
+    tolerance: float | None = None,
+    bind: Mapping[str, int | Sequence[int]] | None = None,
+    inputs: PathLike | None = None,
+    threads: int | None = None,
+    timing: bool = True,
+    specialize: bool = False,
+    cache: PathLike | None = None,
+) -> Optimized:
+    """A faster model with the same outputs, or the original.
+
+    Args:
+        model: a path, or a model whose external data (if any) lies relative to the working folder.
+        rules: more libraries or `.rules` files, beside the standard library.
+        only: names of rule sets or rules: nothing else is used.
+        disable: names of rules that are not used.
+        budget: seconds for the search. 0: import, canonical form, export, and nothing is measured.
+        alpha: how much worse than the best a graph may be and still be explored.
+        seed: 0 tries rules in the order of the files, other seeds in other orders.
+        steps: stop after so many evaluated graphs, whatever time that takes.
+        tolerance: largest relative error of an output; default by data type (1e-4 for float32, 1e-2 for float16).
+        bind: sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name; a list of sizes means
+            that the model must be slower at none of them.
+        inputs: an `.npz` file or a folder of them; default: random inputs that are valid for the model.
+        threads: threads of the runtime (default: one for each core).
+        timing: False takes the search's choice, checked but not timed.
+        specialize: write the bound sizes into the model.
+        cache: folder of the cost cache.
+
+    Returns:
+        `.model`, which refers to the same external data as the original, and `.report`.
+
+    Raises:
+        DslcError: with diagnostics, for a model, rules, inputs or options that are wrong.
+
+    Example:
+        >>> import dslc, onnx.parser
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
+        >>> result = dslc.optimize(onnx.parser.parse_model(text), budget=0)
+        >>> [node.op_type for node in result.model.graph.node]
+        ['Relu']
+    """
+    from dslc.search.optimize import optimize as run
+    from dslc.search.settings import Settings, each_binding
+
+    listed = [rules] if isinstance(rules, str | os.PathLike) else list(rules)
+    settings = Settings(
+        rules=[str(rule) for rule in listed],
+        only=tuple(only),
+        disable=tuple(disable),
+        budget=float(budget),
+        alpha=alpha,
+        seed=seed,
+        steps=steps,
+        tolerance=tolerance,
+        bind=each_binding(bind or {}),
+        inputs=None if inputs is None else str(inputs),
+        threads=threads,
+        timing=timing,
+        specialize=specialize,
+        cache=None if cache is None else str(cache),
+    )
+    return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)
+
+
+def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | None = None, **options: Any) -> Report:
+    """`optimize` from file to file; what is written is complete or not there at all.
+
+    Args:
+        external_data: True writes larger weights to a file beside the model. Weights that are already in a file of the
+            output's folder stay there.
+        options: those of `optimize`.
+
+    Raises:
+        DslcError: as `optimize`, and E0903 where the output cannot be written.
+
+    Example:
+        >>> import dslc, onnx, onnx.parser, tempfile, pathlib
+        >>> folder = pathlib.Path(tempfile.mkdtemp())
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        >>> onnx.save(onnx.parser.parse_model(text), folder / "model.onnx")
+        >>> dslc.optimize_file(folder / "model.onnx", folder / "fast.onnx", budget=0).kept_original
+        False
+        >>> [node.op_type for node in onnx.load(folder / "fast.onnx").graph.node]
+        ['Relu']
+    """
+    from dslc.onnx.save import save
+
+    result = optimize(source, **options)
+    save(result.model, Path(output), folder=Path(source).parent, external_data=external_data)
+    return result.report
+
+
+def load(path_or_library: PathLike) -> Rules:
+    """A rule library: `std`, an installed one's name, a folder, or a `.rules` file, with everything that it imports.
+
+    Raises:
+        DslcError: syntax errors, unknown names, circular imports.
+
+    Example:
+        >>> import dslc
+        >>> rules = dslc.load("std")
+        >>> rules.operator("matmul").name
+        'std.matmul'
+    """
+    from dslc.semantics.library import load as run
+
+    return run(path_or_library if isinstance(path_or_library, str) else Path(path_or_library))
+
+
+def session(path: PathLike, *, threads: int = 0) -> Any:
+    """An `onnxruntime.InferenceSession` on the CPU for a model file; 0 threads leave the number to ONNX Runtime.
+
+    Raises:
+        DslcError: where ONNX Runtime does not load the model.
+
+    Example:
+        >>> import dslc, numpy, onnx, onnx.parser, tempfile, pathlib
+        >>> file = pathlib.Path(tempfile.mkdtemp()) / "model.onnx"
+        >>> text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
+        >>> onnx.save(onnx.parser.parse_model(text), file)
+        >>> dslc.session(file).run(None, {"x": numpy.array([-1, 2], numpy.float32)})[0].tolist()
+        [0.0, 2.0]
+    """
+    from dslc.onnx.runtime import session as run
+
+    return run(os.fspath(path), threads=threads)
