@@ -1,0 +1,144 @@
+"""Why a rule does not apply: the best partial match, and what stopped it, in words that name values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from dslc.cli.main import run
+from dslc.ir.constants import array_value
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, Value, input_value
+from dslc.match import Explanation, compile_rule, why_not
+from dslc.semantics.apply import apply
+from dslc.semantics.library import load
+
+RULES = """dslc 1
+import std.linalg (matmul)
+import std.join (concat, split)
+import std.conv (conv)
+import std.norm (batch_norm)
+import std.pointwise (add, mul, neg)
+substitution merge(A: T[*P, M, K], B: T[K, N], C: T[K, Q]) -> Y, Z {
+  Y = matmul(A, B)
+  Z = matmul(A, C)
+  where N + Q <= 8
+  =>
+  Y, Z = split(matmul(A, concat(B, C, axis=1)), axis=-1, sizes=[N, Q])
+}
+substitution fold(X: T[N, C, *D], K: T[F, C, *R]) -> Y {
+  Y = mul(conv(X, K, groups=1, **a), 2)
+  where constant(K)
+  =>
+  Y = conv(X, mul(K, 2), groups=1, **a)
+}
+substitution wrong(X: T[M, N]) -> Y {
+  Y = neg(X)
+  =>
+  Y = matmul(X, X)
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def explain(tmp_path_factory: pytest.TempPathFactory):  # type: ignore[no-untyped-def]
+    path = tmp_path_factory.mktemp("rules") / "mine.rules"
+    path.write_text(RULES)
+    rules = load(path)
+
+    def go(name: str, *outputs: Value) -> Explanation:
+        return why_not(compile_rule(rules, rules.substitutions[f"mine.{name}"]), Graph((), outputs))
+
+    go.call = lambda op, *args, **attrs: apply(rules, f"std.{op}", list(args), attrs)[0]  # type: ignore[attr-defined]
+    return go
+
+
+def tensor(name: str, *shape: int) -> Value:
+    return input_value(name, TensorType(DType.F32, shape))
+
+
+def weight(*shape: int) -> Value:
+    return array_value(np.random.default_rng(len(shape)).standard_normal(shape).astype(np.float32))
+
+
+def test_a_guard_with_the_values_of_its_names(explain) -> None:  # type: ignore[no-untyped-def]
+    x = tensor("x", 2, 3)
+    found = explain("merge", explain.call("matmul", x, weight(3, 4)), explain.call("matmul", x, weight(3, 5)))
+    assert not found.applies and len(found.matched) == found.total == 2
+    assert found.reason == "`N + Q <= 8` does not hold"
+    assert found.span is not None and found.span.text == "N + Q <= 8"
+    assert ("N", "4") in found.values and ("Q", "5") in found.values
+
+
+def test_an_attribute_that_differs(explain) -> None:  # type: ignore[no-untyped-def]
+    grouped = explain.call("conv", tensor("x", 1, 4, 5, 5), weight(4, 2, 3, 3), groups=2)
+    found = explain("fold", explain.call("mul", grouped, 2))
+    assert "attribute `groups` is 2, expected 1" in found.reason
+
+
+def test_an_operator_that_is_another(explain) -> None:  # type: ignore[no-untyped-def]
+    between = explain.call("neg", explain.call("conv", tensor("x", 1, 4, 5, 5), weight(4, 4, 3, 3)))
+    found = explain("fold", explain.call("mul", between, 2))
+    assert found.reason == "`std.conv` is expected, `std.neg` is found"
+
+
+def test_a_number_that_differs(explain) -> None:  # type: ignore[no-untyped-def]
+    y = explain.call("mul", explain.call("conv", tensor("x", 1, 4, 5, 5), weight(4, 4, 3, 3)), 3)
+    assert explain("fold", y).reason == "the number 2 is expected, 3 is found"
+
+
+def test_a_guard_on_constness(explain) -> None:  # type: ignore[no-untyped-def]
+    y = explain.call("mul", explain.call("conv", tensor("x", 1, 4, 5, 5), tensor("k", 4, 4, 3, 3)), 2)
+    found = explain("fold", y)
+    assert found.reason == "`constant(K)` does not hold"
+    assert ("K", "f32[4, 4, 3, 3]") in found.values
+
+
+def test_an_operator_that_the_graph_lacks(explain) -> None:  # type: ignore[no-untyped-def]
+    assert explain("merge", explain.call("neg", tensor("x", 2, 3))).reason == "the graph has no `std.matmul`"
+
+
+def test_a_replacement_that_does_not_fit(explain) -> None:  # type: ignore[no-untyped-def]
+    found = explain("wrong", explain.call("neg", tensor("x", 2, 3)))
+    assert found.applies == 0 and "matmul" in found.reason
+    assert explain("wrong", explain.call("neg", tensor("x", 3, 3))).applies == 1
+
+
+def model(path: Path, batch: int | str = "N") -> Path:
+    """x @ w, twice: once followed by what no rule knows."""
+    rng = np.random.default_rng(0)
+    weights = [numpy_helper.from_array(rng.standard_normal((3, n)).astype(np.float32), f"w{n}") for n in (4, 6)]
+    nodes = [helper.make_node("MatMul", ["x", f"w{n}"], [f"y{n}"], name=f"product{n}") for n in (4, 6)]
+    graph = helper.make_graph(
+        nodes,
+        "two",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 3])],
+        [helper.make_tensor_value_info(f"y{n}", TensorProto.FLOAT, [batch, n]) for n in (4, 6)],
+        weights,
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), path)
+    return path
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = tmp_path / "mine.rules"
+    rules.write_text(RULES)
+    file = model(tmp_path / "two.onnx")
+    assert run(["why-not", "mine.merge", str(file), "--rules", str(rules), "--bind", "N=2"]) == 0
+    text = capsys.readouterr().out
+    assert "mine.merge does not apply" in text and "2 of 2 calls" in text
+    assert "`N + Q <= 8` does not hold" in text and "Q = 6" in text
+    assert "is y4: std.matmul(f32[2, 3], f32[3, 4]) -> f32[2, 4]" in text
+    assert run(["why-not", "merge_matmuls", str(file)]) == 0
+    assert capsys.readouterr().out == "std.merge_matmuls applies at 1 place\n"
+
+
+def test_a_rule_that_does_not_exist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = model(tmp_path / "two.onnx")
+    assert run(["why-not", "merge_matmul", str(file)]) == 2
+    text = capsys.readouterr().err
+    assert "E0909" in text and "did you mean `merge_matmuls`?" in text
