@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.ir.constants import NUMPY
+from dslc.ir.constants import NUMPY, clamped
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value
@@ -129,7 +129,7 @@ def rounded(value: Scalar, dtype: DType) -> Any:
         Unknown: what is neither.
     """
     if isinstance(value, Num):
-        plain = value.value
+        plain = clamped(value.value, dtype)
         if dtype is DType.BOOL:
             return bool(plain)
         if dtype.is_float:
