@@ -1,0 +1,463 @@
+"""Running what a `.rules` file says of itself: examples, tests, and every substitution at random sizes.
+
+In a test, `given A: f32[2, 3]` is an input of random normal numbers (integers from 0 to 3, booleans); `given A = e` is a constant.
+In expressions of a test these generators stand for seeded constants, where the file has no operator of that name:
+
+| generator                  | constant                                              |
+|----------------------------|-------------------------------------------------------|
+| `randn(sizes...)`          | f32, normal                                           |
+| `rand(sizes...)`           | f32, uniform in [0, 1)                                |
+| `randint(lo, hi, sizes...)`| int64, lo <= x < hi                                   |
+| `zeros(sizes...)`          | f32                                                   |
+| `ones(sizes...)`           | f32                                                   |
+| `iota(sizes...)`           | int64, 0, 1, 2, ... in row-major order                |
+
+`onnx.Name(tensors..., attribute=value)` is the operator of ONNX, run by ONNX Runtime at the newest opset that it supports; a
+keyword may also name an input. A list where an operator takes a tensor is one of int64, f32 or bool. `==` compares exactly in the declared element type, `~=` up to
+1e-5 of the largest element.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import fields, replace
+from fnmatch import fnmatchcase
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dslc.errors import Diagnostic, DslcError, Span
+from dslc.interpret import Floats, InterpretError, Redraw, run
+from dslc.interpret.check_rule import Outcome, check_substitution, difference, draw
+from dslc.interpret.domain import Array, Domain
+from dslc.interpret.field import Field
+from dslc.ir.constants import FROM_NUMPY, array_value
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Graph, Value, input_value
+from dslc.semantics.definitions import Module, OperatorDef, TestDef
+from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
+from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.library import Rules
+from dslc.semantics.types import shape_of
+from dslc.syntax import tree as t
+
+_CLOSE = 1e-5
+_MATCHES = 3
+_REDRAWS = 8
+
+Generator = Callable[..., Array]
+
+
+def run_tests(
+    rules: Rules, only: Collection[str] | None = None, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
+) -> list[Outcome]:
+    """Runs every example, test and substitution of some modules (all, where none are given), in the order of the files.
+
+    Args:
+        only: names or patterns (`std.conv*`, `conv`) of what to run.
+        trials: random instances of each substitution; 0 leaves them out.
+    """
+    out: list[Outcome] = []
+    for name, action in _actions(rules, modules, seed, trials):
+        if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in (name, name.rpartition(".")[2])):
+            start = time.perf_counter()
+            out.append(replace(action(), seconds=time.perf_counter() - start))
+    return out
+
+
+def _actions(
+    rules: Rules, modules: Collection[Module] | None, seed: int, trials: int
+) -> Iterator[tuple[str, Callable[[], Outcome]]]:
+    chosen = rules.modules if modules is None else modules
+    for module in rules.modules:
+        if module not in chosen:
+            continue
+        for item in module.file.items:
+            name = f"{module.library}.{getattr(item, 'name', '')}"
+            if isinstance(item, t.Operator):
+                examples = [s for s in item.statements if isinstance(s, t.Example)]
+                if examples:
+                    yield name, functools.partial(_examples, rules, module, name, examples)
+            elif isinstance(item, t.Substitution) and trials:
+                yield name, functools.partial(check_substitution, rules, rules.substitutions[name], seed, trials)
+    for test in rules.tests:
+        if test.module in chosen:
+            yield test.name, functools.partial(_test, rules, test)
+
+
+def _outcome(name: str, kind: str, findings: list[Diagnostic]) -> Outcome:
+    return Outcome(name, not findings, kind, tuple(findings))
+
+
+def _examples(rules: Rules, module: Module, name: str, examples: list[t.Example]) -> Outcome:
+    findings: list[Diagnostic] = []
+    for example in examples:
+        findings.extend(_Expectation(rules, module, name, {}).check(example.value, "E0503", "example"))
+    return _outcome(name, "example", findings)
+
+
+def _test(rules: Rules, test: TestDef) -> Outcome:
+    findings: list[Diagnostic] = []
+    runner = _Expectation(rules, test.module, test.name, {})
+    for statement in test.syntax.statements:
+        try:
+            if isinstance(statement, t.Given):
+                for item in statement.items:
+                    runner.give(item)
+            elif isinstance(statement, t.Expect):
+                findings.extend(runner.check(statement.value, "E0504", "expectation"))
+            elif isinstance(statement, t.Fires):
+                findings.extend(_fires(rules, test, statement, runner))
+            else:
+                for condition in statement.conditions:
+                    findings.extend(runner.check(condition, "E0504", "condition"))
+        except (Mismatch, Unbound, DslcError, InterpretError) as problem:
+            findings.extend(_problem(problem, statement.span, "E0504"))
+    return _outcome(test.name, "test", findings)
+
+
+def _problem(problem: Exception, span: Span, code: str) -> list[Diagnostic]:
+    """What kept an expression from having a value, as a finding at its place."""
+    if isinstance(problem, DslcError) and problem.diagnostics:
+        return [d if d.span is not None else replace(d, span=span) for d in problem.diagnostics]
+    if isinstance(problem, Mismatch):
+        return [Diagnostic("E0306", problem.reason, problem.span or span)]
+    if isinstance(problem, Unbound):
+        return [Diagnostic("E0201", f"nothing is named `{problem.name}` here", problem.span or span)]
+    return [Diagnostic(code, str(problem), span)]
+
+
+# ---- expectations ------------------------------------------------------------------------------------------------
+
+
+class _Expectation:
+    """The names of one test, and its expressions with generators, lists and ONNX's operators replaced by constants."""
+
+    def __init__(self, rules: Rules, module: Module, name: str, feeds: dict[Value, Any]) -> None:
+        self.rules = rules
+        self.env = Env(module, rules)
+        self.feeds = feeds
+        self.inputs: list[Value] = []
+        self._rng = np.random.default_rng(zlib.crc32(name.encode()))
+        self._count = 0
+
+    def give(self, item: t.GivenItem) -> None:
+        if item.type is not None:
+            value = input_value(item.name, shape_of(item.type, self.env))
+            self.inputs.append(value)
+            array = draw(value.type, Floats(), self._rng)
+            self.feeds[value] = array.astype(np.float32) if value.type.dtype is DType.F32 else array
+            self.env.bind(item.name, value)
+        elif item.value is not None:
+            self.env.bind(item.name, self.value(item.value))
+
+    def value(self, expr: t.Expr) -> Any:
+        return evaluate(self._plain(expr), self.env)
+
+    def arrays(self, values: list[Value]) -> list[Array]:
+        return run(self.rules, values, self.feeds, Floats())
+
+    def check(self, expr: t.Expr, code: str, what: str) -> list[Diagnostic]:
+        """Findings where a condition does not hold."""
+        try:
+            if isinstance(expr, t.Compare) and len(expr.ops) == 1 and expr.ops[0] in {"==", "~="}:
+                left, right = (self.value(operand) for operand in expr.operands)
+                if _tensors(left) or _tensors(right):
+                    found = self._compare(left, right, 0.0 if expr.ops[0] == "==" else _CLOSE)
+                else:
+                    holds = _same(left, right, expr.ops[0] == "~=")
+                    found = None if holds else f"{_text(left)} on the left, {_text(right)} on the right"
+            else:
+                value = self.value(expr)
+                if isinstance(value, Value):
+                    value = bool(self.arrays([value])[0].all())
+                found = None if truth(value) is True else "it is false"
+        except (Mismatch, Unbound, DslcError, InterpretError, Redraw) as problem:
+            return _problem(problem, expr.span, code)
+        if found is None:
+            return []
+        return [Diagnostic(code, f"this {what} does not hold", expr.span, counterexample=found)]
+
+    def _compare(self, left: Any, right: Any, tolerance: float) -> str | None:
+        lefts, rights = _parts(left), _parts(right)
+        if len(lefts) != len(rights):
+            return f"{len(lefts)} results on the left, {len(rights)} on the right"
+        values = [part for part in (*lefts, *rights) if isinstance(part, Value)]
+        known = dict(zip(values, self.arrays(values), strict=True))
+        for a, b in zip(lefts, rights, strict=True):
+            x = known[a] if isinstance(a, Value) else None
+            y = known[b] if isinstance(b, Value) else None
+            x = _literal(a, y) if x is None else x
+            y = _literal(b, x) if y is None else y
+            found = _difference(x, y, tolerance)
+            if found is not None:
+                return found + self._inputs()
+        return None
+
+    def _inputs(self) -> str:
+        lines = [f"{getattr(value.node, 'name', '')} = {_text(array)}" for value, array in self.feeds.items() if array.size <= 16]
+        return "".join(f"\n{line}" for line in lines)
+
+    # ---- generators, lists, ONNX ---------------------------------------------------------------------------
+
+    def _plain(self, node: Any) -> Any:
+        """The expression with everything that only a test knows bound to fresh names."""
+        if isinstance(node, tuple):
+            return tuple(self._plain(part) for part in node)
+        if not isinstance(node, t.Node):
+            return node
+        if isinstance(node, t.Call) and node.function.startswith("onnx."):
+            return self._named(self._onnx(node), node.span)
+        if isinstance(node, t.Call) and node.function in _GENERATORS and not self._defined(node.function):
+            args = [int(evaluate(arg, self.env)) for arg in node.args]
+            return self._named(array_value(_GENERATORS[node.function](self._rng, *args)), node.span)
+        changed = {f.name: self._plain(getattr(node, f.name)) for f in fields(node) if f.name not in {"span", "source"}}
+        if isinstance(node, t.Call) and self._defined(node.function):
+            changed["args"] = tuple(self._tensor_argument(arg) for arg in changed["args"])
+        return replace(node, **changed)
+
+    def _defined(self, name: str) -> bool:
+        return isinstance(self.env.module.lookup(name), OperatorDef)
+
+    def _tensor_argument(self, arg: t.Expr) -> t.Expr:
+        if not isinstance(arg, t.ListExpr):
+            return arg
+        return self._named(array_value(_array(evaluate(arg, self.env))), arg.span)
+
+    def _named(self, value: Any, span: Span) -> t.Name:
+        self._count += 1
+        name = f"given {self._count}"  # no name of the language has a space
+        self.env.bind(name, value)
+        return t.Name(name, span=span)
+
+    def _onnx(self, call: t.Call) -> Value | Outputs:
+        args = [self.value(arg) for arg in call.args]
+        attrs = {keyword.name: _attribute(evaluate(keyword.value, self.env)) for keyword in call.kwargs}
+        values = [arg for arg in args if isinstance(arg, Value)]
+        known = dict(zip(values, self.arrays(values), strict=True))
+        arrays = [known[arg] if isinstance(arg, Value) else _array(arg) for arg in args]
+        results = onnx_results(call.function.removeprefix("onnx."), arrays, attrs, call.span)
+        constants = tuple(array_value(result) for result in results)
+        return constants[0] if len(constants) == 1 else Outputs(constants, tuple(f"_{k}" for k in range(len(constants))))
+
+
+def _sized(make: Callable[[np.random.Generator, tuple[int, ...]], Array]) -> Generator:
+    return lambda rng, *sizes: make(rng, sizes)
+
+
+_GENERATORS: dict[str, Generator] = {
+    "randn": _sized(lambda rng, sizes: rng.standard_normal(sizes).astype(np.float32)),
+    "rand": _sized(lambda rng, sizes: rng.random(sizes).astype(np.float32)),
+    "randint": lambda rng, low, high, *sizes: rng.integers(low, high, sizes),
+    "zeros": _sized(lambda rng, sizes: np.zeros(sizes, np.float32)),
+    "ones": _sized(lambda rng, sizes: np.ones(sizes, np.float32)),
+    "iota": _sized(lambda rng, sizes: np.arange(int(np.prod(sizes))).reshape(sizes)),
+}
+
+
+def _tensors(value: Any) -> bool:
+    return isinstance(value, Value | Outputs)
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, Outputs) else (value,)
+
+
+def _numbers(value: Any) -> Any:
+    """Nested tuples of numbers as nested lists that numpy takes."""
+    if isinstance(value, tuple):
+        return [_numbers(item) for item in value]
+    return float(value) if isinstance(value, Fraction) else value
+
+
+def _array(value: Any) -> Array:
+    """A list of the language as a tensor: bool, int64 or f32."""
+    array = np.asarray(_numbers(value))
+    return array.astype(np.float32) if array.dtype.kind == "f" or not array.size and array.dtype.kind != "i" else array
+
+
+def _literal(value: Any, like: Array | None) -> Array:
+    array = np.asarray(_numbers(value))
+    return array if like is None else array.astype(like.dtype)
+
+
+def _same(left: Any, right: Any, close: bool) -> bool:
+    if not close:
+        return bool(left == right)
+    a, b = np.asarray(_numbers(left), dtype=np.float64), np.asarray(_numbers(right), dtype=np.float64)
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=_CLOSE))
+
+
+def _difference(a: Array, b: Array, tolerance: float) -> str | None:
+    if a.dtype != b.dtype:
+        return f"the element types {a.dtype} and {b.dtype} differ"
+    from dslc.ir.dtype import TensorType
+
+    type = TensorType(FROM_NUMPY[a.dtype], a.shape)
+    if a.shape == b.shape and tolerance == 0:
+        wide = Floats() if a.dtype.kind not in "fV" else _Exactly()
+        return difference(type, a, b, wide, 0.0)
+    return difference(type, a, b, Floats(), tolerance)
+
+
+class _Exactly(Floats):
+    def close(self, a: Array, b: Array, tolerance: float) -> Array:
+        return np.asarray((a == b) | ((a != a) & (b != b)))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return np.array2string(value, separator=", ", threshold=20)
+    return str(_numbers(value))
+
+
+# ---- ONNX's own operators ----------------------------------------------------------------------------------------
+
+
+def _attribute(value: Any) -> Any:
+    """An attribute of an ONNX node as the onnx package takes it."""
+    value = _numbers(value)
+    if isinstance(value, DType):
+        from onnx import helper
+
+        from dslc.ir.constants import NUMPY
+
+        return int(helper.np_dtype_to_tensor_dtype(NUMPY[value]))
+    return int(value) if isinstance(value, bool) else value
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest opset that both the onnx package and ONNX Runtime support."""
+    from onnx import TensorProto, defs, helper
+
+    from dslc.onnx.runtime import session
+
+    for opset in range(defs.onnx_opset_version(), 7, -1):
+        value = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+        result = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])
+        graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "probe", [value], [result])
+        try:
+            session(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), threads=1)
+        except DslcError:
+            continue
+        return opset
+    return 7
+
+
+def onnx_results(op: str, inputs: list[Array], attrs: dict[str, Any], span: Span) -> list[Array]:
+    """The outputs of one ONNX node, computed by ONNX Runtime; as many as the operator must have.
+
+    Raises:
+        DslcError: where there is no such operator or it does not take these inputs.
+    """
+    from onnx import defs, helper
+
+    from dslc.errors import error
+    from dslc.onnx import runtime
+
+    opset, attrs = newest_opset(), dict(attrs)
+    domain, _, name = op.rpartition(".")
+    schema: Any = None
+    try:
+        schema = defs.get_schema(name, opset, domain)  # other domains have none here
+        outputs = max(1, schema.min_output)
+    except defs.SchemaError:
+        if not domain:
+            raise error("E0201", f"ONNX has no operator `{name}` in opset {opset}", span) from None
+        outputs = 1
+    if name == "Split":
+        outputs = int(attrs.get("num_outputs", len(inputs[1]) if len(inputs) > 1 else 2))
+    given: list[Array | None] = list(inputs)
+    for position, formal in enumerate(schema.inputs if schema is not None else ()):
+        if formal.name in attrs and formal.name not in schema.attributes:
+            given.extend([None] * (position + 1 - len(given)))
+            given[position] = _array(attrs.pop(formal.name))
+    names = [f"x{k}" if array is not None else "" for k, array in enumerate(given)]
+    feeds = {name: array for name, array in zip(names, given, strict=True) if array is not None}
+    results = [f"y{k}" for k in range(outputs)]
+    node = helper.make_node(name, names, results, domain=domain, **attrs)
+    graph = helper.make_graph(
+        [node],
+        "test",
+        [helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in feeds.items()],
+        [helper.make_empty_tensor_value_info(n) for n in results],
+    )
+    imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(domain, 1)] if domain else [])
+    model = helper.make_model(graph, opset_imports=imports, ir_version=10)
+    return runtime.run(model, feeds, results)
+
+
+# ---- fires and silent --------------------------------------------------------------------------------------------
+
+
+def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation) -> list[Diagnostic]:
+    from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
+
+    sub = rules.substitutions.get(test.name)
+    if sub is None:
+        message = f"no substitution of this library is named `{test.syntax.name}`"
+        return [Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")]
+    inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
+    inner.env = runner.env.child()
+    values: list[Value] = []
+    for bind in statement.binds:
+        found = inner.value(bind.value)
+        parts = _parts(found)
+        if len(parts) != len(bind.names):
+            return [Diagnostic("E0325", f"{len(bind.names)} names for {len(parts)} results", bind.span)]
+        for name, part in zip(bind.names, parts, strict=True):
+            inner.env.bind(name, part)
+            if isinstance(part, Value):
+                values.append(part)
+    graph = Graph(tuple(runner.inputs), tuple(values))
+    index = GraphIndex(graph)
+    directions = compile_directions(rules, sub)
+    for rule in directions if not statement.silent else directions[:1]:
+        results = [g for m in find_matches(rule, index, constants=True) if (g := apply_match(m, graph)) is not None]
+        if results and statement.silent:
+            return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
+        if results:
+            checked = [] if sub.syntax.partial else results[:_MATCHES]
+            return [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
+    if statement.silent:
+        return []
+    reason = str(why_not(directions[0], graph))
+    return [Diagnostic("E0505", f"`{sub.name}` does not apply here", statement.span, hint=reason)]
+
+
+def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> list[Diagnostic]:
+    """Findings where two graphs of the same inputs differ: over the field, or, where that cannot tell, over floats."""
+    rng = np.random.default_rng(1)
+    found: str | None = None
+    domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
+    for domain in domains:
+        found = _difference_over(rules, before, after, domain, rng)
+        if found is None:
+            return []
+    message = f"the replacement by `{name}` has another value"
+    return [Diagnostic("E0501", message, span, counterexample=found or "")]
+
+
+def _difference_over(rules: Rules, before: Graph, after: Graph, domain: Domain, rng: np.random.Generator) -> str | None:
+    outputs = (*before.outputs, *after.outputs)
+    for attempt in range(_REDRAWS):
+        feeds = {value: draw(value.type, domain, rng, attempt) for value in before.inputs}
+        try:
+            results = run(rules, outputs, feeds, domain)
+        except Redraw:
+            continue
+        except InterpretError as problem:
+            return str(problem)
+        half = len(before.outputs)
+        for value, a, b in zip(before.outputs, results[:half], results[half:], strict=True):
+            found = difference(value.type, a, b, domain, undefined=True)
+            if found is not None:
+                return found
+        return None
+    return "every draw divides by zero"
+
