@@ -13,6 +13,8 @@ from dslc.syntax.vocabulary import KEYWORDS
 MAX_NESTING = 100
 #: findings after which a file is given up
 MAX_FINDINGS = 100
+#: tokens that are looked at again, in all, after brackets that stayed open
+MAX_RESCANNED = 1_000_000
 
 ITEM_WORDS = frozenset("operator property substitution partial derivation lowering test ruleset onnx let".split())
 #: item keywords that occur nowhere else, so that they begin an item even where a bracket stayed open
@@ -117,6 +119,7 @@ class _Splitter:
         self._word = "dslc"
         self._broken = False
         self._equals = self._lets = 0
+        self._rescanned = 0
 
     def _begins_item(self, index: int) -> bool:
         token = self._tokens[index]
@@ -187,6 +190,9 @@ class _Splitter:
             self._scan.findings[:] = [f for f in self._scan.findings if f.span is None or f.span.start < begin]
         self._report("E0103", f"this `{token.text}` is never closed", token)
         self._stack.clear()
+        self._rescanned += len(self._tokens) - index
+        if self._rescanned > MAX_RESCANNED:
+            return len(self._tokens)
         if index < len(self._tokens):
             self._cut(self._tokens[index].start, self._tokens[index].text)
             return index + 1

@@ -1,0 +1,103 @@
+"""`dslc fmt`: the one layout of rule files."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import click
+
+from dslc.errors import Diagnostic, DslcError, Source
+from dslc.syntax.parser import decode, read_source
+from dslc.syntax.printer import format_source
+
+
+def rule_files(paths: Sequence[str]) -> Iterator[Path]:
+    """The given files, and every `.rules` file in the given folders.
+
+    Raises:
+        DslcError: E0902 where nothing has that name.
+    """
+    for name in paths:
+        path = Path(name)
+        if path.is_dir():
+            yield from sorted(entry for entry in path.rglob("*.rules") if entry.is_file())
+        elif path.exists():
+            yield path
+        else:
+            raise DslcError([Diagnostic("E0902", f"no file or folder is named {name}", path=name)], exit_code=2)
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file under a temporary name and renames it, so that a kill leaves the old or the new one.
+
+    Raises:
+        DslcError: E0903 where it cannot be written.
+    """
+    temporary = None
+    try:
+        target = path.resolve()
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+        if target.exists():
+            os.chmod(temporary, target.stat().st_mode & 0o7777)
+        os.replace(temporary, target)
+    except OSError as failure:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise DslcError([Diagnostic("E0903", f"cannot write {path}: {failure.strerror}", path=str(path))]) from None
+
+
+def _diff(source: Source, text: str) -> str:
+    before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
+    return "".join(difflib.unified_diff(before, after, f"{source.path} (now)", f"{source.path} (formatted)"))
+
+
+@click.command()
+@click.argument("paths", nargs=-1, required=True, metavar="FILES|FOLDERS|-")
+@click.option("--check", is_flag=True, help="Write nothing; exit with 1 if a file would change.")
+@click.option("--diff", is_flag=True, help="Write nothing; print what would change.")
+def command(paths: tuple[str, ...], check: bool, diff: bool) -> int:
+    """Format rule files in place, or standard input to standard output (-)."""
+    findings: list[Diagnostic] = []
+    changed = total = 0
+    if "-" in paths:
+        if len(paths) > 1:
+            raise click.UsageError("`-` stands alone.")
+        source = decode(sys.stdin.buffer.read(), "<stdin>")
+        text = format_source(source)
+        if not (check or diff):
+            click.echo(text, nl=False)
+        if diff:
+            click.echo(_diff(source, text), nl=False)
+        return int((check or diff) and text != source.text)
+    for path in rule_files(paths):
+        total += 1
+        try:
+            raw = path.read_bytes() if path.is_file() else b""
+            source = read_source(path)
+            text = format_source(source)
+        except DslcError as failure:
+            findings += failure.diagnostics
+            continue
+        if text.encode() == raw:
+            continue
+        changed += 1
+        if diff:
+            click.echo(_diff(source, text), nl=False)
+        if check:
+            click.echo(f"would format {path}", err=True)
+        elif not diff:
+            replace(path, text)
+            click.echo(f"formatted {path}", err=True)
+    if findings:
+        raise DslcError(findings)
+    left = total - changed
+    word = "would be formatted" if check or diff else "formatted"
+    click.echo(f"{changed} file{'s' * (changed != 1)} {word}, {left} left as {'it is' if left == 1 else 'they are'}", err=True)
+    return int(changed > 0 and (check or diff))

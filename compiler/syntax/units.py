@@ -1,0 +1,238 @@
+"""The lines of an item in order: its head, documentation, statements and closing brace, each with its place in the text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dslc.syntax import phrases as p
+from dslc.syntax import tree as t
+from dslc.syntax.layout import LINE, Doc, Group, Nest
+from dslc.syntax.scan import Token
+
+INDENT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """Something that begins on a line of its own. `raw` text (documentation) is printed as it is."""
+
+    start: int
+    end: int
+    indent: int
+    doc: Doc
+    raw: bool = False
+    opens: bool = False
+    closes: bool = False
+
+
+class Places:
+    """Finds the words and signs of one item that are no nodes of the tree. Without tokens every place is 0."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._depths = list(self._depth_of(tokens))
+
+    @staticmethod
+    def _depth_of(tokens: Sequence[Token]) -> Iterator[int]:
+        depth = 0
+        for token in tokens:
+            depth -= token.kind == "close"
+            yield depth
+            depth += token.kind == "open"
+
+    def find(self, texts: Sequence[str], depth: int, after: int = 0) -> tuple[int, int]:
+        """Start and end of the first of `texts` at a depth of brackets."""
+        for token, at in zip(self._tokens, self._depths, strict=True):
+            if at == depth and token.start >= after and token.text in texts:
+                return token.start, token.end
+        return 0, 0
+
+    def doc(self) -> tuple[int, int]:
+        return next(((token.start, token.end) for token in self._tokens if token.kind == "doc"), (0, 0))
+
+    def before(self, offset: int) -> int:
+        """Where the last token before an offset ends."""
+        return max((token.end for token in self._tokens if token.start < offset), default=0)
+
+    @property
+    def start(self) -> int:
+        return self._tokens[0].start if self._tokens else 0
+
+    @property
+    def last(self) -> tuple[int, int]:
+        return (self._tokens[-1].start, self._tokens[-1].end) if self._tokens else (0, 0)
+
+
+def _head(places: Places, doc: Doc) -> Unit:
+    _, end = places.find("{", 0)
+    return Unit(places.start, end, 0, (doc, " {"), opens=True)
+
+
+def _close(places: Places) -> Unit:
+    start, end = places.last
+    return Unit(start, end, 0, "}", closes=True)
+
+
+def _doc(places: Places, text: str | None) -> Iterator[Unit]:
+    if text is not None:
+        yield Unit(*places.doc(), INDENT, f'"""{text}"""', raw=True)
+
+
+def _statement(node: t.Node, pad: int = 0) -> Unit:
+    return Unit(node.span.start, node.span.end, INDENT, p.statement(node, pad))
+
+
+def _statements(nodes: Sequence[t.Node], pad: int = 0) -> Iterator[Unit]:
+    """Statements; the names of attributes that follow each other are padded to the longest."""
+    for index, node in enumerate(nodes):
+        if isinstance(node, t.Attr):
+            first = last = index
+            while first > 0 and isinstance(nodes[first - 1], t.Attr):
+                first -= 1
+            while last + 1 < len(nodes) and isinstance(nodes[last + 1], t.Attr):
+                last += 1
+            longest = max(len(run.name) + 1 for run in nodes[first : last + 1] if isinstance(run, t.Attr))
+            yield _statement(node, longest)
+        else:
+            yield _statement(node, pad)
+
+
+def _params(word: str, params: Sequence[t.Param], outputs: Doc) -> Doc:
+    """A head that breaks before its arrow first."""
+    listed = p.commas(p.param(entry) for entry in params)
+    return (word, "(", listed, ")", Group(Nest(4, (LINE, "-> ", outputs))))
+
+
+def _operator(item: t.Operator, places: Places) -> Iterator[Unit]:
+    outputs = p.commas(p.param(output) for output in item.outputs)
+    yield _head(places, _params(f"operator {item.name}", item.params, outputs))
+    yield from _doc(places, item.doc)
+    yield from _statements(item.statements)
+    yield _close(places)
+
+
+def _substitution(item: t.Substitution, places: Places) -> Iterator[Unit]:
+    word = f"{'partial ' if item.partial else ''}substitution {item.name}"
+    yield _head(places, _params(word, item.params, p.names(item.outputs)))
+    yield from _doc(places, item.doc)
+    yield from _statements(item.left)
+    yield Unit(*places.find(("=>", "<=>"), 1), INDENT, item.arrow)
+    yield from _statements(item.right)
+    yield _close(places)
+
+
+def _property(item: t.Property, places: Places) -> Iterator[Unit]:
+    params = p.commas(p.param(entry) for entry in item.params)
+    yield _head(places, (f"property {item.name}(", params, ")"))
+    yield from _doc(places, item.doc)
+    yield from _statements(item.statements)
+    laws_at, _ = places.find(("holds",), 1)
+    trusted_at, _ = places.find(("trusted",), 1) if item.trusted is not None else places.last
+    laws = p.lines((p.expr(law), "," * (index + 1 < len(item.laws))) for index, law in enumerate(item.laws))
+    yield Unit(laws_at, places.before(trusted_at), INDENT, ("holds ", laws))
+    if item.trusted is not None:
+        yield Unit(trusted_at, places.before(places.last[0]), INDENT, f'trusted "{item.trusted}"')
+    yield _close(places)
+
+
+def _derivation(item: t.Derivation, places: Places) -> Iterator[Unit]:
+    # Keywords are as wide as the longest of the declarations, so that what they declare is aligned.
+    pad = 6 if any(isinstance(node, t.TensorDecl) for node in item.declarations) else 5
+    yield _head(places, f"derivation {item.name}")
+    yield from _doc(places, item.doc)
+    yield from _statements([*item.declarations, *item.left], pad)
+    yield Unit(*places.find(("=>", "<=>"), 1), INDENT, item.arrow)
+    yield from _statements([*item.right, *item.statements], pad)
+    yield _close(places)
+
+
+def _lowering(item: t.Lowering, places: Places) -> Iterator[Unit]:
+    params = ("(", p.commas(p.param(entry) for entry in item.params), ")") if item.params else ""
+    yield _head(places, (f"lowering {item.name}", params, f" on {item.device}"))
+    yield from _doc(places, item.doc)
+    start, end = places.find(("expr", "match"), 1)
+    if item.expr is not None:
+        end = item.expr.span.end
+        yield Unit(start, end, INDENT, ("expr  ", p.value(item.expr.value, p.target(item.expr.target))))
+    else:
+        end = max((entry.span.end for entry in item.match), default=end)
+        yield Unit(start, end, INDENT, ("match ", p.lines(p.bind(entry) for entry in item.match)))
+    for node in item.statements:
+        if isinstance(node, t.OnnxMap):
+            doc = (p.onnx_head(node.op, node, since=False), p.attr_map(node.attrs))
+            yield Unit(node.span.start, node.span.end, INDENT, doc)
+        else:
+            yield _statement(node, 5 if item.expr is not None else 0)
+    yield _close(places)
+
+
+def _onnx(item: t.OnnxDef, places: Places) -> Iterator[Unit]:
+    head: Doc = (p.onnx_head(item.op, item), p.attr_map(item.attrs))
+    value = ("= ", p.expr(item.value))
+    if not item.statements:
+        yield Unit(places.start, places.last[1], 0, Group((head, Nest(INDENT, (LINE, value)))))
+        return
+    yield Unit(places.start, places.before(item.statements[0].span.start), 0, head)
+    yield from _statements(item.statements)
+    start, _ = places.find(("=",), 0, item.statements[-1].span.end)
+    yield Unit(start, places.last[1], INDENT, value)
+
+
+def _block(head: str, item: t.Test | t.Ruleset, places: Places, pad: int) -> Iterator[Unit]:
+    yield _head(places, head)
+    yield from _doc(places, item.doc)
+    yield from _statements(item.statements, pad)
+    yield _close(places)
+
+
+def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
+    """The units of an item; `tokens` are its own, from first to last."""
+    places = Places(tokens)
+    match item:
+        case t.Operator():
+            return list(_operator(item, places))
+        case t.Substitution():
+            return list(_substitution(item, places))
+        case t.Property():
+            return list(_property(item, places))
+        case t.Derivation():
+            return list(_derivation(item, places))
+        case t.Lowering():
+            return list(_lowering(item, places))
+        case t.OnnxDef():
+            return list(_onnx(item, places))
+        case t.Test():
+            return list(_block(f"test {item.name}", item, places, 6))
+        case t.Ruleset():
+            return list(_block(f"ruleset {item.name}", item, places, 0))
+        case t.Function():
+            return [Unit(places.start, places.last[1], 0, p.function(item))]
+        case t.PropertyIs():
+            traits = p.commas(trait.name if trait.value is None else (trait.name, " ", p.expr(trait.value)) for trait in item.traits)
+            return [Unit(places.start, places.last[1], 0, (f"property {item.name} is ", traits))]
+
+
+def _import(node: t.Import) -> Doc:
+    alias = "" if node.alias is None else f" as {node.alias}"
+    listed: Doc = "" if node.names is None else (" (", p.names(node.names), ")")
+    return (f"import {'.' if node.relative else ''}{node.module}{alias}", listed)
+
+
+def of_header(header: t.Header, tokens: Sequence[Token] = ()) -> list[Unit]:
+    """The units of a header; `tokens` are its own."""
+    version = (tokens[0].start, tokens[1].end) if len(tokens) > 1 else (0, 0)
+    units = [Unit(*version, 0, f"dslc {header.language}")]
+    places = Places(tokens)
+    library = header.library
+    if library is not None:
+        first = library.requires[0].span.start if library.requires else library.span.end
+        units.append(Unit(library.span.start, places.before(first), 0, f"library {library.name} {library.version}"))
+        for line in library.requires:
+            units.append(Unit(line.span.start, line.span.end, 0, f"requires {line.library} {line.spec}"))
+    rest: list[t.Import | t.Export] = sorted([*header.imports, *header.exports], key=lambda node: node.span.start)
+    for node in rest:
+        doc = _import(node) if isinstance(node, t.Import) else ("export ", p.names(node.names))
+        units.append(Unit(node.span.start, node.span.end, 0, doc))
+    return units
+
