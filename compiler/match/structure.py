@@ -321,7 +321,7 @@ class Structure:
             for found, _ in self._assign(site, node.args[:size], state):
                 yield found.with_site(site.id, node, results, None)
             return
-        searched = any(isinstance(arg, Result | Number) for arg in site.args)
+        searched = size > len(node.args) or any(isinstance(arg, Result | Number) for arg in site.args)
         top = site.id in self._tops and site.id in self._root_sites
         for operands in operand_lists(node) if searched else [node.args]:
             if len(operands) == size:
