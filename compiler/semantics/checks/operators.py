@@ -1,0 +1,412 @@
+"""Checks of operators: names, types, equations, and whether they elaborate at some small sizes."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from dslc.errors import Span
+from dslc.ir.graph import Value
+from dslc.semantics.assume import LEVELS, Infeasible, assumed, conditions_of, rank_choices, size_names
+from dslc.semantics.checks.names import Report, Scope, fits_subscripts, literal_problem
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules
+from dslc.semantics.types import shape_of
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, KEYWORDS
+
+_CHOICES = 12
+
+
+def check_operator(rules: Rules, op: OperatorDef, report: Report) -> None:
+    before = sum(d.severity == "error" for d in report.found)
+    scope = _scope(rules, op, report)
+    _types(op, scope)
+    _statements(op, scope)
+    _equations(op, report)
+    _unused(op, scope)
+    if op.syntax.doc is None:
+        report.add("W0008", f"`{op.short}` has no documentation", op.syntax.span)
+    if sum(d.severity == "error" for d in report.found) == before:
+        _elaborates(rules, op, report)
+
+
+# ---- names -----------------------------------------------------------------------------------------------------
+
+
+def _scope(rules: Rules, op: OperatorDef, report: Report) -> Scope:
+    scope = Scope(op.module, rules, report)
+    places: dict[str, Span] = {}
+
+    def declare(name: str, kind: str, span: Span) -> None:
+        if name in KEYWORDS:
+            report.add("E0205", f"`{name}` is a reserved word", span)
+        old = scope.kinds.get(name)
+        if old is not None:
+            same = {old, kind} <= {"tensor", "let", "output"} and old == kind
+            code = "E0309" if same else "E0213"
+            report.add(code, f"`{name}` is {_a(old)} already" if code == "E0213" else f"`{name}` is defined twice", span)
+        scope.bind(name, kind)
+        places[name] = span
+
+    for param in op.syntax.params:
+        declare(param.name, "tensor", param.span)
+        if param.type is not None:
+            scope.dims[param.name] = param.type.dims or ()
+    packs, names = size_names(op)
+    for attr in op.attrs:
+        declare(attr.name, "attribute", attr.span)
+    for name, span in _size_places(op):
+        if name in packs or name in names:
+            kind = "pack" if name in packs else "size"
+            if scope.kinds.get(name) not in {None, kind}:
+                report.add("E0213", f"`{name}` is {_a(scope.kinds[name])} and {_a(kind)}", span)
+            scope.kinds.setdefault(name, kind)
+    for param in op.syntax.params:
+        if param.type is not None and param.type.name not in DTYPE_NAMES:
+            scope.kinds.setdefault(param.type.name, "type")
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Let):
+            declare(statement.target.name, "tensor" if statement.target.places is not None else "let", statement.target.span)
+        elif isinstance(statement, t.LetMany):
+            for name in statement.names:
+                declare(name, "let", statement.span)
+        elif isinstance(statement, t.Function):
+            declare(statement.name, "function", statement.span)
+            scope.functions[statement.name] = len(statement.params)
+    for condition in conditions_of(op):
+        for name in _bound_by(condition):
+            scope.kinds.setdefault(name, "size")
+    for output in op.syntax.outputs:
+        declare(output.name, "tensor", output.span)
+        if output.type is not None:
+            scope.dims[output.name] = output.type.dims or ()
+    return scope
+
+
+def _a(kind: str) -> str:
+    return {"attribute": "an attribute", "type": "an element type"}.get(kind, f"a {kind}")
+
+
+def _size_places(op: OperatorDef) -> list[tuple[str, Span]]:
+    return [
+        (node.id, node.span)
+        for param in op.syntax.params
+        for node in walk_expr((param.type.dims or ()) if param.type is not None else ())
+        if isinstance(node, t.Name)
+    ]
+
+
+def _bound_by(condition: t.Expr) -> list[str]:
+    """Names that a guard may bind: alone on a side of `==`, or in a list there."""
+    if not isinstance(condition, t.Compare) or condition.ops != ("==",):
+        return []
+    out = []
+    for side in condition.operands:
+        parts = side.elements if isinstance(side, t.ListExpr) else (side,)
+        out += [part.id for part in parts if isinstance(part, t.Name) and "." not in part.id]
+    return out
+
+
+# ---- types -----------------------------------------------------------------------------------------------------
+
+
+def _types(op: OperatorDef, scope: Scope) -> None:
+    report = scope.report
+    types = {param.type.name for param in op.syntax.params if param.type is not None}
+    type_attrs = {attr.name for attr in op.attrs if attr.type.name == "dtype"}
+    for param in op.syntax.params:
+        if param.type is None or param.type.dims is None:
+            report.add("E0305", f"the parameter `{param.name}` needs a tensor type, such as `T[M, N]`", param.span)
+            continue
+        if param.type.name not in DTYPE_NAMES and not param.type.name[0].isupper():
+            report.add(
+                "E0305", f"there is no element type `{param.type.name}`", param.type.span,
+                hint="one of " + ", ".join(sorted(DTYPE_NAMES)) + ", or a variable such as `T`",
+            )  # fmt: skip
+        _packs(op, param, report)
+        _solvable(op, param, report)
+    for output in op.syntax.outputs:
+        if output.type is None:
+            continue
+        name = output.type.name
+        if name not in DTYPE_NAMES and name not in types and name not in type_attrs:
+            report.add("E0305", f"nothing determines the element type `{name}` of `{output.name}`", output.type.span)
+        for node in walk_expr(output.type.dims or ()):
+            if isinstance(node, t.Name) and scope.kind(node.id) is None and not _indexed(node.id, output):
+                report.add("E0310", f"nothing determines the size `{node.id}`", node.span)
+            elif isinstance(node, t.Name):
+                scope.used.add(node.id)
+    for attr in op.attrs:
+        if attr.type.name not in ATTRIBUTE_TYPES:
+            report.add(
+                "E0305", f"there is no attribute type `{attr.type.name}`", attr.type.span,
+                hint="one of " + ", ".join(sorted(ATTRIBUTE_TYPES)),
+            )  # fmt: skip
+        for dim in attr.type.dims or ():
+            scope.check(dim)
+        if attr.default is not None:
+            problem = literal_problem(attr, attr.default)
+            if problem:
+                report.add("E0304", f"the attribute `{attr.name}` {problem}", attr.default.span)
+            scope.check(attr.default)
+
+
+def _indexed(name: str, output: t.Param) -> bool:
+    """A binder of a list in the type, such as k in `{[k: n] 1}`."""
+    dims = output.type.dims if output.type is not None else ()
+    return any(isinstance(node, t.Binder) and node.name == name for node in walk_expr(dims or ()))
+
+
+def _packs(op: OperatorDef, param: t.Param, report: Report) -> None:
+    """With two packs in one type, something must say where the first one ends."""
+    assert param.type is not None
+    packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
+    if len(packs) < 2:
+        return
+    free = [pack for pack in dict.fromkeys(packs) if not _ranked(op, pack, param)]
+    if len(free) > 1:
+        report.add(
+            "E0311", f"nothing says where `*{free[0]}` ends", param.type.span, hint=f"write `where rank({free[0]}) == ...`"
+        )
+
+
+def _ranked(op: OperatorDef, pack: str, apart: t.Param) -> bool:
+    for condition in conditions_of(op):
+        if isinstance(condition, t.Compare) and condition.ops == ("==",):
+            for side in condition.operands:
+                if isinstance(side, t.Name) and side.id == pack:
+                    return True
+                if isinstance(side, t.Call) and side.function in {"rank", "len"}:
+                    if any(isinstance(arg, t.Name) and arg.id == pack for arg in side.args):
+                        return True
+    for param in op.syntax.params:
+        if param is not apart and param.type is not None:
+            packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
+            if pack in packs and (len(packs) == 1 or all(p == pack or _ranked(op, p, param) for p in packs)):
+                return True
+    return False
+
+
+def _solvable(op: OperatorDef, param: t.Param, report: Report) -> None:
+    """A computed dimension is linear in one size that nothing else determines."""
+    assert param.type is not None
+    alone = {
+        name.id
+        for other in op.syntax.params
+        for dim in (other.type.dims or () if other.type is not None else ())
+        for name in ([dim] if isinstance(dim, t.Name) else [])
+    }
+    alone |= {name for condition in conditions_of(op) for name in _bound_by(condition)}
+    for dim in param.type.dims or ():
+        if isinstance(dim, t.Binary):
+            names = {node.id for node in walk_expr(dim) if isinstance(node, t.Name)}
+            open_names = sorted(names - alone)
+            bad = any(isinstance(n, t.Binary) and n.op in {"//", "%", "/", "^"} for n in walk_expr(dim))
+            squared = any(
+                isinstance(n, t.Binary) and n.op == "*" and _mentions(n.left, open_names) and _mentions(n.right, open_names)
+                for n in walk_expr(dim)
+            )
+            if open_names and (len(open_names) > 1 or bad or squared) and not _given(op, open_names):
+                report.add("E0328", f"`{dim.span.text}` cannot be solved for {' and '.join(open_names)}", dim.span)
+
+
+def _given(op: OperatorDef, names: list[str]) -> bool:
+    """All but one of the names are determined by guards with attributes, as `sizes == [P, Q]`."""
+    bound = {name for condition in conditions_of(op) for name in _bound_by(condition)}
+    return len([name for name in names if name not in bound]) <= 1
+
+
+def _mentions(expr: t.Expr, names: list[str]) -> bool:
+    return any(isinstance(node, t.Name) and node.id in names for node in walk_expr(expr))
+
+
+# ---- statements ------------------------------------------------------------------------------------------------
+
+
+def _statements(op: OperatorDef, scope: Scope) -> None:
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Where):
+            for condition in statement.conditions:
+                check_condition(condition, scope)
+        elif isinstance(statement, t.Let | t.Equation):
+            _target(statement.target, statement.value, scope)
+        elif isinstance(statement, t.LetMany | t.EquationMany):
+            scope.check(statement.value)
+            check_results(statement.names, statement.value, statement.span, scope)
+        elif isinstance(statement, t.Function):
+            check_function(statement, scope)
+        elif isinstance(statement, t.Example):
+            if not isinstance(statement.value, t.Compare):
+                scope.report.add("E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`")
+            outside = Scope(op.module, scope.rules, scope.report)
+            outside.check(statement.value)
+
+
+def _target(target: t.Target, value: t.Expr, scope: Scope) -> None:
+    inner = scope.inner()
+    if target.places is not None:
+        inner.bind("(equation)", "flag")
+        seen: set[str] = set()
+        for place in target.places:
+            for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
+                scope.check(binder.range)
+                if binder.name in seen:
+                    scope.report.add("E0309", f"the index `{binder.name}` stands twice on the left", binder.span)
+                seen.add(binder.name)
+                inner.bind(binder.name, "list" if binder.star else "index")
+    inner.check(value)
+
+
+def check_condition(condition: t.Expr, scope: Scope) -> None:
+    scope.check(condition)
+    if isinstance(condition, t.Int | t.Float | t.Str | t.Inf | t.ListExpr) or (
+        isinstance(condition, t.Binary) and condition.op not in {"and", "or"}
+    ):
+        scope.report.add("E0315", f"`{condition.span.text}` is no condition", condition.span)
+
+
+def check_function(function: t.Function, scope: Scope) -> None:
+    inner = scope.inner()
+    for param in function.params:
+        inner.bind(param, "value")
+    inner.check(function.body)
+    for node in walk_expr(function.body):
+        if isinstance(node, t.Call) and node.function == function.name:
+            scope.report.add("E0317", f"`{function.name}` calls itself", node.span, hint="`let` functions are never recursive")
+
+
+def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: Scope) -> None:
+    """As many names as the call has outputs."""
+    if not isinstance(value, t.Call):
+        return
+    definition = scope.module.lookup(value.function)
+    if not isinstance(definition, OperatorDef) or scope.kind(value.function) is not None:
+        return
+    count = len(definition.syntax.outputs)
+    if scope.rules.traits_of(definition.name).inverse is not None and len(names) >= 2:
+        return
+    if count != len(names):
+        scope.report.add("E0325", f"{len(names)} names for the {count} results of `{value.function}`", span)
+
+
+def _equations(op: OperatorDef, report: Report) -> None:
+    outputs = {output.name: output for output in op.syntax.outputs}
+    defined: set[str] = set()
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Equation):
+            name = statement.target.name
+            if name not in outputs:
+                report.add("E0201", f"`{name}` is no output of `{op.short}`", statement.target.span, hint="`let` names anything else")
+            elif name in defined:
+                report.add("E0309", f"`{name}` has two equations", statement.target.span)
+            defined.add(name)
+            if name in outputs:
+                _places(statement.target, outputs[name], report)
+        elif isinstance(statement, t.EquationMany):
+            for name in statement.names:
+                if name not in outputs:
+                    report.add("E0201", f"`{name}` is no output of `{op.short}`", statement.span)
+                elif name in defined:
+                    report.add("E0309", f"`{name}` has two equations", statement.span)
+                defined.add(name)
+    for name, output in outputs.items():
+        if name not in defined:
+            report.add("E0308", f"no equation defines `{name}`", output.span)
+
+
+def _places(target: t.Target, output: t.Param, report: Report) -> None:
+    if target.places is None or output.type is None:
+        return
+    dims = output.type.dims or ()
+    subs: tuple[t.Expr, ...] = tuple(
+        t.Pack(t.Name(p.name, span=p.span), span=p.span) if isinstance(p, t.Binder) and p.star else t.Int(0, span=p.span)
+        for p in target.places
+    )
+    if len(dims) != len(subs) and fits_subscripts(dims, subs):
+        report.add("E0307", f"`{output.name}` has {len(dims)} axes and {len(subs)} places on the left", target.span)
+
+
+def _unused(op: OperatorDef, scope: Scope) -> None:
+    for statement in op.syntax.statements:
+        names: list[tuple[str, Span]] = []
+        if isinstance(statement, t.Let):
+            names = [(statement.target.name, statement.target.span)]
+        elif isinstance(statement, t.Function):
+            names = [(statement.name, statement.span)]
+        mentioned = {
+            node.id.partition(".")[0]
+            for other in op.syntax.statements
+            if isinstance(other, t.OnnxMap | t.Where)
+            for node in walk_expr(other)
+            if isinstance(node, t.Name)
+        } | {param.name for other in op.syntax.statements if isinstance(other, t.OnnxMap) for param in other.inputs if isinstance(param, t.Param)}
+        for name, span in names:
+            if name not in scope.used and name not in mentioned:
+                scope.report.add("W0005", f"`{name}` is never used", span)
+
+
+# ---- elaboration -----------------------------------------------------------------------------------------------
+
+
+def _elaborates(rules: Rules, op: OperatorDef, report: Report) -> None:
+    """Evaluates the equations at the first choices that the guards allow; what never works is reported."""
+    first: EvalError | Mismatch | None = None
+    feasible = worked = 0
+    for ranks in rank_choices(op):
+        for level in ("symbolic", "numbers"):
+            try:
+                for choice in islice(assumed(rules, op, ranks, level), _CHOICES):
+                    feasible += 1
+                    for output in op.syntax.outputs:
+                        value = choice.env.get(output.name)
+                        if not isinstance(value, Value):
+                            raise EvalError([])
+                        if output.type is not None:
+                            _declared(value, shape_of(output.type, choice.env).shape, output, op, choice.text, report)
+                    worked += 1
+                    if level == "numbers":
+                        break
+                if worked:
+                    break
+            except (EvalError, Mismatch) as problem:
+                if isinstance(problem, EvalError) or first is None:
+                    first = first if isinstance(first, EvalError) and first.diagnostics else problem
+            except (Unbound, TypeError, ValueError, IndexError, Infeasible):
+                continue
+    if worked:
+        return
+    if isinstance(first, EvalError) and first.diagnostics:
+        report.found.extend(d for d in first.diagnostics if d not in report.found)
+    elif isinstance(first, Mismatch) and not _is_composite(op):
+        report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.syntax.span)
+    elif not feasible and conditions_of(op):
+        report.add("W0001", f"no sizes satisfy the guards of `{op.short}`", conditions_of(op)[0].span)
+
+
+def _is_composite(op: OperatorDef) -> bool:
+    """Sizes inside a composite must fit each other, which few of the choices tried here do."""
+    return any(
+        isinstance(s, t.EquationMany | t.LetMany) or (isinstance(s, t.Equation) and s.target.places is None)
+        for s in op.syntax.statements
+    )
+
+
+def _declared(value: Value, shape: tuple[object, ...], output: t.Param, op: OperatorDef, where: str, report: Report) -> None:
+    if len(value.type.shape) != len(shape):
+        report.add(
+            "E0306", f"`{output.name}` is declared with {len(shape)} axes, and its equation gives {len(value.type.shape)}",
+            output.span, counterexample=where,
+        )  # fmt: skip
+        return
+    for found, declared in zip(value.type.shape, shape, strict=True):
+        if isinstance(found, int) and isinstance(declared, int) and found != declared:
+            report.add(
+                "E0306", f"`{output.name}` is declared as {list(shape)}, and its equation gives {list(value.type.shape)}",
+                output.span, counterexample=where,
+            )  # fmt: skip
+            return
+
+
+__all__ = ["LEVELS", "check_condition", "check_function", "check_operator", "check_results"]

@@ -1,0 +1,240 @@
+"""Checks of derivations, lowerings, tests, rule sets, exports and imports."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from dslc.semantics.checks.names import Report, Scope
+from dslc.semantics.checks.operators import check_condition, check_function
+from dslc.semantics.checks.substitutions import declare_params
+from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, OperatorDef, RulesetDef, TestDef
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
+_DERIVATION = frozenset(
+    """bijective image total hull inverse affine_bijections divisors rounded_up halves nonzero_box stack tile_sizes dtype shape
+    restrict disjoint""".split()
+)
+_LOWERING = frozenset("stride regular size aligned bytes pointwise linear constant elements".split())
+_DEVICES = frozenset("cpu cuda ort ort_cpu ort_cuda".split())
+_GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())
+
+
+def check_derivation(rules: Rules, rule: DerivationDef, report: Report) -> None:
+    syntax = rule.syntax
+    scope = Scope(rule.module, rules, report)
+    scope.extra = _DERIVATION
+    for one in syntax.declarations:
+        if isinstance(one, t.IndexDecl):
+            for binder in one.binders:
+                if scope.kinds.get(binder.name) == "index":
+                    report.add("E0309", f"the index `{binder.name}` is declared twice", binder.span)
+                scope.bind(binder.name, "index")
+                for node in walk_expr(binder.range):
+                    if isinstance(node, t.Name):
+                        scope.kinds.setdefault(node.id, "set")
+        elif isinstance(one, t.SetDecl | t.TensorDecl):
+            for name in one.names:
+                scope.bind(name, "set" if isinstance(one, t.SetDecl) else "tensor")
+        elif isinstance(one, t.MapDecl):
+            scope.bind(one.name, "map")
+    for one in syntax.declarations:
+        if isinstance(one, t.TermDecl):
+            for signature in one.signatures:
+                scope.bind(signature.name, "term")
+                scope.functions[signature.name] = len(signature.params)
+        elif isinstance(one, t.MapDecl):
+            scope.check(one.domain)
+            scope.check(one.codomain)
+    for name in ("tile_sizes", "vector_sizes"):
+        scope.bind(name, "set")
+    for formula in (*syntax.left, *syntax.right):
+        if formula.name is not None:
+            scope.bind(formula.name, "tensor")
+    for formula in (*syntax.left, *syntax.right):
+        scope.check(formula.scope)
+    for one in syntax.declarations:
+        if isinstance(one, t.Where):
+            for condition in one.conditions:
+                check_condition(condition, scope)
+    for statement in syntax.statements:
+        if isinstance(statement, t.Search):
+            if scope.kind(statement.name) is None:
+                report.add("E0201", f"nothing is named `{statement.name}` here", statement.span)
+            scope.check(statement.domain)
+    left, right = ({f.name for f in side if f.name} for side in (syntax.left, syntax.right))
+    if left and right and not (left & right or left <= right):
+        report.add("E0313", f"no expression of `{syntax.name}` has a name on both sides", syntax.span)
+
+
+def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
+    syntax = rule.syntax
+    scope = Scope(rule.module, rules, report)
+    scope.extra = _LOWERING
+    if syntax.device not in _DEVICES:
+        report.add("E0701", f"there is no device `{syntax.device}`", syntax.span, hint="one of " + ", ".join(sorted(_DEVICES)))
+    declare_params(syntax.params, scope)
+    emits = [s for s in syntax.statements if isinstance(s, t.CallVendor | t.RenderTemplate | t.OnnxMap)]
+    if len(emits) != 1:
+        report.add("E0702", f"`{syntax.name}` emits {len(emits)} things", syntax.span, hint="one of `call`, `template` and `onnx`")
+    scope.pattern = True
+    if syntax.expr is not None:
+        _lowered(syntax.expr, scope)
+    for bind in syntax.match:
+        for node in walk_expr(bind.value):
+            if isinstance(node, t.Name) and scope.kind(node.id) is None and "." not in node.id and node.id[0].isupper():
+                scope.bind(node.id, "tensor")
+        scope.check(bind.value)
+        for name in bind.names:
+            scope.bind(name, "tensor")
+    scope.pattern = False
+    for statement in syntax.statements:
+        if isinstance(statement, t.Let):
+            scope.check(statement.value)
+            scope.bind(statement.target.name, "value")
+        elif isinstance(statement, t.Function):
+            scope.bind(statement.name, "function")
+            scope.functions[statement.name] = len(statement.params)
+            check_function(statement, scope)
+        elif isinstance(statement, t.Where):
+            for condition in statement.conditions:
+                check_condition(condition, scope)
+        elif isinstance(statement, t.Cost):
+            for entry in statement.entries:
+                _entry(entry, scope)
+        elif isinstance(statement, t.CallVendor | t.RenderTemplate):
+            for entry in statement.attrs:
+                _entry(entry, scope)
+        elif isinstance(statement, t.OnnxMap):
+            for given in statement.inputs:
+                if isinstance(given, t.Param) and given.name != "_" and scope.kind(given.name) is None:
+                    report.add("E0703", f"nothing is named `{given.name}` in this lowering", given.span)
+            for entry in statement.attrs:
+                _entry(entry, scope)
+
+
+def _lowered(equation: t.Equation, scope: Scope) -> None:
+    """In a lowering's expression, an unknown lower-case name is an integer coefficient, an unknown function a term."""
+    for place in equation.target.places or ():
+        for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
+            scope.bind(binder.name, "list" if binder.star else "index")
+    for node in walk_expr(equation.value):
+        if isinstance(node, t.Binder):
+            scope.bind(node.name, "list" if node.star else "index")
+        elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
+            scope.bind(node.id, "value")
+        elif isinstance(node, t.Call) and scope.kind(node.function) is None and scope.module.lookup(node.function) is None:
+            if node.function not in _LOWERING and node.function.isidentifier():
+                scope.bind(node.function, "term")
+    scope.check(equation.value)
+    scope.bind(equation.target.name, "tensor")
+
+
+def _entry(entry: t.Entry, scope: Scope) -> None:
+    """As `check`, with the code of lowerings for what is unknown."""
+    before = len(scope.report.found)
+    scope.check(entry.value)
+    for k in range(before, len(scope.report.found)):
+        found = scope.report.found[k]
+        if found.code == "E0201":
+            scope.report.found[k] = type(found)("E0703", found.message, found.span, hint=found.hint)
+
+
+def check_test(rules: Rules, test: TestDef, report: Report) -> None:
+    syntax = test.syntax
+    module = test.module
+    scope = Scope(module, rules, report)
+    scope.extra = _GENERATORS
+    head = syntax.name.rsplit(".", 1)[-1]
+    names = {getattr(item, "name", None) for item in module.file.items if not isinstance(item, t.Test)}
+    if head not in names and module.lookup(syntax.name) is None and not _known(rules, module, head):
+        report.add("E0214", f"nothing is named `{syntax.name}`", syntax.span, hint="a test bears the name of what it tests")
+    for statement in syntax.statements:
+        if isinstance(statement, t.Given):
+            for item in statement.items:
+                if item.type is not None:
+                    for dim in item.type.dims or ():
+                        scope.check(dim)
+                scope.check(item.value)
+                scope.bind(item.name, "tensor")
+        elif isinstance(statement, t.Expect):
+            scope.check(statement.value)
+            if isinstance(statement.value, t.Int | t.Float | t.Str) or (
+                isinstance(statement.value, t.Binary) and statement.value.op not in {"and", "or"}
+            ):
+                report.add("E0321", f"`{statement.value.span.text}` is no condition", statement.value.span)
+        elif isinstance(statement, t.Fires):
+            inner = scope.inner()
+            for bind in statement.binds:
+                inner.check(bind.value)
+                for name in bind.names:
+                    inner.bind(name, "tensor")
+        elif isinstance(statement, t.Where):
+            for condition in statement.conditions:
+                check_condition(condition, scope)
+
+
+def _known(rules: Rules, module: Module, name: str) -> bool:
+    return any(f"{module.library}.{name}" in table for table in (rules.operators, rules.substitutions, rules.laws))
+
+
+def check_ruleset(rules: Rules, rule: RulesetDef, report: Report) -> None:
+    known = {*rules.operators, *rules.substitutions, *rules.derivations, *rules.lowerings, *rules.laws, *rules.rulesets}
+    short = {name.rsplit(".", 1)[-1] for name in known}
+    for statement in rule.syntax.statements:
+        if isinstance(statement, t.RulesetStatement):
+            for glob in statement.globs:
+                if glob not in short and not fnmatch.filter(known, glob) and not fnmatch.filter(short, glob):
+                    report.add("E0214", f"`{glob}` names nothing", statement.span)
+
+
+def check_header(rules: Rules, module: Module, report: Report) -> None:
+    """Exports that exist, imports that are used, exported rules that have a test."""
+    file = module.file
+    own = {getattr(item, "name", None): item for item in file.items if not isinstance(item, t.Test | t.PropertyIs)}
+    tested = {test.syntax.name.rsplit(".", 1)[-1] for test in rules.tests}
+    for export in file.header.exports:
+        for name in export.names:
+            if name.startswith("_"):
+                report.add("E0206", f"`{name}` is private to its file", export.span)
+            elif name not in own and name not in module.names:
+                report.add("E0210", f"this file has no `{name}` to export", export.span)
+            elif isinstance(own.get(name), t.Substitution) and name not in tested:
+                report.add("W0006", f"the exported rule `{name}` has no test", own[name].span)
+    mentioned = _mentioned(file)
+    for item in file.header.imports:
+        for name in item.names or ():
+            if name in module.names and name not in mentioned:
+                report.add("W0007", f"`{name}` is imported and never used", item.span)
+    for item in file.items:
+        if isinstance(item, t.Function):
+            found = module.names.get(item.name)
+            scope = Scope(module, rules, report)
+            if isinstance(found, FunctionDef):
+                check_function(item, scope)
+
+
+def _mentioned(file: t.File) -> set[str]:
+    """Every name and called function of a file, with the parts of dotted ones."""
+    found: set[str] = set()
+    for node in walk_expr(tuple(file.items)):
+        for text in (getattr(node, "id", None), getattr(node, "function", None), getattr(node, "value", None)):
+            if isinstance(text, str):
+                found |= {text, text.partition(".")[0]}
+        if isinstance(node, t.PropertyIs | t.Test):
+            found.add(node.name)
+    for export in file.header.exports:
+        found |= set(export.names)
+    return found
+
+
+__all__ = [
+    "OperatorDef",
+    "check_derivation",
+    "check_header",
+    "check_lowering",
+    "check_ruleset",
+    "check_test",
+]

@@ -1,0 +1,229 @@
+"""Checks of substitutions and laws: both sides define the outputs, the right side uses what is bound, nothing is unused."""
+
+from __future__ import annotations
+
+from dslc.errors import Span
+from dslc.semantics.checks.names import Report, Scope
+from dslc.semantics.checks.operators import check_condition, check_function, check_results
+from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
+
+
+def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
+    """Tensors, and the sizes, packs and element types of their types."""
+    for param in params:
+        if param.name in KEYWORDS:
+            scope.report.add("E0205", f"`{param.name}` is a reserved word", param.span)
+        if param.name in scope.kinds:
+            scope.report.add("E0309", f"`{param.name}` is declared twice", param.span)
+        scope.bind(param.name, "tensor")
+        if param.type is not None:
+            scope.dims[param.name] = param.type.dims or ()
+    for param in params:
+        if param.type is None:
+            continue
+        for node in walk_expr(param.type.dims or ()):
+            if isinstance(node, t.Name):
+                if scope.kinds.get(node.id) == "tensor":
+                    scope.report.add("E0213", f"`{node.id}` is a tensor and a size", node.span)
+                scope.kinds.setdefault(node.id, "size")
+        if param.type.name not in DTYPE_NAMES:
+            if not param.type.name[0].isupper():
+                scope.report.add("E0305", f"there is no element type `{param.type.name}`", param.type.span)
+            scope.kinds.setdefault(param.type.name, "type")
+
+
+def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
+    syntax = sub.syntax
+    scope = Scope(sub.module, rules, report)
+    declare_params(syntax.params, scope)
+    _side(syntax.left, scope, pattern=True)
+    _outputs(sub, syntax.left, "left", report)
+    bound = set(scope.kinds)
+    used_left = set(scope.used)
+    scope.used.clear()
+    right = scope.inner()
+    # outputs are bound anew on the right; what else the left binds may be used there
+    for name in syntax.outputs:
+        right.kinds.pop(name, None)
+    if syntax.arrow == "<=>":
+        right.pattern = True
+    _side(syntax.right, right, pattern=syntax.arrow == "<=>")
+    _outputs(sub, syntax.right, "right", report)
+    _unbound(sub, bound, report)
+    for name in syntax.params:
+        if name.name not in used_left and name.name not in scope.used:
+            report.add("W0005", f"the tensor `{name.name}` is never used", name.span)
+    for side, used in ((syntax.left, used_left | scope.used), (syntax.right, scope.used)):
+        for statement in side:
+            if isinstance(statement, t.Bind):
+                for one in statement.names:
+                    if one not in syntax.outputs and one not in used and len(statement.names) == 1:
+                        report.add("W0005", f"`{one}` is never used", statement.span)
+            elif isinstance(statement, t.Let) and statement.target.name not in used:
+                report.add("W0005", f"`{statement.target.name}` is never used", statement.span)
+    _partial(sub, report)
+
+
+def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool) -> None:
+    for statement in statements:
+        if isinstance(statement, t.TermDecl):
+            for signature in statement.signatures:
+                scope.bind(signature.name, "term")
+                scope.functions[signature.name] = len(signature.params)
+        elif isinstance(statement, t.Search):
+            scope.check(statement.domain)
+            scope.bind(statement.name, "value")
+        elif isinstance(statement, t.Function):
+            scope.bind(statement.name, "function")
+            scope.functions[statement.name] = len(statement.params)
+    scope.pattern = pattern
+    defined: set[str] = set()
+    for statement in statements:
+        if isinstance(statement, t.Bind):
+            scope.check(statement.value)
+            check_results(statement.names, statement.value, statement.span, scope)
+            for name in statement.names:
+                if name in defined or scope.kinds.get(name) in {"size", "type"}:
+                    report_code = "E0309" if name in defined else "E0213"
+                    scope.report.add(report_code, f"`{name}` is bound twice", statement.span)
+                elif scope.kind(name) == "tensor" and name in scope.dims:
+                    scope.report.add("E0309", f"`{name}` is a parameter already", statement.span)
+                defined.add(name)
+                scope.bind(name, "tensor")
+        elif isinstance(statement, t.Let):
+            scope.pattern = False
+            inner = scope.inner()
+            for place in statement.target.places or ():
+                for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
+                    inner.check(binder.range)
+                    inner.bind(binder.name, "index")
+            inner.check(statement.value)
+            scope.pattern = pattern
+            scope.bind(statement.target.name, "value")
+        elif isinstance(statement, t.LetMany):
+            scope.check(statement.value)
+            for name in statement.names:
+                scope.bind(name, "value")
+        elif isinstance(statement, t.Const):
+            _const(statement, scope)
+    # conditions may use what a later line binds
+    scope.pattern = False
+    for statement in statements:
+        if isinstance(statement, t.Where):
+            for condition in statement.conditions:
+                _bindings(condition, scope)
+                check_condition(condition, scope)
+        elif isinstance(statement, t.Function):
+            check_function(statement, scope)
+
+
+def _bindings(condition: t.Expr, scope: Scope) -> None:
+    """`where q == p + [*u, *w]` binds a name that is not known yet."""
+    if isinstance(condition, t.Compare) and condition.ops == ("==",):
+        for side in condition.operands:
+            for part in side.elements if isinstance(side, t.ListExpr) else (side,):
+                if isinstance(part, t.Name) and part.id.partition(".")[0] == part.id and scope.kind(part.id) is None:
+                    others = [o for o in condition.operands if o is not side]
+                    if not any(isinstance(n, t.Name) and n.id == part.id for n in walk_expr(tuple(others))):
+                        if scope.module.lookup(part.id) is None and part.id not in {"true", "false", "pi"}:
+                            scope.bind(part.id, "value")
+
+
+def _const(statement: t.Const, scope: Scope) -> None:
+    inner = scope.inner()
+    for dim in statement.type.dims or ():
+        scope.check(dim)
+    for place in statement.target.places or ():
+        for binder in place.places if isinstance(place, t.TuplePlace) else (place,):
+            inner.check(binder.range)
+            inner.bind(binder.name, "list" if binder.star else "index")
+    inner.check(statement.value)
+    scope.bind(statement.target.name, "tensor")
+    scope.dims[statement.target.name] = statement.type.dims or ()
+
+
+def _outputs(sub: SubstitutionDef, side: tuple[t.GraphStatement, ...], where: str, report: Report) -> None:
+    bound = {name for s in side if isinstance(s, t.Bind) for name in s.names}
+    bound |= {s.target.name for s in side if isinstance(s, t.Const)}
+    for name in sub.syntax.outputs:
+        if name not in bound:
+            report.add(
+                "E0313", f"the {where} side of `{sub.syntax.name}` does not bind `{name}`", _last(side, sub.syntax.span)
+            )
+
+
+def _last(side: tuple[t.GraphStatement, ...], default: Span) -> Span:
+    binds = [s.span for s in side if isinstance(s, t.Bind)]
+    return binds[-1] if binds else default
+
+
+def _unbound(sub: SubstitutionDef, bound: set[str], report: Report) -> None:
+    """A name that was reported as unknown on the right side is one that the left side should bind."""
+    spans = [(s.span.start, s.span.end) for s in sub.syntax.right]
+    for k, found in enumerate(report.found):
+        if found.code == "E0201" and found.span is not None and found.span.source is sub.syntax.span.source:
+            inside = any(start <= found.span.start < end for start, end in spans)
+            if inside and found.message.endswith("here") and not _called(sub, found.span):
+                name = found.message.split("`")[1]
+                report.found[k] = type(found)(
+                    "E0323", f"`{name}` is bound neither on the left nor on the right", found.span, hint=found.hint
+                )
+
+
+def _called(sub: SubstitutionDef, span: Span) -> bool:
+    return any(isinstance(node, t.Call) and node.span is span for node in walk_expr(sub.syntax.right))
+
+
+def _partial(sub: SubstitutionDef, report: Report) -> None:
+    corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
+    if sub.syntax.partial and not corrects:
+        report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, hint="write `correct auto`")
+    for correct in corrects:
+        if not sub.syntax.partial:
+            report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
+        limit = correct.limit
+        if isinstance(limit, t.Int | t.Float) and not 0 < limit.value <= 1:
+            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit.span)
+        if isinstance(limit, t.Str | t.Unary):
+            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit.span)
+
+
+def check_property(rules: Rules, law: PropertyDef, report: Report) -> None:
+    scope = Scope(law.module, rules, report)
+    declare_params(law.syntax.params, scope)
+    scope.pattern = True
+    for statement in law.syntax.statements:
+        if isinstance(statement, t.TermDecl):
+            for signature in statement.signatures:
+                scope.bind(signature.name, "term")
+                scope.functions[signature.name] = len(signature.params)
+        elif isinstance(statement, t.Function):
+            scope.bind(statement.name, "function")
+            scope.functions[statement.name] = len(statement.params)
+            check_function(statement, scope)
+    lets = [s for s in law.syntax.statements if isinstance(s, t.Let)]
+    for one in lets:
+        scope.bind(one.target.name, "value")
+    for expr in law.syntax.laws:
+        if not isinstance(expr, t.Compare):
+            report.add("E0321", f"`{expr.span.text}` is no equation", expr.span, hint="a law is written `left == right`")
+        scope.check(expr)
+    for one in lets:
+        scope.check(one.value, pattern=False)
+    for statement in law.syntax.statements:
+        if isinstance(statement, t.Where):
+            for condition in statement.conditions:
+                _attribute_names(condition, scope)
+                check_condition(condition, scope)
+
+
+def _attribute_names(condition: t.Expr, scope: Scope) -> None:
+    """A law is stated for all values of the names that its guards mention."""
+    for node in walk_expr(condition):
+        if isinstance(node, t.Name) and scope.kind(node.id.partition(".")[0]) is None and node.id[0].islower():
+            if not isinstance(scope.module.lookup(node.id), OperatorDef) and node.id not in {"true", "false"}:
+                scope.bind(node.id.partition(".")[0], "value")
