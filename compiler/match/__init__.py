@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslc.match.apply import Refused, apply_match, replaced
+from dslc.match.apply import Refused, apply_match, replaced, replacements
 from dslc.match.compile import compile_all, compile_directions, compile_rule
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import Match, find_matches
@@ -21,5 +21,6 @@ __all__ = [
     "compile_rule",
     "find_matches",
     "replaced",
+    "replacements",
     "why_not",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -138,6 +138,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
         functions=functions,
         ordered=exchangeable(side, types, conditions, lets),
         fixed=interchangeable_arguments(side, types, conditions, lets),
+        constants=frozenset(_constants(conditions)) & side.variables,
     )
     _check_closed(compiled)
     return compiled
@@ -162,6 +163,15 @@ def _guards(statements: tuple[t.GraphStatement, ...]) -> tuple[tuple[t.Expr, ...
             else:
                 conditions.append(condition)
     return tuple(conditions), tuple(guards)
+
+
+def _constants(conditions: tuple[t.Expr, ...]) -> Iterator[str]:
+    """The names in guards `constant(X)`."""
+    for condition in conditions:
+        if isinstance(condition, t.Call) and condition.function == "constant" and len(condition.args) == 1:
+            name = condition.args[0]
+            if isinstance(name, t.Name):
+                yield name.id
 
 
 def _solved_names(types: Mapping[str, t.TypeExpr], conditions: tuple[t.Expr, ...]) -> set[str]:

@@ -29,7 +29,8 @@ class CompiledRule:
     `name` is the rule's identity in every report (`std.merge_matmuls`; `std.rule^-1` for the reverse of a two-way rule).
     `types` are the parameters' types, `conditions` the guards of the left side (those of a two-way rule hold in both directions),
     `right` the statements that build the replacement. `ordered` lists pairs of results that may be exchanged without changing
-    the rule, so that only one order is tried; `fixed` the commutative sites whose two orders mean the same.
+    the rule, so that only one order is tried; `fixed` (site, i, j) arguments of commutative sites that may be exchanged; `constants`
+    the variables that a guard wants to be constant.
     """
 
     name: str
@@ -46,7 +47,8 @@ class CompiledRule:
     lets: tuple[t.Let | t.LetMany, ...]
     functions: Mapping[str, t.Function]
     ordered: tuple[tuple[int, int], ...]
-    fixed: frozenset[int]
+    fixed: frozenset[tuple[int, int, int]]
+    constants: frozenset[str]
 
     @property
     def span(self) -> Span:

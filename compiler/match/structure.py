@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from dslc.ir.constants import number_of
@@ -342,7 +341,8 @@ class Structure:
     ) -> Iterator[tuple[State, tuple[int, ...]]]:
         """Ways to give one operand to each of the pattern's arguments, and the operands that were given."""
         if site.commutative:
-            yield from self._choose(site, operands, state)
+            pairs = [(i, j) for at, i, j in self._rule.fixed if at == site.id]
+            yield from self._choose(site.args, operands, state, pairs)
             return
         for start in range(len(operands) - len(site.args) + 1):
             window = tuple(range(start, start + len(site.args)))
@@ -356,26 +356,33 @@ class Structure:
         for found in self._pattern(patterns[0], values[0], state):
             yield from self._all(patterns[1:], values[1:], found)
 
-    def _choose(self, site: Site, operands: tuple[Value, ...], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
-        """Commutative: any operand for any argument, the selective arguments first."""
-        order = sorted(range(len(site.args)), key=lambda k: (isinstance(site.args[k], Variable), k))
-        ascending = site.id in self._rule.fixed and len(order) == 2
+    def _choose(
+        self, args: Sequence[Pattern], operands: tuple[Value, ...], state: State, pairs: Sequence[tuple[int, int]] = ()
+    ) -> Iterator[tuple[State, tuple[int, ...]]]:
+        """Commutative: any operand for any argument, the selective arguments first; `pairs` of them may be exchanged."""
+        order = sorted(range(len(args)), key=lambda k: (self._openness(args[k]), k))
 
         def go(k: int, taken: dict[int, int], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
             if k == len(order):
-                yield state, tuple(taken[a] for a in range(len(site.args)))
+                yield state, tuple(taken[a] for a in range(len(args)))
                 return
             seen: set[Value] = set()
             for position, operand in enumerate(operands):
                 if position in taken.values() or operand in seen:
                     continue
-                if ascending and any(position < other for other in taken.values()):
+                if not _ascending({**taken, order[k]: position}, pairs):
                     continue
                 seen.add(operand)
-                for found in self._pattern(site.args[order[k]], operand, state):
+                for found in self._pattern(args[order[k]], operand, state):
                     yield from go(k + 1, {**taken, order[k]: position}, found)
 
         yield from go(0, {}, state)
+
+    def _openness(self, pattern: Pattern) -> int:
+        """How much a pattern accepts: calls and numbers least, then constants."""
+        if not isinstance(pattern, Variable):
+            return 0
+        return 1 if pattern.name in self._rule.constants else 2
 
     def _cover(self, site: Site, operands: tuple[Value, ...], state: State, node: Call) -> Iterator[State]:
         """No operand is left out: consecutive runs, or (commutative) single ones and all others for the last variable."""
@@ -389,7 +396,7 @@ class Structure:
         if not variables:
             return
         last = variables[-1]
-        others = replace(site, args=tuple(arg for k, arg in enumerate(site.args) if k != last))
+        others = [arg for k, arg in enumerate(site.args) if k != last]
         for found, chosen in self._choose(others, operands, state):
             rest = tuple(operand for k, operand in enumerate(operands) if k not in chosen)
             whole = build(self._rules, node, rest)
@@ -427,6 +434,8 @@ class Structure:
                     self._stop(state, None, lambda: f"`{pattern.name}` is already another tensor")
                 return
             quick = self._rule.quick.get(pattern.name)
+            if pattern.name in self._rule.constants and not value.constant and self._trace is None:
+                return
             names = dict(state.names)
             if not value.known or (quick is not None and not quick.fits(value.type, names)):
                 self._stop(state, None, lambda: self._type_problem(pattern.name, value))
@@ -471,6 +480,11 @@ class Structure:
     def _stop(self, state: State, site: Site | None, reason: Any) -> None:
         if self._trace is not None:
             self._trace.stopped(state, site, reason)
+
+
+def _ascending(taken: dict[int, int], pairs: Sequence[tuple[int, int]]) -> bool:
+    """Whether exchangeable arguments have operands in the graph's order."""
+    return all(taken[i] < taken[j] for i, j in pairs if i in taken and j in taken)
 
 
 def _same_set(a: AttrSet, b: AttrSet) -> bool:

@@ -48,14 +48,16 @@ def exchangeable(
 
 def interchangeable_arguments(
     side: Side, types: Mapping[str, t.TypeExpr], conditions: Sequence[t.Expr], lets: Sequence[t.Let | t.LetMany]
-) -> frozenset[int]:
-    """Commutative sites of two arguments whose exchange is only a renaming."""
+) -> frozenset[tuple[int, int, int]]:
+    """(site, i, j): arguments of a commutative site whose exchange is only a renaming."""
     roots = [pattern for _, pattern in side.roots]
-    candidates = [site.id for site in side.sites if site.commutative and len(site.args) == 2]
+    candidates = [
+        (site.id, i, j) for site in side.sites if site.commutative for i, j in itertools.combinations(range(len(site.args)), 2)
+    ]
     if not candidates:
         return frozenset()
     plain = _Signature(side, types, conditions, lets).of(roots, None)
-    return frozenset(s for s in candidates if _Signature(side, types, conditions, lets).of(roots, s) == plain)
+    return frozenset(c for c in candidates if _Signature(side, types, conditions, lets).of(roots, c) == plain)
 
 
 class _Signature:
@@ -80,9 +82,9 @@ class _Signature:
         self._own = own
         self._order: dict[str, str] = {}
         self._sites: dict[int, int] = {}
-        self._flipped: int | None = None
+        self._flipped: tuple[int, int, int] | None = None
 
-    def of(self, roots: Sequence[Pattern], flipped: int | None) -> tuple[Any, ...]:
+    def of(self, roots: Sequence[Pattern], flipped: tuple[int, int, int] | None) -> tuple[Any, ...]:
         self._flipped = flipped
         by_pattern: dict[Pattern, list[str]] = {}
         for name, pattern in self._side.names.items():
@@ -116,7 +118,10 @@ class _Signature:
             return ("result", seen, pattern.output)
         number = self._sites[pattern.site] = len(self._sites)
         site = self._side.sites[pattern.site]
-        args = tuple(reversed(site.args)) if pattern.site == self._flipped else site.args
+        args = list(site.args)
+        if self._flipped is not None and self._flipped[0] == pattern.site:
+            _, i, j = self._flipped
+            args[i], args[j] = args[j], args[i]
         return (
             "site",
             number,
