@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,14 @@ from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, 
 from dslc.errors import error
 from dslc.ir.constants import FROM_NUMPY, fill
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Constant, Graph, Value, constant_value, input_value, opaque, product
+from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, opaque, product
 from dslc.ir.scalar import Scalar
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
-from dslc.onnx.external import FileData, ProtoData, is_external, small_constant, tensor_constant
+from dslc.onnx.external import is_external, small_constant, tensor_constant
 from dslc.onnx.known import LIMIT, KnownValues
 from dslc.onnx.protos import (
+    DTYPES,
     OLDEST_OPSET,
     attribute_value,
     captured,
@@ -31,7 +31,7 @@ from dslc.onnx.protos import (
     schema_of,
     sorted_nodes,
 )
-from dslc.onnx.types import Types, complete_bind, infer, tensor_type
+from dslc.onnx.types import complete_bind, infer
 from dslc.semantics.library import Rules
 
 _serial = itertools.count()
@@ -132,7 +132,7 @@ class _Importer:
 
     def _declared_tensor_type(self, tensor: TensorProto | SparseTensorProto) -> TensorType | None:
         if isinstance(tensor, SparseTensorProto):
-            dtype = helper_dtype(tensor.values.data_type)
+            dtype = DTYPES.get(tensor.values.data_type)
             return None if dtype is None else TensorType(dtype, tuple(tensor.dims))
         return None
 
@@ -153,8 +153,8 @@ class _Importer:
         for name, tensor in self.variables.items():
             if name not in self.values:
                 type = None
-                if isinstance(tensor, TensorProto) and helper_dtype(tensor.data_type) is not None:
-                    type = TensorType(helper_dtype(tensor.data_type) or DType.F32, tuple(tensor.dims))
+                if isinstance(tensor, TensorProto) and tensor.data_type in DTYPES:
+                    type = TensorType(DTYPES[tensor.data_type], tuple(tensor.dims))
                 self._define(name, input_value(name, type))
 
     def _pin(self) -> None:
@@ -200,7 +200,9 @@ class _Importer:
     def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
         """Keeps the node for export where its outputs are new values."""
         fresh = [v for v in outputs if v is not None]
-        if not fresh or any(v in inputs or v in self.origins or v in self.names or v.constant for v in fresh):
+        if not fresh or any(isinstance(v.node, Opaque) for v in fresh):
+            return
+        if any(v in inputs or v in self.origins or v in self.names or v.constant for v in fresh):
             return
         if len(set(fresh)) < len(fresh):
             return
@@ -295,7 +297,7 @@ class _Importer:
         dtype: DType | None = DType.F32
         for attribute in node.attribute:
             tensor = attribute.t
-            dtype = helper_dtype(tensor.data_type)
+            dtype = DTYPES.get(tensor.data_type)
             if attribute.name != "value" or dtype is None or math.prod(tensor.dims) != 1 or is_external(tensor):
                 return None
             array = numpy_helper.to_array(tensor).reshape(())
@@ -347,12 +349,6 @@ class _Importer:
         return opaque(key, label, payload, tuple(args), types)
 
 
-def helper_dtype(elem_type: int) -> DType | None:
-    from dslc.onnx.protos import DTYPES
-
-    return DTYPES.get(elem_type)
-
-
 def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
     """Known numbers as a constant."""
     from dslc.ir.constants import NUMPY
@@ -375,4 +371,4 @@ def node_view(
     return NodeView(op, inputs, attrs, defaults, declared, used, known.get)
 
 
-__all__ = ["FileData", "Imported", "ProtoData", "Types", "constant_value", "import_model", "replace", "tensor_type"]
+__all__ = ["Imported", "import_model", "node_view"]

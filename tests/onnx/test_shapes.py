@@ -1,0 +1,143 @@
+"""Shape computations: known where shapes are known, kept where they are not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper
+
+from dslc.errors import DslcError
+from dslc.ir.scalar import sym
+from dslc.onnx.exporter import export
+from dslc.onnx.importer import import_model
+from dslc.onnx.known import KnownValues
+from small_models import I64, info, model, opaque_labels, operators, ops, roundtrip, rules, same_results, weight
+
+node = helper.make_node
+
+
+def chain(batch: int | str | None = "N") -> ModelProto:
+    """reshape(x, [batch, -1]) as PyTorch exports `x.view(x.size(0), -1)`, with a relu below it."""
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("Shape", ["r"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"], axis=0),
+        node("Unsqueeze", ["n", "axes"], ["n1"]),
+        node("Concat", ["n1", "rest"], ["shape"], axis=0),
+        node("Reshape", ["r", "shape"], ["y"]),
+    ]
+    weights = [weight("zero", np.int64(0)), weight("axes", np.int64([0])), weight("rest", np.int64([-1]))]
+    return model(nodes, [info("x", [batch, 3, 4])], [info("y", [batch, 12])], weights)
+
+
+X = np.random.default_rng(0).standard_normal((2, 3, 4)).astype("f")
+
+
+def test_a_static_chain_folds() -> None:
+    before = chain(2)
+    after = roundtrip(before)
+    assert ops(after) == ["Relu", "Reshape"]
+    same_results(before, after, x=X)
+
+
+def test_a_bound_dimension_folds_the_chain() -> None:
+    before = chain("N")
+    after = roundtrip(before, N=2)
+    assert ops(after) == ["Relu", "Reshape"]
+    assert after.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+    same_results(before, after, x=X)
+
+
+def test_an_open_dimension_keeps_the_chain() -> None:
+    before = chain("N")
+    after = roundtrip(before)
+    assert after.graph.input[0] == before.graph.input[0]
+    same_results(before, after, x=X)
+    same_results(before, after, x=X[:1])
+
+
+def test_unnamed_dimensions_are_named_by_input_and_axis() -> None:
+    before = chain(None)
+    imported = import_model(before, rules())
+    assert imported.graph.inputs[0].type.shape == (sym("x.0"), 3, 4)
+    after = export(*(lambda i: (i.context, i.graph))(import_model(before, rules(), {"x.0": 2})), rules())
+    same_results(before, after, x=X)
+    assert after.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
+
+
+@pytest.mark.parametrize(("bind", "hint"), [({"M": 1}, "N"), ({"x.1": 1}, "N"), ({"N": -1}, "")])
+def test_a_binding_must_name_a_dimension(bind: dict[str, int], hint: str) -> None:
+    with pytest.raises(DslcError) as caught:
+        import_model(chain("N"), rules(), bind)
+    (finding,) = caught.value.diagnostics
+    assert finding.code == "E0906" and hint in finding.hint
+
+
+def shape_math() -> ModelProto:
+    """Sizes through arithmetic, comparison and choice, as exporters write `x.view(-1, x.size(1) // 2)` and `expand(-1, ...)`."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Slice", ["s", "one", "two", "zero"], ["c"]),
+        node("Div", ["c", "two"], ["half"]),
+        node("Concat", ["minus", "half"], ["p"], axis=0),
+        node("Reshape", ["x", "p"], ["r"]),
+        node("Shape", ["r"], ["rs"]),
+        node("ConstantOfShape", ["two"], ["ones"], value=helper.make_tensor("v", I64, [1], [1])),
+        node("Mul", ["ones", "minus"], ["minuses"]),
+        node("Concat", ["minus", "half"], ["wanted"], axis=0),
+        node("Equal", ["wanted", "minuses"], ["keep"]),
+        node("Where", ["keep", "ones", "wanted"], ["shape"]),
+        node("Expand", ["r", "shape"], ["y"]),
+        node("Cast", ["rs"], ["f"], to=TensorProto.FLOAT),
+        node("Mul", ["f", "scale"], ["g"]),
+        node("Cast", ["g"], ["z"], to=I64),
+    ]
+    weights = [weight(n, np.int64([v])) for n, v in (("zero", 0), ("one", 1), ("two", 2), ("minus", -1))]
+    weights.append(weight("scale", np.float32(2.5)))
+    return model(nodes, [info("x", [2, 4])], [info("y", None), info("z", None, I64)], weights)
+
+
+def test_arithmetic_on_sizes_folds() -> None:
+    before = shape_math()
+    after = roundtrip(before)
+    assert set(ops(after)) <= {"Reshape", "Expand"}
+    same_results(before, after, x=np.arange(8, dtype="f").reshape(2, 4))
+
+
+def test_known_values_hold_symbols() -> None:
+    before = model(
+        [node("Shape", ["x"], ["s"]), node("Mul", ["s", "k"], ["m"]), node("Add", ["m", "s"], ["t"]), node("Slice", ["t", "a", "b"], ["y"])],
+        [info("x", ["N", 3])], [info("y", [1], I64)], [weight("k", np.int64([4, 5])), weight("a", np.int64([0])), weight("b", np.int64([1]))],
+    )
+    imported = import_model(before, rules())
+    known = KnownValues(rules())
+    shape = next(n for n in imported.graph.nodes() if not hasattr(n, "name") and n.args and n.args[0] == imported.graph.inputs[0])
+    known.put(shape.values[0], imported.graph.inputs[0].type.shape)
+    assert [str(item) for item in known.get(imported.graph.outputs[0]) or ()] == ["5 * N"]
+
+
+def test_constant_of_shape_is_a_lazy_constant() -> None:
+    before = model(
+        [node("ConstantOfShape", ["s"], ["w"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.5])), node("Mul", ["x", "w"], ["y"])],
+        [info("x", [1, 1])], [info("y", [3000, 4000])], [weight("s", np.int64([3000, 4000]))],
+    )
+    after = roundtrip(before)
+    assert sorted(ops(after)) == ["ConstantOfShape", "Mul"] and after.ByteSize() < 1000
+    same_results(before, after, x=np.ones((1, 1), "f"))
+
+
+def test_reshape_takes_zero_and_minus_one() -> None:
+    before = model([node("Reshape", ["x", "s"], ["y"])], [info("x", [2, 3, 4])], [info("y", None)], [weight("s", np.int64([0, -1, 2]))])
+    imported = import_model(before, rules())
+    assert operators(imported) == ["reshape"] and imported.graph.outputs[0].type.shape == (2, 6, 2)
+
+
+def test_a_shape_that_is_data_stays_opaque() -> None:
+    before = model([node("Reshape", ["x", "s"], ["y"])], [info("x", [2, 3]), info("s", [2], I64)], [info("y", ["A", "B"])])
+    assert opaque_labels(import_model(before, rules())) == ["Reshape"]
+    same_results(before, roundtrip(before), x=np.ones((2, 3), "f"), s=np.int64([3, 2]))
+
+
+def test_negative_zero_stays() -> None:
+    before = model([node("Div", ["x", "w"], ["y"])], [info("x", [1])], [info("y", [2])], [weight("w", np.float32([-0.0, -0.0]))])
+    same_results(before, roundtrip(before), x=np.ones(1, "f"))
