@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from dslc.ir.graph import Call, Constant, Graph, Input, Node, Opaque, Value
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
 
-#: an operator and this many pointwise ones after it are measured together
+#: an operator and pointwise ones after it are measured together up to this many
 LONGEST = 8
 AFTER_OTHERS = 4
+
+#: the arguments of a node (a rewrite that is only tried changes them without building new nodes)
+Arguments = Callable[[Node], tuple[Value, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring nodes, producers first; everything that others use of them comes out of the last."""
+    """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last."""
 
     nodes: tuple[Node, ...]
+    args: tuple[tuple[Value, ...], ...]
 
 
 def working_nodes(outputs: Sequence[Value]) -> list[Node]:
@@ -42,31 +46,29 @@ def working_nodes(outputs: Sequence[Value]) -> list[Node]:
     return out
 
 
-def groups_of(graph: Graph, pointwise: Callable[[Call], bool]) -> list[Group]:
-    """Divides the nodes that run into groups.
+def groups_of(
+    nodes: Iterable[Node], args_of: Arguments, uses: Callable[[Value], int], pointwise: Callable[[Node], bool]
+) -> list[Group]:
+    """Divides nodes, producers first, into groups.
 
-    A pointwise operator joins the group of one of its arguments (the one computed last) where nothing else uses that argument.
+    A pointwise operator joins the group of the first of its arguments that nothing else uses.
     """
-    nodes = working_nodes(graph.outputs)
-    uses: dict[Value, int] = {}
-    for node in nodes:
-        for arg in node.args:
-            uses[arg] = uses.get(arg, 0) + 1
-    for value in graph.outputs:
-        uses[value] = uses.get(value, 0) + 1
-    position = {node: k for k, node in enumerate(nodes)}
-    # the groups by their last node
+    # groups by their last node
     open_groups: dict[Node, list[Node]] = {}
     order: list[list[Node]] = []
     for node in nodes:
         if isinstance(node, Input | Constant | Opaque):
             continue
         joined = None
-        if isinstance(node, Call) and pointwise(node):
-            found = [arg for arg in node.args if arg.node in open_groups and uses[arg] == node.args.count(arg)]
-            found = [arg for arg in found if len(arg.node.types) == 1 and _room(open_groups[arg.node], pointwise)]
-            if found:
-                joined = max(found, key=lambda arg: position[arg.node]).node
+        args = args_of(node)
+        if any(arg.node in open_groups for arg in args) and isinstance(node, Call) and pointwise(node):
+            for arg in args:
+                group = open_groups.get(arg.node)
+                if group is not None and len(arg.node.types) == 1 and uses(arg) == args.count(arg):
+                    first = group[0]
+                    if len(group) < (LONGEST if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
+                        joined = arg.node
+                        break
         if joined is None:
             own = [node]
             order.append(own)
@@ -74,9 +76,4 @@ def groups_of(graph: Graph, pointwise: Callable[[Call], bool]) -> list[Group]:
             own = open_groups.pop(joined)
             own.append(node)
         open_groups[node] = own
-    return [Group(tuple(group)) for group in order]
-
-
-def _room(group: list[Node], pointwise: Callable[[Call], bool]) -> bool:
-    first = group[0]
-    return len(group) < (LONGEST if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS)
+    return [Group(tuple(group), tuple(args_of(node) for node in group)) for group in order]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import Target
-from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.process import Worker, WorkerFailed
 
 #: no single operator is measured longer, in seconds
 LONGEST = 0.4
@@ -18,10 +20,16 @@ LEAST = 2e-7
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A model to be measured: `signature` is its key in the cache, `build` makes the model and its inputs."""
+    """A model to be measured.
 
-    signature: str
-    build: Callable[[], tuple[bytes, Mapping[str, Any]]]
+    `text` says what it is in the words of the rules, so that nothing has to be built for what is known; `build` makes the model
+    with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
+    operators meet; `fill` adds contents and gives inputs.
+    """
+
+    text: str
+    build: Callable[[], bytes | None]
+    fill: Callable[[bytes], tuple[bytes, Mapping[str, Any]]]
 
 
 class Measurer:
@@ -42,24 +50,29 @@ class Measurer:
     def close(self) -> None:
         self._worker.close()
 
-    def seconds(self, samples: Sequence[Sample]) -> list[float]:
-        """The time of each sample, in their order; new ones are measured and kept."""
-        found = {sample.signature: self.cache.seconds(self._context, sample.signature) for sample in samples}
-        for sample in samples:
-            if found[sample.signature] is None:
-                measured = self._measure(sample)
-                found[sample.signature] = measured
-                self.cache.put_seconds(self._context, {sample.signature: measured})
-        return [time for sample in samples if (time := found[sample.signature]) is not None]
+    def seconds(self, sample: Sample) -> float:
+        """The time of a sample, from the cache or measured and kept."""
+        by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest()
+        found = self.cache.seconds(self._context, by_text)
+        if found is not None:
+            return found
+        model = sample.build()
+        if model is None:
+            return inf
+        by_model = "model:" + hashlib.sha256(model).hexdigest()
+        found = self.cache.seconds(self._context, by_model)
+        if found is None:
+            found = self._measure(*sample.fill(model))
+        self.cache.put_seconds(self._context, {by_text: found, by_model: found})
+        return found
 
-    def _measure(self, sample: Sample) -> float:
-        model, feeds = sample.build()
+    def _measure(self, model: bytes, feeds: Mapping[str, Any]) -> float:
         self.measured += 1
         try:
             overhead = self._empty()
             return max(LEAST, self._ask(model, feeds) - overhead)
         except WorkerFailed:
-            return float("inf")
+            return inf
 
     def _ask(self, model: bytes, feeds: Mapping[str, Any]) -> float:
         request = {"do": "measure", "model": model, "folder": None, "threads": self.target.threads}
@@ -75,12 +88,3 @@ class Measurer:
             self._overhead = self._ask(empty_model(), {"x": np.zeros(1, np.float32)})
         return self._overhead
 
-
-def runnable(file: ModelFile, threads: int) -> str | None:
-    """None where the runtime loads the model, else its message."""
-    with Worker(threads) as worker:
-        try:
-            worker.load(file)
-        except WorkerFailed as problem:
-            return str(problem)
-    return None

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from dslc.cost import kinds
-from dslc.cost.groups import Group, groups_of
+from dslc.cost.evaluation import Evaluation
+from dslc.cost.groups import Group
 from dslc.cost.measure import LEAST, Measurer, Sample
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
@@ -21,6 +22,7 @@ from dslc.ir.graph import (
     Call,
     Constant,
     Graph,
+    Input,
     Node,
     ScopeNode,
     Value,
@@ -28,6 +30,7 @@ from dslc.ir.graph import (
     constant_value,
     input_value,
     scope_value,
+    topological,
 )
 from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, walk
 from dslc.semantics.library import Rules
@@ -37,12 +40,12 @@ Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
 #: integer constants up to this many elements keep their values in what is measured: indices decide what is touched
 _KEPT = 4096
 
-Key = tuple[Any, ...]
+Key = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Small:
-    """A group on its own: inputs `x0...` are what it works on, `w0...` are weights."""
+    """A group on its own: what it works on, weights, and what it computes."""
 
     inputs: tuple[Value, ...]
     weights: tuple[Value, ...]
@@ -58,11 +61,19 @@ class CostModel:
     """
 
     def __init__(
-        self, rules: Rules, measurer: Measurer, build: Build, bind: Mapping[str, int] | None = None, other: int = 1
+        self,
+        rules: Rules,
+        measurer: Measurer,
+        build: Build,
+        opset: int,
+        bind: Mapping[str, int] | None = None,
+        other: int = 1,
     ) -> None:
         self._rules = rules
         self._measurer = measurer
         self._build = build
+        self._opset = opset
+        self._meanings: dict[str, str] = {}
         self._bind: dict[Scalar, Scalar] = {}
         self._sizes = dict(bind or {})
         self._other = other
@@ -80,37 +91,40 @@ class CostModel:
 
     def cost(self, node: Node) -> float:
         """The cost of one node on its own, in seconds."""
-        return 0.0 if node.constant or not node.args else self._costs([Group((node,))])[0]
+        return 0.0 if node.constant or not node.args else self.group_costs([Group((node,), (node.args,))])[0]
+
+    def evaluate(self, graph: Graph) -> Evaluation:
+        """The cost of a graph, ready to be compared with rewritten ones."""
+        return Evaluation(self, graph)
 
     def graph_cost(self, graph: Graph) -> float:
         """The cost of a graph in seconds; infinite where something in it cannot be run."""
-        return sum(self._costs(groups_of(graph, self.pointwise)))
-
-    def costs(self, graph: Graph) -> list[tuple[Group, float]]:
-        """The groups of a graph with their costs."""
-        groups = groups_of(graph, self.pointwise)
-        return list(zip(groups, self._costs(groups), strict=True))
+        return self.evaluate(graph).cost
 
     def excuse(self, graph: Graph) -> None:
         """What this graph has and cannot be measured counts as nothing, instead of infinitely much."""
-        groups = groups_of(graph, self.pointwise)
-        for group, seconds in zip(groups, self._costs(groups), strict=True):
-            if seconds == inf:
-                self._excused.add(self._key(group))
+        found = self.evaluate(graph)
+        self._excused.update(self.key(g) for g, seconds in zip(found.groups, found.costs, strict=True) if seconds == inf)
 
-    def pointwise(self, node: Call) -> bool:
+    def pointwise(self, node: Node) -> bool:
+        """Whether an application is pointwise, weights aside."""
+        if not isinstance(node, Call):
+            return False
         local = self.number(node)
         found = self._pointwise.get(local)
         if found is None:
-            found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node), _weights(node))
+            found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node), tuple(arg.constant for arg in node.args))
         return found
 
-    def _costs(self, groups: Sequence[Group]) -> list[float]:
-        keys = [self._key(group) for group in groups]
-        fresh = {key: group for key, group in zip(keys, groups, strict=True) if key not in self._seconds}
-        for key, group in fresh.items():
-            self._seconds[key] = self._measure(group)
-        return [0.0 if key in self._excused else self._seconds[key] for key in keys]
+    def group_costs(self, groups: Sequence[Group]) -> list[float]:
+        """The cost of each group in seconds; new ones are measured."""
+        out = []
+        for group in groups:
+            key = self.key(group)
+            if key not in self._seconds:
+                self._seconds[key] = self._measure(group)
+            out.append(0.0 if key in self._excused else self._seconds[key])
+        return out
 
     # ---- keys ------------------------------------------------------------------------------------------------
 
@@ -118,13 +132,13 @@ class CostModel:
         """Equal numbers: the same operator, attributes, types and pattern of constants."""
         found = self._local.get(node)
         if found is None:
-            found = self._numbers.setdefault(self._describe(node), len(self._numbers))
+            found = self._numbers.setdefault(self._describe(node, node.args), len(self._numbers))
             self._local[node] = found
         return found
 
-    def _describe(self, node: Node) -> Any:
+    def _describe(self, node: Node, args: tuple[Value, ...]) -> Any:
         what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else getattr(node, "scope", None)
-        return (type(node).__name__, what, tuple(self.argument(arg) for arg in node.args), node.types)
+        return (type(node).__name__, what, tuple(map(self.argument, args)), node.types)
 
     @staticmethod
     def argument(arg: Value) -> Any:
@@ -136,18 +150,21 @@ class CostModel:
             return (arg.type, type(number).__name__, number)
         return (arg.type, _kept_key(arg))
 
-    def _key(self, group: Group) -> Key:
+    def key(self, group: Group) -> Key:
         """The nodes' numbers, and which argument of each is which earlier node or which value from outside."""
         outside: dict[Value, int] = {}
         place = {node: k for k, node in enumerate(group.nodes)}
-        wiring = []
-        for node in group.nodes:
-            for arg in node.args:
-                if arg.constant:
-                    continue
-                inner = place.get(arg.node)
-                wiring.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
-        return (*map(self.number, group.nodes), *wiring)
+        out: list[int] = [len(place)]
+        for node, args in zip(group.nodes, group.args, strict=True):
+            if args == node.args or all(a.constant == b.constant for a, b in zip(args, node.args, strict=True)):
+                out.append(self.number(node))
+            else:
+                out.append(self._numbers.setdefault(self._describe(node, args), len(self._numbers)))
+            for arg in args:
+                if not arg.node.constant:
+                    inner = place.get(arg.node)
+                    out.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
+        return tuple(out)
 
     # ---- measuring -------------------------------------------------------------------------------------------
 
@@ -156,19 +173,51 @@ class CostModel:
         if len(group.nodes) == 1 and isinstance(first, Call):
             local = self.number(first)
             if local not in self._view:
-                self._view[local] = kinds.view(self._rules, self._static(first), _weights(first))
+                self._view[local] = kinds.view(self._rules, self._static(first), tuple(arg.constant for arg in group.args[0]))
             if self._view[local]:
                 return LEAST
         small = self._small(group)
-        model = self._build((*small.inputs, *small.weights), small.outputs)
-        if model is None:
-            return inf
-        sample = Sample(hashlib.sha256(model).hexdigest(), lambda: _with_contents(model, len(small.weights)))
-        return self._measurer.seconds([sample])[0]
+        inputs = (*small.inputs, *small.weights)
+        weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
+        sample = Sample(
+            self._text(group, small),
+            lambda: self._build(inputs, small.outputs),
+            lambda model: _with_contents(model, weights),
+        )
+        return self._measurer.seconds(sample)
+
+    def _text(self, group: Group, small: Small) -> str:
+        """What is measured, in words that are the same in every run."""
+        place: dict[Value, str] = {value: f"x{k}" for k, value in enumerate(small.inputs)}
+        place.update({value: f"w{k}" for k, value in enumerate(small.weights)})
+        lines = [f"opset {self._opset}", *(f"{name}: {value.type}" for value, name in place.items())]
+        for node in topological(value.node for value in small.outputs):
+            if isinstance(node, Input):
+                continue
+            for value in node.values:
+                place[value] = f"v{len(place)}"
+            args = ", ".join(place[arg] for arg in node.args)
+            if isinstance(node, Call):
+                attrs = ", ".join(f"{name}={_shown(value)}" for name, value in node.attrs)
+                what = f"{node.op}#{self._meaning(node.op)}({args}; {attrs})"
+            elif isinstance(node, Constant):
+                what = f"constant {node.data.key}"
+            else:
+                what = f"{getattr(node, 'scope', None)}({args})"
+            lines.append(f"{place[node.values[0]]} = {what}: {', '.join(map(str, node.types))}")
+        return "\n".join(lines)
+
+    def _meaning(self, op: str) -> str:
+        """A hash of an operator's definition."""
+        found = self._meanings.get(op)
+        if found is None:
+            text = self._rules.operators[op].syntax.span.text
+            found = self._meanings[op] = hashlib.sha256(text.encode()).hexdigest()[:16]
+        return found
 
     def _static(self, node: Call) -> Call:
         """The same application on inputs of static types."""
-        small = self._small(Group((node,)))
+        small = self._small(Group((node,), (node.args,)))
         found = small.outputs[0].node
         assert isinstance(found, Call)
         return found
@@ -186,11 +235,11 @@ class CostModel:
             listed.append(input_value(f"{letter}{len(listed)}", type))
             return listed[-1]
 
-        for node in group.nodes:
-            for arg in node.args:
+        for node, args in zip(group.nodes, group.args, strict=True):
+            for arg in args:
                 if arg not in new:
                     new[arg] = from_outside(arg)
-            new.update(zip(node.values, self._rebuilt(node, tuple(new[arg] for arg in node.args)), strict=True))
+            new.update(zip(node.values, self._rebuilt(node, tuple(new[arg] for arg in args)), strict=True))
         return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in group.nodes[-1].values))
 
     def _rebuilt(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -220,10 +269,6 @@ class CostModel:
         return int(found.value) if isinstance(found, Num) else self._other
 
 
-def _weights(node: Node) -> tuple[bool, ...]:
-    return tuple(arg.constant for arg in node.args)
-
-
 def _tagged(value: Any) -> Any:
     """True, 1 and 1.0 are three attributes."""
     return (type(value).__name__, tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
@@ -248,12 +293,16 @@ def _kept(arg: Value, type: TensorType) -> Value | None:
     return constant_value(node.data, type) if isinstance(node, Constant) and _kept_key(arg) else None
 
 
-def _with_contents(model: bytes, weights: int) -> tuple[bytes, Mapping[str, Any]]:
+def _shown(value: AttrValue) -> str:
+    return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
+
+
+def _with_contents(model: bytes, weights: Sequence[str]) -> tuple[bytes, Mapping[str, Any]]:
     """The model with random weights inside, and random inputs for it."""
     from dslc.onnx.inputs import draw, input_specs
     from dslc.onnx.small import with_weights
 
-    filled = with_weights(model, [f"w{k}" for k in range(weights)], _random)
+    filled = with_weights(model, weights, _random)
     specs, _, _ = input_specs(filled, {})
     return filled.SerializeToString(), draw(specs, 0)
 

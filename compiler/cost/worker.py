@@ -165,7 +165,7 @@ def fastest(call: Callable[[], Any], seconds: float) -> float:
     inner = max(1, min(1000, int(2e-4 / max(once, 1e-7))))
     deadline = time.perf_counter() + seconds
     best, idle = once, 0
-    while idle < 12 and time.perf_counter() < deadline:
+    while idle < 24 and time.perf_counter() < deadline:
         (sample,) = clocked(call, 1, inner)
         idle = idle + 1 if sample > best * 0.99 else 0
         best = min(best, sample)

@@ -8,10 +8,12 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Graph
-from dslc.match import CompiledRule, GraphIndex, apply_match, find_matches
+from dslc.ir.graph import Value
+from dslc.match import CompiledRule, find_matches
+from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
-from dslc.search.sweep import Progress, least_gain, sweep
+from dslc.search.rewriting import rewritten
+from dslc.search.sweep import Progress, State, least_gain, sweep
 
 #: so many of the cheapest graphs wait in the queue
 QUEUE = 2000
@@ -50,26 +52,29 @@ def backtrack(
         shuffled = list(rules)
         random = Random(seed)
         while queue and not limits.stopped:
-            cost, _, current = heapq.heappop(queue)
-            if cost > alpha * best.cost:
+            _, _, current = heapq.heappop(queue)
+            if current.cost > alpha * best.cost:
                 break
             if seed:
                 random.shuffle(shuffled)
-            for rule, graph in _moves(current.graph, shuffled, limits):
+            state = State(current, costs)
+            for rule, new, cost in _moves(state, shuffled, limits):
+                if cost > alpha * best.cost:
+                    continue
+                graph = rewritten(current.graph, new)
                 identity = hash(graph.outputs)
                 if identity in seen:
                     continue
                 seen.add(identity)
-                found = Candidate(graph, costs.graph_cost(graph), current, rule.name, 1)
-                if found.cost <= alpha * best.cost:
-                    heapq.heappush(queue, (found.cost, next(order), found))
-                if found.cost < best.cost - least_gain(best.cost):
+                found = Candidate(graph, cost, current, rule.name, 1)
+                heapq.heappush(queue, (cost, next(order), found))
+                if cost < best.cost - least_gain(best.cost):
                     improved(found)
                     sweep(found, rules, costs, limits, improved)
                     seen.add(hash(best.graph.outputs))
                     heapq.heappush(queue, (best.cost, next(order), best))
                     # go on from the better graph; what is left to try here waits
-                    heapq.heappush(queue, (cost, next(order), current))
+                    heapq.heappush(queue, (current.cost, next(order), current))
                     break
             if len(queue) > QUEUE:
                 queue = heapq.nsmallest(QUEUE, queue)
@@ -79,14 +84,16 @@ def backtrack(
     return best
 
 
-def _moves(graph: Graph, rules: Sequence[CompiledRule], limits: Limits) -> Iterator[tuple[CompiledRule, Graph]]:
-    """Every graph that is one substitution away."""
-    index = GraphIndex(graph)
+def _moves(
+    state: State, rules: Sequence[CompiledRule], limits: Limits
+) -> Iterator[tuple[CompiledRule, dict[Value, Value], float]]:
+    """Everything that is one substitution away, with its cost."""
     for rule in rules:
-        for match in find_matches(rule, index, limit=MATCHES):
+        for match in find_matches(rule, state.index, limit=MATCHES):
             if not limits.step():
                 return
-            after = apply_match(match, graph)
-            if after is not None:
-                yield rule, after
-
+            try:
+                new = replacements(match)
+            except Refused:
+                continue
+            yield rule, new, state.evaluation.after(new)[0]

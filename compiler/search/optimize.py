@@ -126,7 +126,9 @@ class _Run:
         limits, run_key = self._limits()
         measurer = Measurer(self.target, self.cache)
         try:
-            costs = CostModel(self.rules, measurer, self._build, self._sizes(inputs[0]))
+            costs = CostModel(
+                self.rules, measurer, self._build, self.imported.context.opset, self._sizes(inputs[0])
+            )
             self.progress.phase("measuring")
             costs.excuse(self.imported.graph)
             start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))

@@ -7,17 +7,20 @@ predicting equal places once, makes that one step and not a hundred.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
+from dslc.cost.evaluation import Evaluation
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Call, Graph, Value
-from dslc.match import CompiledRule, GraphIndex, Match, apply_match, find_matches
+from dslc.ir.graph import Value
+from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.rewriting import disjoint, rewritten
 
-#: gains below this share of the whole cost, or this many seconds, are noise
-SHARE, SECONDS = 1e-4, 1e-7
+#: gains below this share of the whole cost are noise, and at one place those below so many seconds or this share of what the
+#: rewrite concerns
+SHARE, SECONDS, NOISE = 1e-3, 2e-7, 0.02
 MATCHES = 2000
 ROUNDS = 20
 
@@ -31,77 +34,68 @@ def least_gain(cost: float) -> float:
 
 def sweep(start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> Candidate:
     """The result of taking every gain, in the order of the rules; never costs more than the start."""
-    best = start
+    state = State(start, costs)
     for _ in range(ROUNDS):
-        before = best
+        before = state
         for rule in rules:
             while not limits.stopped:
-                after = _everywhere(best, rule, costs, limits)
+                after = _everywhere(state, rule, costs, limits)
                 if after is None:
                     break
-                best = after
-                on_best(best)
-        if best is before or limits.stopped:
+                state = State(after, costs)
+                on_best(after)
+        if state is before or limits.stopped:
             break
-    return best
+    return state.candidate
 
 
-def _everywhere(start: Candidate, rule: CompiledRule, costs: CostModel, limits: Limits) -> Candidate | None:
+def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limits) -> Candidate | None:
     """One rule at all places where it gains, none of which share a node; None where it gains nowhere."""
-    index = GraphIndex(start.graph)
     gains: dict[Any, float] = {}
-    found: list[tuple[float, int, Match]] = []
-    for number, match in enumerate(find_matches(rule, index, limit=MATCHES)):
-        key = _likeness(match, costs)
+    found: list[tuple[float, int, Match, dict[Value, Value]]] = []
+    for number, match in enumerate(find_matches(rule, start.index, limit=MATCHES)):
+        try:
+            new = replacements(match)
+        except Refused:
+            continue
+        key = (start.evaluation.likeness(match.state.nodes), tuple(sorted(map(str, match.choice.items()))))
         if key not in gains:
             if not limits.step():
                 break
-            after = apply_match(match, start.graph)
-            gains[key] = start.cost - costs.graph_cost(after) if after is not None else 0.0
-        if gains[key] > least_gain(start.cost):
-            found.append((-gains[key], number, match))
+            cost, concerned = start.evaluation.after(new)
+            gain = start.evaluation.cost - cost
+            gains[key] = gain if gain > max(SECONDS, NOISE * concerned) else 0.0
+        if gains[key] > 0:
+            found.append((-gains[key], number, match, new))
     taken: set[Any] = set()
-    chosen: list[Match] = []
-    for _, _, match in sorted(found, key=lambda item: item[:2]):
+    chosen: list[dict[Value, Value]] = []
+    for _, _, match, new in sorted(found, key=lambda item: item[:2]):
         nodes = set(match.state.nodes.values()) | {value.node for _, value in match.roots}
         if not nodes & taken:
             taken |= nodes
-            chosen.append(match)
+            chosen.append(new)
+    before = start.candidate
     while chosen:
-        graph = _apply(start.graph, chosen)
+        graph = rewritten(before.graph, disjoint(chosen))
         cost = costs.graph_cost(graph)
-        if cost < start.cost - least_gain(start.cost) and graph.outputs != start.graph.outputs:
-            return Candidate(graph, cost, start, rule.name, len(chosen))
+        if cost < before.cost - least_gain(before.cost) and graph.outputs != before.graph.outputs:
+            return Candidate(graph, cost, before, rule.name, len(chosen))
         # together they do not gain: fewer may
         chosen = chosen[: len(chosen) // 2]
     return None
 
 
-def _apply(graph: Graph, matches: Sequence[Match]) -> Graph:
-    new: list[dict[Value, Value]] = []
-    for match in matches:
-        try:
-            new.append(replacements(match))
-        except Refused:
-            continue
-    return rewritten(graph, disjoint(new))
+class State:
+    """A candidate with what matching and costing ask about its graph, each built once."""
 
+    def __init__(self, candidate: Candidate, costs: CostModel) -> None:
+        self.candidate = candidate
+        self._costs = costs
 
-def _likeness(match: Match, costs: CostModel) -> Any:
-    """Equal for places where the same operators at the same types, used as often, are matched in the same way."""
-    nodes = list(match.state.nodes.items())
-    place = {node: site for site, node in nodes}
-    parts = []
-    for site, node in nodes:
-        arguments = tuple(
-            place.get(arg.node, -1) if not arg.constant else ("constant", costs.argument(arg)) for arg in node.args
-        )
-        users = tuple(len(match.index.users(value)) for value in node.values)
-        parts.append((site, costs.number(node), arguments, users))
-    variables = sorted(match.variables.items())
-    shared = tuple(next(k for k, (_, other) in enumerate(variables) if other == value) for _, value in variables)
-    above = tuple(
-        tuple(sorted(costs.number(user) for user in match.index.users(value) if isinstance(user, Call)))
-        for _, value in match.roots
-    )
-    return (match.rule.name, tuple(parts), shared, above, tuple(sorted(map(str, match.choice.items()))))
+    @cached_property
+    def index(self) -> GraphIndex:
+        return GraphIndex(self.candidate.graph)
+
+    @cached_property
+    def evaluation(self) -> Evaluation:
+        return self._costs.evaluate(self.candidate.graph)
