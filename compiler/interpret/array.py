@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, INT_MIN, KINDS, Array, Domain, Kind
+from dslc.interpret.domain import INT_MAX, INT_MIN, KINDS, Array, Domain, Kind, fractions
 from dslc.ir.scalar import Iter
 
 _NAME = re.compile(r"(\D*)(\d*)\.?(\d*)")
@@ -86,12 +86,10 @@ def lift(arr: Arr, kind: Kind, domain: Domain) -> Arr:
     if kind == "int":
         return Arr(data.astype(np.int64), arr.axes, kind)
     if kind == "rat":
-        from dslc.interpret.domain import fractions
-
         return Arr(fractions(data), arr.axes, kind)
     if arr.kind == "rat" and any(isinstance(item, float) for item in data.reshape(-1)):
-        pieces = [domain.number(item) if isinstance(item, float) else domain.lift(normal(item, "rat", domain)) for item in data.reshape(-1)]
-        return Arr(np.array([piece[()] for piece in pieces], dtype=domain.dtype).reshape(data.shape), arr.axes, kind)
+        flat = [domain.number(item)[()] for item in data.reshape(-1)]
+        return Arr(np.array(flat, dtype=domain.dtype).reshape(data.shape), arr.axes, kind)
     return Arr(domain.lift(data), arr.axes, kind)
 
 

@@ -5,15 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import pairwise
 from math import prod
 from typing import Any
 
 import numpy as np
 
-from dslc.interpret.array import Arr, align, joint_kind, lift, normal, order, same_kind
+from dslc.interpret.array import Arr, align, expand, lift, normal, order, same_kind
 from dslc.interpret.contract import contract, multiply
-from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
-from dslc.interpret.floats import COMPARE, FUNCTIONS
+from dslc.interpret.domain import Array, Domain, Kind
+from dslc.interpret.floats import COMPARE
+from dslc.interpret.functions import (
+    apply_function,
+    as_kind,
+    boolean,
+    compare,
+    convert,
+    divide,
+    integer_quotient,
+    integers,
+    plus,
+    power,
+)
 from dslc.interpret.radix import prepare
 from dslc.interpret.reads import Operand, OutOfBounds, read
 from dslc.ir.graph import Scope
@@ -66,41 +79,10 @@ def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain) -> Opera
 
 
 def _result(arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain) -> Array:
-    arr = _as_kind(arr, kind, domain)
+    arr = as_kind(arr, kind, domain)
     shape = tuple(stop - start for start, stop in (ranges[it] for it in iters))
     view = arr.data[tuple(slice(None) if it in arr.axes else None for it in iters)]
     return np.ascontiguousarray(np.broadcast_to(view, shape)) if shape else np.array(view)
-
-
-def _as_kind(arr: Arr, kind: Kind, domain: Domain) -> Arr:
-    """A result as the kind of its element type: integers from values are truncated."""
-    if kind == "val" or arr.kind == "inf":
-        return lift(arr, kind, domain)
-    if kind == "bool":
-        return arr if arr.kind == "bool" else Arr(_nonzero(arr, domain), arr.axes, "bool")
-    if arr.kind == "val":
-        return Arr(domain.to_integers(arr.data), arr.axes, "int")
-    if arr.kind == "rat":
-        return Arr(_truncated(arr.data), arr.axes, "int")
-    return lift(arr, "int", domain)
-
-
-def _nonzero(arr: Arr, domain: Domain) -> Array:
-    if arr.kind == "val":
-        return domain.compare("!=", arr.data, domain.number(0))
-    return np.asarray(arr.data != 0).astype(bool)
-
-
-def _truncated(data: Array) -> Array:
-    flat = [INT_MAX if item == np.inf else INT_MIN if item == -np.inf else int(item) for item in data.reshape(-1)]
-    return _integers(flat, data.shape)
-
-
-def _integers(flat: Sequence[int], shape: tuple[int, ...]) -> Array:
-    narrow = all(INT_MIN <= item <= INT_MAX for item in flat)
-    out = np.empty(len(flat), dtype=np.int64 if narrow else object)
-    out[:] = flat
-    return out.reshape(shape)
 
 
 def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | None, int]:
@@ -176,7 +158,7 @@ class _Machine:
         if isinstance(value, bool):
             return Arr(np.asarray(value), (), "bool")
         if isinstance(value, int):
-            return Arr(_integers([value], ()), (), "int")
+            return Arr(integers([value], ()), (), "int")
         if isinstance(value, Fraction):
             return Arr(normal(value, "rat", domain), (), "rat")
         if value in (float("inf"), float("-inf")):
@@ -191,18 +173,18 @@ class _Machine:
             arr = self.go(part, frame)
             if arr.kind == "val" and self._domain.name != "float64":
                 raise CannotEvaluate(f"the position {part} depends on elements of the {self._domain.name}")
-            out.append(_as_kind(arr, "int", self._domain))
+            out.append(as_kind(arr, "int", self._domain))
         return out
 
     def _read(self, node: Read, frame: _Frame) -> Arr:
         operand = self._operands[node.operand]
-        other = None if node.other is None else _as_kind(self.go(node.other, frame), operand.kind, self._domain)
+        other = None if node.other is None else as_kind(self.go(node.other, frame), operand.kind, self._domain)
         return read(operand, self._positions(node.index, frame), other, frame.guarded, f"operand {node.operand}, {node}")
 
     def _table(self, node: Table, frame: _Frame) -> Arr:
         shape, flat = _flatten(node.values)
         if all(isinstance(item, int) for item in flat):
-            operand = Operand(_integers(flat, shape), "int")
+            operand = Operand(integers(flat, shape), "int")
         else:
             exact = np.empty(len(flat), dtype=object)
             exact[:] = [Fraction(repr(item)) if isinstance(item, float) else Fraction(item) for item in flat]
@@ -216,7 +198,7 @@ class _Machine:
         ranges = dict(frame.ranges)
         conditions = list(_conjuncts(node.where)) if node.where is not None else []
         for it, extent in zip(node.iters, node.extents, strict=True):
-            size = _as_kind(self.go(extent, _Frame(ranges, frame.guarded)), "int", self._domain)
+            size = as_kind(self.go(extent, _Frame(ranges, frame.guarded)), "int", self._domain)
             largest = max(0, int(size.data.max())) if size.data.size else 0
             ranges[it] = (0, largest)
             if size.axes and int(size.data.min()) < largest:
@@ -225,7 +207,7 @@ class _Machine:
         if 0 in sizes.values():
             return self._neutral(node, frame)
         inner = _Frame(ranges, frame.guarded or bool(conditions))
-        masks = [_as_kind(self.go(condition, inner), "bool", self._domain) for condition in conditions]
+        masks = [as_kind(self.go(condition, inner), "bool", self._domain) for condition in conditions]
         if node.kind == "sum":
             return self._sum(node.body, masks, sizes, inner)
         body = self.go(node.body, inner)
@@ -239,7 +221,7 @@ class _Machine:
         return self._number(num({"sum": 0, "prod": 1, "max": float("-inf"), "min": float("inf")}[node.kind]))
 
     def _logic(self, kind: str, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
-        arr = _as_kind(body, "bool", self._domain)
+        arr = as_kind(body, "bool", self._domain)
         axes, parts = align((arr, *masks))
         data = parts[0]
         for mask in parts[1:]:
@@ -278,7 +260,7 @@ class _Machine:
         domain = self._domain
         if isinstance(body, Apply) and body.name == "+" and any(_splits(part) for part in body.args):
             parts = [self._sum(part, masks, sizes, frame) for part in body.args]
-            return self._plus(parts)
+            return plus(self._domain, parts)
         scalars = [self.go(part, frame) for part in _factors(body)]
         kind, factors = same_kind(scalars, domain, "int")
         left: list[Arr] = []
@@ -309,7 +291,7 @@ class _Machine:
         return Arr(normal(data, a.kind, self._domain), axes, a.kind)
 
     def _select(self, node: Apply, frame: _Frame) -> Arr:
-        condition = _as_condition(self.go(node.args[0], frame), self._domain)
+        condition = as_kind(self.go(node.args[0], frame), "bool", self._domain)
         data = condition.data
         if data.dtype == bool and data.size:
             if data.all():
@@ -331,7 +313,7 @@ class _Machine:
         it = condition.axes[0]
         start = frame.ranges[it][0]
         parts = []
-        for low, high in zip(bounds, bounds[1:], strict=False):
+        for low, high in pairwise(bounds):
             branch = node.args[1] if condition.data[low] else node.args[2]
             parts.append(self.go(branch, frame.with_range(it, start + low, start + high)))
         kind, same = same_kind(parts, self._domain)
@@ -339,11 +321,12 @@ class _Machine:
             kind, same = "val", [lift(part, "val", self._domain) for part in parts]
         axes = order({it, *(axis for part in same for axis in part.axes)})
         at = axes.index(it)
-        views = []
-        shape = np.broadcast_shapes(*(tuple(1 if a == it else s for a, s in zip(axes, _expanded(p, axes).shape, strict=True)) for p in same))
-        for part, low, high in zip(same, bounds, bounds[1:], strict=False):
-            wanted = tuple(high - low if k == at else size for k, size in enumerate(shape))
-            views.append(np.broadcast_to(_expanded(part, axes), wanted))
+        aligned = [expand(part, axes) for part in same]
+        shape = np.broadcast_shapes(*((*data.shape[:at], 1, *data.shape[at + 1 :]) for data in aligned))
+        views = [
+            np.broadcast_to(data, (*shape[:at], high - low, *shape[at + 1 :]))
+            for data, (low, high) in zip(aligned, pairwise(bounds), strict=True)
+        ]
         return Arr(np.concatenate(views, axis=at), axes, kind)
 
     def _apply(self, node: Apply, frame: _Frame) -> Arr:
@@ -353,155 +336,24 @@ class _Machine:
         if name in {"trunc", "floor", "ceil"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
             parts = [self.go(arg, frame) for arg in node.args[0].args]
             if all(part.kind in {"int", "bool"} for part in parts):
-                return self._integer_quotient(name, *parts, guarded=frame.guarded)
+                return integer_quotient(self._domain, name, parts[0], parts[1], frame.guarded)
         args = [self.go(arg, frame) for arg in node.args]
         if name == "+":
-            return self._plus(args)
+            return plus(self._domain, args)
         if name == "*":
-            kind, same = same_kind(args, self._domain, "int")
+            _, same = same_kind(args, self._domain, "int")
             return multiply(same, self._domain)
         if name.startswith("convert:"):
-            return self._convert(name.partition(":")[2], args[0])
+            return convert(self._domain, name.partition(":")[2], args[0])
         if name in {"and", "or", "not"}:
-            return self._boolean(name, [_as_condition(arg, self._domain) for arg in args])
+            return boolean(self._domain, name, [as_kind(arg, "bool", self._domain) for arg in args])
         if name in COMPARE:
-            return self._compare(name, args)
+            return compare(self._domain, name, args)
         if name == "/":
-            return self._divide(args, frame.guarded)
+            return divide(self._domain, args, frame.guarded)
         if name == "^":
-            return self._power(args)
-        return self._function(name, args, frame.guarded)
-
-    def _plus(self, args: Sequence[Arr]) -> Arr:
-        kind, same = same_kind(args, self._domain, "int")
-        ordered = sorted(same, key=lambda arr: len(arr.axes))
-        out = ordered[0]
-        for part in ordered[1:]:
-            axes, (a, b) = align((out, part))
-            data = self._domain.add(a, b) if kind == "val" else normal(a + b, kind, self._domain)
-            out = Arr(data, axes, kind)
-        return out
-
-    def _divide(self, args: Sequence[Arr], guarded: bool) -> Arr:
-        domain = self._domain
-        if joint_kind(args) == "val" or any(arg.kind == "inf" for arg in args):
-            _, same = same_kind(args, domain, "val")
-            axes, (a, b) = align(same)
-            return Arr(domain.div(a, b), axes, "val")
-        _, same = same_kind(args, domain, "rat")
-        axes, (a, b) = align(same)
-        if (b == 0).any():
-            if not guarded:
-                raise Redraw("division by zero")
-            b = np.where(b == 0, Fraction(1), b)
-        return Arr(normal(a / b, "rat", domain), axes, "rat")
-
-    def _integer_quotient(self, name: str, a: Arr, b: Arr, guarded: bool) -> Arr:
-        _, same = same_kind((a, b), self._domain, "int")
-        axes, (x, y) = align(same)
-        if (y == 0).any():
-            if not guarded:
-                raise Redraw("division by zero")
-            y = np.where(y == 0, 1, y)
-        quotient = x // y
-        if name != "floor":
-            inexact = quotient * y != x
-            up = inexact if name == "ceil" else inexact & ((x < 0) != (y < 0))
-            quotient = quotient + up
-        return Arr(np.asarray(quotient), axes, "int")
-
-    def _power(self, args: Sequence[Arr]) -> Arr:
-        domain = self._domain
-        base, exponent = (same_kind((arg,), domain, "int")[1][0] for arg in args)
-        if base.kind == "val" or exponent.kind == "val" or exponent.kind == "rat":
-            integer = exponent.kind == "int"
-            base = lift(base, "val", domain)
-            exponent = exponent if integer else lift(exponent, "val", domain)
-            axes, (a, b) = align((base, exponent))
-            return Arr(domain.power(a, b, integer), axes, "val")
-        axes, (a, b) = align((base, exponent))
-        if base.kind == "int" and (b < 0).any():
-            a = lift(Arr(a, axes, "int"), "rat", domain).data
-            base = replace(base, kind="rat")
-        return Arr(normal(a**b, base.kind, domain), axes, base.kind)
-
-    def _boolean(self, name: str, args: Sequence[Arr]) -> Arr:
-        axes, parts = align(args)
-        if name == "not":
-            data = ~parts[0] if parts[0].dtype == bool else self._domain.function("not", parts[0])
-        elif all(part.dtype == bool for part in parts):
-            data = parts[0] & parts[1] if name == "and" else parts[0] | parts[1]
-        else:
-            data = self._domain.function(name, *parts)
-        return Arr(np.asarray(data), axes, "bool")
-
-    def _compare(self, name: str, args: Sequence[Arr]) -> Arr:
-        kind, same = same_kind(args, self._domain)
-        if kind == "inf":
-            kind, same = "val", [lift(arg, "val", self._domain) for arg in args]
-        axes, (a, b) = align(same)
-        data = self._domain.compare(name, a, b) if kind == "val" else COMPARE[name](a, b)
-        data = np.asarray(data)
-        return Arr(data if kind == "val" or data.dtype == bool else data.astype(bool), axes, "bool")
-
-    def _convert(self, dtype: str, arg: Arr) -> Arr:
-        from dslc.interpret.tensors import wrapped
-        from dslc.ir.dtype import DTYPES
-
-        target = DTYPES[dtype]
-        if target.is_float:
-            out = lift(arg, "val", self._domain)
-            return out if arg.kind == "val" and self._domain.name != "float64" else replace(out, data=self._rounded(out.data, target))
-        if target.is_integer:
-            integers = _as_kind(arg, "int", self._domain)
-            return replace(integers, data=wrapped(integers.data, target))
-        return _as_kind(arg, "bool", self._domain)
-
-    def _rounded(self, data: Array, dtype: Any) -> Array:
-        if self._domain.name != "float64":
-            return data
-        from dslc.ir.constants import NUMPY
-
-        return data.astype(NUMPY[dtype]).astype(np.float64)
-
-    def _function(self, name: str, args: Sequence[Arr], guarded: bool) -> Arr:
-        domain = self._domain
-        kind, same = same_kind(args, domain, "int")
-        exact = name in {"max", "min", "abs", "floor", "ceil", "round", "trunc", "sign", "//", "%"}
-        if kind != "val" and not exact:
-            kind, same = "val", [lift(arg, "val", domain) for arg in same]
-        axes, parts = align(same)
-        if kind == "val":
-            data = domain.function(name, *parts)
-            return Arr(data, axes, "bool" if name in {"isnan", "isinf"} else "val")
-        if name in {"//", "%"} and (parts[1] == 0).any():
-            if not guarded:
-                raise Redraw("division by zero")
-            parts[1] = np.where(parts[1] == 0, 1, parts[1])
-        if kind == "int":
-            if name in {"floor", "ceil", "round", "trunc"}:
-                return Arr(parts[0], axes, "int")
-            return Arr(np.asarray(FUNCTIONS[name](*parts)), axes, "int")
-        return self._rational(name, parts, axes)
-
-    def _rational(self, name: str, parts: list[Array], axes: tuple[Iter, ...]) -> Arr:
-        import math
-
-        whole = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}.get(name)
-        if whole is not None:
-            flat = [item if isinstance(item, float) else whole(item) for item in parts[0].reshape(-1)]
-            return Arr(_truncated(np.array(flat, dtype=object).reshape(parts[0].shape)), axes, "int")
-        if name == "sign":
-            return Arr(np.asarray(np.where(parts[0] > 0, 1, np.where(parts[0] < 0, -1, 0))), axes, "int")
-        return Arr(normal(FUNCTIONS[name](*parts), "rat", self._domain), axes, "rat")
-
-
-def _expanded(arr: Arr, axes: tuple[Iter, ...]) -> Array:
-    return arr.data[tuple(slice(None) if axis in arr.axes else None for axis in axes)]
-
-
-def _as_condition(arr: Arr, domain: Domain) -> Arr:
-    return arr if arr.kind == "bool" else _as_kind(arr, "bool", domain)
+            return power(self._domain, args)
+        return apply_function(self._domain, name, args, frame.guarded)
 
 
 def _conjuncts(node: Scalar) -> Iterator[Scalar]:

@@ -104,7 +104,9 @@ def _select(condition: Any, a: Any, b: Any) -> Any:
         return a if condition else b
     import sympy
 
-    return sympy.Piecewise((_symbolic(a), condition), (_symbolic(b), True))
+    return sympy.Piecewise(  # type: ignore[no-untyped-call]
+        (_symbolic(a), condition), (_symbolic(b), True)
+    )
 
 
 def _each(function: Callable[..., Any], *args: Array) -> Array:

@@ -71,7 +71,7 @@ def _mix(x: Array) -> Array:
     """splitmix64's finalizer: a bijection of 64-bit words without structure."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    return np.asarray(x ^ (x >> np.uint64(31)))
 
 
 class Field:

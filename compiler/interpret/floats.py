@@ -115,7 +115,8 @@ class Floats:
         return np.asarray(FUNCTIONS[name](*args))
 
     def to_integers(self, array: Array) -> Array:
-        return np.trunc(np.nan_to_num(array, posinf=2.0**62, neginf=-(2.0**62))).astype(np.int64)
+        bounded: Array = np.nan_to_num(array, posinf=2.0**62, neginf=-(2.0**62))
+        return np.trunc(bounded).astype(np.int64)
 
     def finite(self, array: Array) -> bool:
         return bool(np.isfinite(array).all())
@@ -124,4 +125,4 @@ class Floats:
         a, b = a.astype(np.float64), b.astype(np.float64)
         finite = np.abs(b[np.isfinite(b)])
         scale = float(finite.max()) if finite.size else 1.0
-        return np.isclose(a, b, rtol=tolerance, atol=tolerance * max(scale, 1e-30), equal_nan=True)
+        return np.asarray(np.isclose(a, b, rtol=tolerance, atol=tolerance * max(scale, 1e-30), equal_nan=True))

@@ -245,7 +245,8 @@ class _Draft:
             return (*(int(self.pick(_SIZES)) for _ in range(int(self.rng.integers(2)))), *grown)
         if way == 2:
             return tuple(int(self.pick(_ENTRIES)) for _ in range(int(self.rng.integers(4))))
-        left, out = math.prod(sizes), []
+        left = math.prod(sizes)
+        out: list[int] = []
         while left > 1 and len(out) < 4:
             factor = int(self.pick([k for k in range(2, left + 1) if left % k == 0]))
             out.append(factor)

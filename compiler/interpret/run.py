@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array, Domain
+from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.evaluator import CannotEvaluate, OutOfBounds, evaluate
 from dslc.interpret.reads import Operand
 from dslc.interpret.tensors import decode, encode, wrapped
@@ -43,7 +43,7 @@ def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], doma
 def run_scopes(outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
     """As `run`, for graphs without calls."""
     known: dict[Value, Operand] = {value: _fed(value, array, domain) for value, array in feeds.items()}
-    nodes = [node for node in _needed(outputs, known)]
+    nodes = _needed(outputs, known)
     uses = Counter(arg for node in nodes for arg in node.args)
     uses.update(outputs)
     with np.errstate(all="ignore"):
@@ -83,6 +83,10 @@ def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand
     if isinstance(node, ScopeNode):
         try:
             out = evaluate(node.scope, [known[arg] for arg in node.args], domain)
+        except Redraw as problem:
+            if domain.name == "float64":
+                raise InterpretError(f"{problem} of integers (in {node.scope})") from problem
+            raise
         except (CannotEvaluate, OutOfBounds, ValueError) as problem:
             raise InterpretError(f"{problem} (in {node.scope})") from problem
         return Operand(wrapped(out.data, node.scope.dtype), out.kind) if out.kind == "int" else out

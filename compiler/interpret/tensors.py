@@ -22,8 +22,10 @@ def wrapped(data: Array, dtype: DType) -> Array:
         span = 1 << dtype.bytes * 8
         flat = [(int(item) - low) % span + low for item in data.reshape(-1)]
         return np.array(flat, dtype=NUMPY[dtype] if dtype is DType.U64 else np.int64).reshape(data.shape).astype(object)
+    if dtype is DType.U64:
+        return data.astype(np.uint64).astype(object)
     out = data.astype(NUMPY[dtype]).astype(np.int64)
-    return np.where(data == INT_MAX, high, np.where(data == INT_MIN, low, out)) if dtype is not DType.U64 else data.astype(np.uint64).astype(object)
+    return np.where(data == INT_MAX, high, np.where(data == INT_MIN, low, out))
 
 
 def encode(array: Any, dtype: DType, domain: Domain) -> Operand:

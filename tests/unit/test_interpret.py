@@ -33,7 +33,7 @@ def product(body_a: Scalar, body_b: Scalar) -> Scalar:
 
 
 def conv_scope(x: Value, k: Value, stride: int = 1, pad: int = 1, groups: int = 1) -> Value:
-    n, c, h, w = (int(str(s)) for s in x.type.shape)
+    n, _, h, w = (int(str(s)) for s in x.type.shape)
     f, d, r, s = (int(str(s)) for s in k.type.shape)
     oh, ow = (h + 2 * pad - r) // stride + 1, (w + 2 * pad - s) // stride + 1
     group = apply("//", I[1], num(f // groups))

@@ -1,0 +1,126 @@
+"""`dslc check` as a whole: definitions, bounds of reads, and the types of both sides of substitutions at random small sizes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+
+from dslc.analysis.bounds import check_operator
+from dslc.analysis.samples import sample
+from dslc.errors import Diagnostic, Label, Span
+from dslc.interpret.check_rule import term_choices
+from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.ir.dtype import DType
+from dslc.semantics.check import check
+from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+_INSTANCES = 5
+_ATTEMPTS = 1500
+_OPERATORS = 3
+_DTYPES = ((DType.F32,), (DType.I64,), (DType.BOOL,), (DType.F32,))
+
+
+def check_all(rules: Rules, modules: Iterable[Module] | None = None, seed: int = 0) -> list[Diagnostic]:
+    """The findings about some modules (all by default). Instances are only looked for where a definition has no error of its own."""
+    chosen = frozenset(rules.modules if modules is None else modules)
+    found = check(rules, chosen)
+    errors = [d.span for d in found if d.severity == "error" and d.span is not None]
+    for op in rules.operators.values():
+        if op.module in chosen and not _touched(op.syntax.span, errors):
+            found += check_bounds(rules, op)
+    errors = [d.span for d in found if d.severity == "error" and d.span is not None]
+    for sub in rules.substitutions.values():
+        if sub.module in chosen and not _touched(sub.syntax.span, errors):
+            found += check_sides(rules, sub, np.random.default_rng(seed))
+    return found
+
+
+def _touched(span: Span, errors: list[Span]) -> bool:
+    return any(e.source is span.source and span.start <= e.start < span.end for e in errors)
+
+
+def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
+    """Reads that leave their bounds, and operators that no small shapes fit."""
+    report = check_operator(rules, op)
+    found = report.diagnostics()
+    if not report.elaborated and not found:
+        try:
+            sample(rules, op)
+        except (Mismatch, EvalError) as problem:
+            if isinstance(problem, EvalError) and problem.diagnostics:
+                return list(problem.diagnostics)
+            reason = problem.reason if isinstance(problem, Mismatch) else str(problem)
+            span = problem.span if isinstance(problem, Mismatch) and problem.span is not None else op.syntax.span
+            return [Diagnostic("E0306", f"no small shapes fit `{op.short}`: {reason}", span)]
+    return found
+
+
+def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> list[Diagnostic]:
+    """E0312 or E0314 with the sizes where the sides differ in type; a warning where no instance is found."""
+    reasons: Counter[str] = Counter()
+    right_only = True
+    instances = 0
+    for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _ATTEMPTS)):
+        try:
+            instance = instantiate(rules, sub, rng, terms, _DTYPES[attempt % len(_DTYPES)] if attempt >= 100 else (DType.F32,))
+        except Rejected as reason:
+            reasons[str(reason)] += 1
+            right_only = right_only and str(reason).startswith("right side")
+            continue
+        differs = _differ(sub, instance)
+        if differs is not None:
+            return [differs]
+        instances += 1
+        if instances >= _INSTANCES:
+            return []
+    if instances:
+        return []
+    common = max(reasons, key=lambda reason: reasons[reason], default="no operator fits its terms")
+    right = [reason for reason in reasons if reason.startswith("right side")]
+    if right:
+        reason = max(right, key=lambda each: reasons[each])
+        message = f"the right side of `{sub.syntax.name}` fits no sizes at which the left side fits: {reason[12:]}"
+        return [Diagnostic("E0306", message, _bind(sub.syntax.right, None) or sub.syntax.span)]
+    wheres = [s for s in sub.syntax.left if isinstance(s, t.Where)]
+    if wheres and "does not hold" in common:
+        message = f"no sizes were found at which the guards of `{sub.syntax.name}` hold"
+        return [Diagnostic("W0001", message, wheres[0].span, severity="warning", hint=f"most often: {common}")]
+    message = f"no instance of `{sub.syntax.name}` was found, so its sides were not compared"
+    return [Diagnostic("W0009", message, sub.syntax.span, severity="warning", hint=f"most often: {common}")]
+
+
+def _terms(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> Iterator[dict[str, OperatorDef]]:
+    choices = [dict(terms) for terms in term_choices(rules, sub, rng, _OPERATORS)]
+    while choices:
+        yield from choices
+
+
+def _differ(sub: SubstitutionDef, instance: Instance) -> Diagnostic | None:
+    for name, left in instance.left.items():
+        right = instance.right[name]
+        if left.type == right.type:
+            continue
+        shape = left.type.shape != right.type.shape
+        here = _bind(sub.syntax.right, name) or sub.syntax.span
+        there = _bind(sub.syntax.left, name)
+        return Diagnostic(
+            "E0312" if shape else "E0314",
+            f"the replacement changes the {'shape' if shape else 'element type'} of `{name}`",
+            here,
+            label=f"`{name}` is {right.type} here",
+            secondary=(Label(there, f"`{name}` is {left.type} here"),) if there is not None else (),
+            counterexample=str(instance),
+        )
+    return None
+
+
+def _bind(side: tuple[t.GraphStatement, ...], name: str | None) -> Span | None:
+    """Where a side binds an output; the last binding for None."""
+    binds = [s for s in side if isinstance(s, t.Bind) and (name is None or name in s.names)]
+    return binds[-1].value.span if binds else None
