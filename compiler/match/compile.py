@@ -4,60 +4,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from dslc.errors import Diagnostic, DslcError, Span, error
+from dslc.errors import Diagnostic, DslcError, error
 from dslc.match.names import free_names
 from dslc.match.pattern import (
-    AttrPattern,
-    Bound,
-    Default,
-    Entries,
-    Equal,
     Frame,
-    Literal,
-    Number,
-    Pattern,
-    Quoted,
-    Rest,
-    Result,
-    Side,
-    Site,
-    Variable,
 )
 from dslc.match.rule import CompiledRule, TermGuard
+from dslc.match.sides import VOCABULARY, SideCompiler, Unusable
 from dslc.match.symmetry import exchangeable, interchangeable_arguments
 from dslc.match.types import quick_type
-from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-from dslc.syntax.vocabulary import (
-    CONSTANTS,
-    CONVERT,
-    DTYPE_NAMES,
-    FUNCTIONS_1,
-    FUNCTIONS_N,
-    INDEX_FUNCTIONS,
-    PREDICATES,
-    REDUCTIONS,
-)
 
-_VOCABULARY = (
-    FUNCTIONS_1 | FUNCTIONS_N | {CONVERT} | INDEX_FUNCTIONS | PREDICATES | REDUCTIONS | CONSTANTS | DTYPE_NAMES
-)
-_SCALAR_FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | INDEX_FUNCTIONS | REDUCTIONS
 _TERM_PREDICATES = frozenset({"pointwise", "linear"})
-
-
-class Unusable(Exception):
-    """This side cannot be looked for in a graph; the other direction of a rule may still be."""
-
-    def __init__(self, reason: str, span: Span) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.span = span
 
 
 def compile_rule(rules: Rules, definition: SubstitutionDef, *, reverse: bool = False) -> CompiledRule:
@@ -113,7 +75,7 @@ def _compile(rules: Rules, definition: SubstitutionDef, reverse: bool) -> Compil
     functions = {s.name: s for s in statements if isinstance(s, t.Function)}
     lets = tuple(s for s in statements if isinstance(s, t.Let | t.LetMany))
     types = {p.name: p.type for p in syntax.params if p.type is not None}
-    side = _SideCompiler(rules, definition, frame, statements, functions).run()
+    side = SideCompiler(rules, definition, frame, statements, functions).run()
     conditions, guards = _guards(statements)
     if reverse:
         # what the left side of a two-way rule binds and the right side does not cannot be asked for in this direction
@@ -196,7 +158,7 @@ def _unknown(
     lets: tuple[t.Let | t.LetMany, ...],
 ) -> set[str]:
     declared = {n for s in lets for n in ((s.target.name,) if isinstance(s, t.Let) else s.names)}
-    names = free_names(node, functions) - set(known) - _VOCABULARY - declared - set(functions)
+    names = free_names(node, functions) - set(known) - VOCABULARY - declared - set(functions)
     return {name for name in names if definition.module.lookup(name) is None and name not in definition.module.aliases}
 
 
@@ -232,332 +194,3 @@ def _check_closed(rule: CompiledRule) -> None:
 
 def _const_scope(statement: t.Const) -> t.Traversal:
     return t.Traversal(statement.target.places or (), None, statement.value, span=statement.span)
-
-
-class _SideCompiler:
-    """Turns the binds of one side into sites."""
-
-    def __init__(
-        self,
-        rules: Rules,
-        definition: SubstitutionDef,
-        frame: Frame,
-        statements: tuple[t.GraphStatement, ...],
-        functions: Mapping[str, t.Function],
-    ) -> None:
-        self._rules = rules
-        self._syntax = definition.syntax
-        self._frame = frame
-        self._functions = functions
-        self._statements = statements
-        self._params = {p.name for p in definition.syntax.params}
-        self._terms = {sig.name for s in statements if isinstance(s, t.TermDecl) for sig in s.signatures}
-        self._binds = {name: s for s in statements if isinstance(s, t.Bind) for name in s.names}
-        self._lets = {s.target.name: s for s in statements if isinstance(s, t.Let) and s.target.places is None}
-        self._sites: list[Site] = []
-        self._names: dict[str, Pattern] = {}
-        self._open: set[str] = set()
-        self._bound: set[str] = set()
-        self._used: set[int] = set()
-        self._dissolved: set[int] = set()
-
-    def run(self) -> Side:
-        for statement in self._statements:
-            if isinstance(statement, t.Const):
-                raise Unusable("a constant that is written as an expression is only built, not looked for", statement.span)
-        roots: list[tuple[str, Result]] = []
-        for name in self._syntax.outputs:
-            bind = self._binds.get(name)
-            pattern = self._named(name)
-            if not isinstance(pattern, Result):
-                raise Unusable(f"`{name}` is no operator's result there", (bind or self._syntax).span)
-            roots.append((name, pattern))
-        for name in self._binds:
-            self._named(name)
-        kept = [site for site in self._sites if site.id not in self._dissolved]
-        number = {site.id: k for k, site in enumerate(kept)}
-
-        def moved(pattern: Pattern) -> Pattern:
-            return Result(number[pattern.site], pattern.output) if isinstance(pattern, Result) else pattern
-
-        return Side(
-            tuple(replace(site, id=number[site.id], args=tuple(map(moved, site.args))) for site in kept),
-            {name: moved(pattern) for name, pattern in self._names.items()},
-            tuple((name, Result(number[root.site], root.output)) for name, root in roots),
-            tuple(number[site.id] for site in kept if site.id not in self._used),
-            frozenset(p for p in self._params if p in self._reached()),
-            frozenset(self._bound),
-        )
-
-    def _reached(self) -> set[str]:
-        out = {arg.name for site in self._sites for arg in site.args if isinstance(arg, Variable)}
-        return out | {p.name for p in self._names.values() if isinstance(p, Variable)}
-
-    def _named(self, name: str) -> Pattern:
-        """The pattern of an intermediate or a result; binds may stand in any order, not in a circle."""
-        found = self._names.get(name)
-        if found is not None:
-            return found
-        bind = self._binds.get(name)
-        if bind is None:
-            raise Unusable(f"nothing on this side binds `{name}`", self._syntax.span)
-        if name in self._open:
-            raise Unusable(f"`{name}` is defined by itself", bind.span)
-        self._open.update(bind.names)
-        if len(bind.names) == 1:
-            self._names[name] = self._tensor(bind.value, self._frame)
-        else:
-            if not isinstance(bind.value, t.Call):
-                raise Unusable("several names take the results of one call", bind.value.span)
-            site = self._call(bind.value, self._frame, len(bind.names))
-            if not isinstance(site, Result):
-                raise Unusable("several names take the results of one call", bind.value.span)
-            for k, output in enumerate(bind.names):
-                self._names[output] = Result(site.site, k)
-        self._open.difference_update(bind.names)
-        return self._names[name]
-
-    # ---- tensors ---------------------------------------------------------------------------------------------
-
-    def _tensor(self, expr: t.Expr, frame: Frame) -> Pattern:
-        if isinstance(expr, t.Name):
-            if expr.id in frame.arguments and frame.caller is not None:
-                return self._tensor(frame.arguments[expr.id], frame.caller)
-            if frame.caller is None:
-                if expr.id in self._params:
-                    return Variable(expr.id)
-                if expr.id in self._binds:
-                    return self._use(self._named(expr.id))
-                if expr.id in self._lets:
-                    return self._tensor(self._lets[expr.id].value, frame)
-                if expr.id not in _VOCABULARY:
-                    self._bound.add(expr.id)
-                    return Number(self._quote(expr, frame), bare=expr.id)
-            return Number(self._quote(expr, frame))
-        if isinstance(expr, t.Call):
-            return self._call(expr, frame, 1)
-        if isinstance(expr, t.Field):
-            if not isinstance(expr.call, t.Call):
-                raise Unusable("only a call has named results", expr.span)
-            found = self._call(expr.call, frame, 0)
-            if isinstance(found, Result):
-                operator = self._sites[found.site].operator
-                names = [o.name for o in self._rules.operators[operator].syntax.outputs] if operator else []
-                if expr.name in names:
-                    return Result(found.site, names.index(expr.name))
-            raise Unusable(f"no result is named `{expr.name}`", expr.span)
-        if isinstance(expr, t.Int | t.Float | t.Inf | t.Unary | t.Binary):
-            return Number(self._quote(expr, frame), _literal(expr))
-        raise Unusable("an expression is only built, not looked for", expr.span)
-
-    def _use(self, pattern: Pattern) -> Pattern:
-        if isinstance(pattern, Result):
-            self._used.add(pattern.site)
-        return pattern
-
-    def _call(self, expr: t.Call, frame: Frame, outputs: int) -> Pattern:
-        """The pattern of a call; `outputs` is how many results are named, 0 where one of them is chosen."""
-        name = expr.function
-        if frame.caller is None and name in self._terms:
-            self._bound.add(name)
-            return self._site(expr, frame, None, outputs)
-        function: t.Function | None = None
-        inner = frame
-        if frame.caller is None and name in self._functions:
-            function = self._functions[name]
-        else:
-            found = frame.module.lookup(name)
-            if isinstance(found, OperatorDef):
-                # `sqrt(2)` is a number, `sqrt(X)` a tensor
-                if name in _SCALAR_FUNCTIONS and not self._has_tensor(expr.args, frame):
-                    return Number(self._quote(expr, frame))
-                return self._site(expr, frame, found, outputs)
-            if isinstance(found, FunctionDef):
-                function = found.syntax
-                inner = Frame(found.module)
-        if function is None:
-            if name in _VOCABULARY:
-                return Number(self._quote(expr, frame))
-            raise Unusable(f"no operator is named `{name}` here", expr.span)
-        if len(function.params) != len(expr.args) or expr.kwargs or expr.rest:
-            raise Unusable(f"`{name}` takes {len(function.params)} arguments", expr.span)
-        arguments = dict(zip(function.params, expr.args, strict=True))
-        body = Frame(inner.module, arguments, frame)
-        if isinstance(function.body, t.Call):
-            return self._call(function.body, body, outputs)
-        return self._tensor(function.body, body)
-
-    def _has_tensor(self, args: tuple[t.Expr, ...], frame: Frame) -> bool:
-        """Whether a tensor, an intermediate or a call of an operator stands in some arguments."""
-        for node in walk_expr(args):
-            name = node.id if isinstance(node, t.Name) else node.function if isinstance(node, t.Call) else ""
-            if frame.caller is None:
-                if name in self._params or name in self._binds or name in self._terms:
-                    return True
-            elif name in frame.arguments and self._has_tensor((frame.arguments[name],), frame.caller):
-                return True
-            called = isinstance(node, t.Call) and name not in _SCALAR_FUNCTIONS
-            if called and frame.module.lookup(name) is not None:
-                return True
-        return False
-
-    def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
-        traits = self._rules.traits_of(operator.name) if operator else None
-        args: list[Pattern] = []
-        for arg in expr.args:
-            if isinstance(arg, t.Pack):
-                raise Unusable("a pack of tensors is only built, not looked for", arg.span)
-            args.append(self._tensor(arg, frame))
-            if isinstance(args[-1], Result):
-                self._used.add(args[-1].site)
-        keywords = list(expr.kwargs)
-        if operator is not None:
-            keywords = self._tensor_keywords(operator, keywords, args, frame)
-            self._defaults(operator, expr, args, associative=traits is not None and traits.associative)
-        declared = [attr.name for attr in operator.attrs] if operator else []
-        attrs: list[tuple[str, AttrPattern]] = []
-        for keyword in keywords:
-            if operator is not None and keyword.name not in declared:
-                raise Unusable(f"`{operator.short}` has no attribute `{keyword.name}`", keyword.span)
-            attrs.append((keyword.name, self._attribute(keyword.value, frame)))
-        if expr.rest is None and operator is not None:
-            given = {name for name, _ in attrs}
-            for attr in operator.attrs:
-                if attr.name not in given:
-                    if attr.default is None:
-                        raise Unusable(f"`{operator.short}` needs its attribute `{attr.name}`", expr.span)
-                    literal = _literal(attr.default)
-                    plain = literal is not None and not _counted_from_end(literal)
-                    attrs.append((attr.name, Literal(literal) if plain else Default()))
-        if expr.rest is not None:
-            self._bound.add(expr.rest)
-        site = Site(
-            len(self._sites),
-            operator.name if operator else None,
-            None if operator else expr.function,
-            self._flattened(operator, args, attrs, expr) if traits is not None and traits.associative else tuple(args),
-            tuple(attrs),
-            expr.rest,
-            outputs,
-            expr.span,
-            commutative=traits is not None and traits.commutative,
-            associative=traits is not None and traits.associative,
-            inverse=traits.inverse if traits is not None else None,
-        )
-        self._sites.append(site)
-        return Result(site.id, 0)
-
-    def _flattened(
-        self, operator: OperatorDef | None, args: list[Pattern], attrs: list[tuple[str, AttrPattern]], expr: t.Call
-    ) -> tuple[Pattern, ...]:
-        """Nested calls of one associative operator as one call: the graph's are taken apart in the same way."""
-        out: list[Pattern] = []
-        named = set(self._names.values())
-        for arg in args:
-            below = self._sites[arg.site] if isinstance(arg, Result) else None
-            same = below is not None and operator is not None and below.operator == operator.name
-            if below is not None and same and arg not in named and below.attrs == tuple(attrs) and below.rest == expr.rest:
-                out.extend(below.args)
-                self._dissolved.add(below.id)
-            else:
-                out.append(arg)
-        return tuple(out)
-
-    def _tensor_keywords(
-        self, operator: OperatorDef, keywords: list[t.Keyword], args: list[Pattern], frame: Frame
-    ) -> list[t.Keyword]:
-        """Tensors that are passed by name move to their positions."""
-        params = [p.name for p in operator.syntax.params]
-        rest: list[t.Keyword] = []
-        for keyword in keywords:
-            if keyword.name in params and params.index(keyword.name) == len(args):
-                args.append(self._use(self._tensor(keyword.value, frame)))
-            else:
-                rest.append(keyword)
-        return rest
-
-    def _defaults(self, operator: OperatorDef, expr: t.Call, args: list[Pattern], associative: bool) -> None:
-        """A tensor with a default that is not named must have it."""
-        params = operator.syntax.params
-        if len(args) > len(params) and not associative and not any(p.star for p in params):
-            raise Unusable(f"`{operator.short}` takes {len(params)} tensors, not {len(args)}", expr.span)
-        for param in params[len(args) :]:
-            if param.star:
-                break
-            if param.default is None:
-                raise Unusable(f"`{operator.short}` needs its argument `{param.name}`", expr.span)
-            args.append(Number(Quoted(param.default, Frame(operator.module), frozenset()), _literal(param.default)))
-
-    # ---- attributes --------------------------------------------------------------------------------------------
-
-    def _attribute(self, expr: t.Expr, frame: Frame) -> AttrPattern:
-        if isinstance(expr, t.Name) and expr.id in frame.arguments and frame.caller is not None:
-            return self._attribute(frame.arguments[expr.id], frame.caller)
-        if isinstance(expr, t.Name) and frame.caller is None and self._binds_here(expr.id):
-            self._bound.add(expr.id)
-            return Bound(expr.id)
-        literal = _literal(expr)
-        if literal is not None:
-            return Literal(literal) if not _counted_from_end(literal) else Equal(self._quote(expr, frame))
-        if isinstance(expr, t.ListExpr):
-            packs = [e for e in expr.elements if isinstance(e, t.Pack)]
-            open_packs = [e for e in packs if isinstance(e.value, t.Name) and frame.caller is None]
-            if len(packs) <= 1 and len(open_packs) == len(packs):
-                elements: list[AttrPattern | Rest] = []
-                for element in expr.elements:
-                    if isinstance(element, t.Pack):
-                        assert isinstance(element.value, t.Name)
-                        if not self._binds_here(element.value.id):
-                            return Equal(self._quote(expr, frame))
-                        self._bound.add(element.value.id)
-                        elements.append(Rest(element.value.id))
-                    else:
-                        elements.append(self._attribute(element, frame))
-                return Entries(tuple(elements))
-        return Equal(self._quote(expr, frame))
-
-    def _binds_here(self, name: str) -> bool:
-        taken = self._params | set(self._binds) | set(self._lets) | set(self._functions)
-        return "." not in name and name not in taken and name not in CONSTANTS | DTYPE_NAMES
-
-    def _quote(self, expr: t.Expr, frame: Frame) -> Quoted:
-        return Quoted(expr, frame, self._needs(expr, frame))
-
-    def _needs(self, expr: Any, frame: Frame) -> frozenset[str]:
-        names = free_names(expr, self._functions if frame.caller is None else None)
-        if frame.caller is None:
-            return frozenset(
-                n for n in names if n not in _VOCABULARY and n not in self._functions and frame.module.lookup(n) is None
-            )
-        out: frozenset[str] = frozenset()
-        for name in names & set(frame.arguments):
-            out |= self._needs(frame.arguments[name], frame.caller)
-        return out
-
-
-def _literal(expr: t.Expr) -> Any:
-    """A number, string, bool or a list of such; None for anything else."""
-    from fractions import Fraction
-
-    if isinstance(expr, t.Int | t.Str):
-        return expr.value
-    if isinstance(expr, t.Float):
-        return Fraction(expr.text)
-    if isinstance(expr, t.Inf):
-        return float("inf")
-    if isinstance(expr, t.Name) and expr.id in {"true", "false"}:
-        return expr.id == "true"
-    if isinstance(expr, t.Unary) and expr.op == "-":
-        inner = _literal(expr.operand)
-        return -inner if isinstance(inner, int | float | Fraction) and not isinstance(inner, bool) else None
-    if isinstance(expr, t.ListExpr):
-        parts = [_literal(element) for element in expr.elements]
-        return None if any(part is None for part in parts) else tuple(parts)
-    return None
-
-
-def _counted_from_end(literal: Any) -> bool:
-    """Whether a literal has negative whole numbers, which axis attributes count from the end."""
-    if isinstance(literal, tuple):
-        return any(_counted_from_end(part) for part in literal)
-    return isinstance(literal, int) and not isinstance(literal, bool) and literal < 0

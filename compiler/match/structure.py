@@ -79,7 +79,7 @@ class Structure:
         site = self._sites[top]
         for node in self._candidates(top, state):
             for found in self._site(site, node, state):
-                if self._in_order(found):
+                if self._in_order(found) and (self._trace is not None or not self._circular(found)):
                     yield from self._tops_from(rest, found)
 
     def _in_order(self, state: State) -> bool:
@@ -97,6 +97,13 @@ class Structure:
             if a is not None and b is not None and self._index.position[a] > self._index.position[b]:
                 return False
         return True
+
+    def _circular(self, state: State) -> bool:
+        """Whether a tensor of the rule is computed from one of its results: no replacement could be built from it."""
+        roots = {state.nodes[site] for site in self._root_sites if site in state.nodes}
+        if len(self._tops) < 2 or len(roots) < 2:
+            return False
+        return any(self._index.depends(value.node, root) for value in state.values.values() for root in roots)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
