@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, TextIO
 
 from dslc.diagnostics.registry import pages
@@ -15,6 +16,14 @@ _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m"}
 _BOLD, _BLUE, _RESET = "\x1b[1m", "\x1b[1;34m", "\x1b[0m"
 #: a source line longer than this is shown around its label only
 _WIDTH = 160
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    span: Span
+    message: str
+    mark: str
+    color: str
 
 
 def wants_color(stream: TextIO) -> bool:
@@ -40,43 +49,49 @@ def _summary(findings: Sequence[Diagnostic]) -> str:
     return ", ".join(parts)
 
 
-def _snippet(label_span: Span, message: str, mark: str, gutter: int, paint: Callable[[str, str], str], color: str) -> list[str]:
-    """One source line with its number, and the marks and message below it."""
-    line, column, end_line, end_column = _extent(label_span)
-    text = label_span.source.line(line).rstrip("\r")
-    last = end_column if end_line == line else len(text) + 1
-    start, stop = column - 1, max(last - 1, column)
-    if len(text) > _WIDTH:
-        shift = max(0, start - 40)
-        text = ("..." if shift else "") + text[shift : shift + _WIDTH] + "..."
-        start, stop = start - shift + (3 if shift else 0), min(stop - shift + (3 if shift else 0), len(text))
-    # Tabs keep their width in the line of marks; what a terminal would act on is shown as a replacement character.
-    pad = "".join("\t" if c == "\t" else " " for c in text[:start])
-    text = "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-    bar = paint(_BLUE, "|")
-    number = paint(_BLUE, f"{line:>{gutter}}")
-    marks = paint(color, (mark * max(1, stop - start) + (f" {message}" if message else "")))
-    return [f"{number} {bar} {text}", f"{'':{gutter}} {bar} {pad}{marks}"]
+def _snippets(labels: Sequence[_Mark], gutter: int, paint: Callable[[str, str], str]) -> list[str]:
+    """Source lines with their numbers, each once, and below them a line of marks for each label."""
+    out: list[str] = []
+    shown = 0
+    for label in sorted(labels, key=lambda entry: _extent(entry.span)[:2]):
+        line, column, end_line, end_column = _extent(label.span)
+        text = label.span.source.line(line).rstrip("\r")
+        last = end_column if end_line == line else len(text) + 1
+        start, stop = column - 1, max(last - 1, column)
+        if len(text) > _WIDTH:
+            shift = max(0, start - 40)
+            before = "..." if shift else ""
+            text = before + text[shift : shift + _WIDTH] + "..."
+            start, stop = start - shift + len(before), min(stop - shift + len(before), len(text))
+        # Tabs keep their width in the line of marks; what a terminal would act on is shown as a replacement character.
+        pad = "".join("\t" if c == "\t" else " " for c in text[:start])
+        text = "".join(c if c == "\t" or c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+        bar = paint(_BLUE, "|")
+        if line != shown:
+            out.append(f"{paint(_BLUE, f'{line:>{gutter}}')} {bar} {text}".rstrip())
+            shown = line
+        message = f" {label.message}" if label.message else ""
+        marks = label.mark * max(1, stop - start) + message
+        out.append(f"{'':{gutter}} {bar} {pad}{paint(label.color, marks)}")
+    return out
 
 
 def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[str]:
     color = _COLORS[diagnostic.severity]
     lines = [paint(color, f"{diagnostic.severity}[{diagnostic.code}]") + paint(_BOLD, f": {diagnostic.message}")]
-    labels = [(label.span, label.message, "-", _BLUE) for label in diagnostic.secondary]
+    labels = [_Mark(label.span, label.message, "-", _BLUE) for label in diagnostic.secondary]
     if diagnostic.span is not None:
-        labels.append((diagnostic.span, diagnostic.label, "^", color))
-    gutter = max((len(str(_extent(span)[0])) for span, *_ in labels), default=1)
+        labels.append(_Mark(diagnostic.span, diagnostic.label, "^", color))
+    gutter = max((len(str(_extent(label.span)[0])) for label in labels), default=1)
     if diagnostic.span is not None:
         lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {diagnostic.span}")
         lines.append(f"{'':{gutter}} {paint(_BLUE, '|')}")
         own = diagnostic.span.source.path
-        here = [entry for entry in labels if entry[0].source.path == own]
-        for span, message, mark, tone in sorted(here, key=lambda entry: _extent(entry[0])[:2]):
-            lines += _snippet(span, message, mark, gutter, paint, tone)
-        for span, message, mark, tone in labels:
-            if span.source.path != own:
-                lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {span}")
-                lines += _snippet(span, message, mark, gutter, paint, tone)
+        lines += _snippets([label for label in labels if label.span.source.path == own], gutter, paint)
+        for label in labels:
+            if label.span.source.path != own:
+                lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {label.span}")
+                lines += _snippets([label], gutter, paint)
     elif diagnostic.path:
         lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {diagnostic.path}")
     for name, text in (("counterexample", diagnostic.counterexample), ("help", diagnostic.hint)):

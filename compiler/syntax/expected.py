@@ -14,6 +14,9 @@ from dslc.syntax.scan import HEADER_WORDS
 
 _VALUES = frozenset("NAME INT NUMBER STRING INF LPAR LSQB LBRACE MINUS NOT FORALL REDUCE".split())
 _SIGNS = frozenset("CMP IN ADDOP MINUS MULOP STAR CIRCUMFLEX AND OR IF DOT LSQB LPAR".split())
+_AFTER_TARGET = frozenset({"EQUAL", "COMMA", "LSQB"})
+#: signs of other languages, by their last two characters
+_FOREIGN = {"**": "a power is written `a ^ b`", "&&": "write `and`", "||": "write `or`"}
 _WORDS = {
     "NAME": "a name",
     "INT": "a whole number",
@@ -53,14 +56,18 @@ def describe(grammar: Lark, accepted: Iterable[str]) -> str:
         names -= _VALUES
     if "MULOP" in names or {"ADDOP", "CMP"} <= names:
         parts.append("an operator")
-        names -= _SIGNS
+        names -= _SIGNS | {"RELDOT"}
+        names -= {"DOT", "RELDOT"}
+    names -= {"$END"} if len(names) > 1 else set()
     keywords = _keywords(grammar, names)
+    many = len(keywords) > 4
+    names -= {"NAME"} if many else set()
     rest = [_WORDS[name] for name in sorted(names) if name in _WORDS and _WORDS[name].strip("`") not in keywords]
     for terminal in grammar.terminals:
         if terminal.name in names and terminal.name not in _WORDS and not terminal.pattern.value.isalpha():
             rest.append(f"`{terminal.pattern.value}`")
-    if len(keywords) > 4:
-        parts.append("a statement" if {"where", "let"} & set(keywords) else "an item")
+    if many:
+        parts.append("an item" if "operator" in keywords else "a statement")
     else:
         parts += [f"`{word}`" for word in keywords]
     parts += rest
@@ -70,6 +77,13 @@ def describe(grammar: Lark, accepted: Iterable[str]) -> str:
 def _shown(token: Token) -> str:
     text = str(token)
     return f"`{text}`" if len(text) <= 30 and "\n" not in text else "documentation" if text.startswith('"""') else f"`{text[:27]}...`"
+
+
+def _accepts(grammar: Lark, text: str, start: str) -> set[str]:
+    """The terminals that may follow a text that is a right beginning."""
+    state = grammar.parse_interactive(text, start=start)
+    state.exhaust_lexer()
+    return set(state.accepts())
 
 
 def explain(grammar: Lark, source: Source, start: str, begin: int, end: int) -> Diagnostic:
@@ -84,14 +98,28 @@ def explain(grammar: Lark, source: Source, start: str, begin: int, end: int) -> 
         if isinstance(failure, UnexpectedToken) and failure.token.type == "$END":
             at = len(text)
         # The failing token has already made the parser reduce: what was possible before it, the text before it tells.
-        state = grammar.parse_interactive(text[:at], start=start)
-        state.exhaust_lexer()
-        if isinstance(failure, UnexpectedToken):
-            return _of_token(grammar, source, begin, failure.token, state.accepts())
-        at += begin
-        message = f"expected {describe(grammar, state.accepts())}, found `{source.text[at]}`"
-        return Diagnostic("E0101", message, Span(source, at, at + 1))
+        accepted = _accepts(grammar, text[:at], start)
+        if not isinstance(failure, UnexpectedToken):
+            span = Span(source, begin + at, begin + at + 1)
+            return Diagnostic("E0101", f"expected {describe(grammar, accepted)}, found `{span.text}`", span)
+        word = _misspelt_before(text[:at]) if accepted <= _AFTER_TARGET else None
+        if word is not None and str(failure.token).isidentifier():
+            known = _keywords(grammar, _accepts(grammar, text[: word[0]], start))
+            return _unknown_word(Span(source, begin + word[0], begin + word[1]), known)
+        return _of_token(grammar, source, begin, failure.token, accepted)
     raise AssertionError("the text parses")
+
+
+def _misspelt_before(text: str) -> tuple[int, int] | None:
+    """The one name on the last line of a text."""
+    found = re.search(r"(?:^|\n)[ \t]*([A-Za-z_]\w*)[ \t]+$", text)
+    return None if found is None else found.span(1)
+
+
+def _unknown_word(span: Span, known: Iterable[str], otherwise: str = "a statement or a definition") -> Diagnostic:
+    close = difflib.get_close_matches(span.text, list(known), n=1, cutoff=0.5)
+    hint = f"did you mean `{close[0]}`?" if close else f"expected {otherwise}"
+    return Diagnostic("E0110", f"`{span.text}` does not begin a statement here", span, hint=hint)
 
 
 def _target_before(text: str) -> tuple[int, int] | None:
@@ -128,7 +156,7 @@ def _of_token(grammar: Lark, source: Source, begin: int, token: Token, accepted:
         message = f"`{token}` after the first item" if token != "dslc" else "`dslc 1` is the first statement of a file"
         hint = "move it up, before the first item" if token != "dslc" else ""
         return Diagnostic("E0114", message, span, hint=hint)
-    if accepted <= {"EQUAL", "COMMA", "LSQB"}:
+    if accepted <= _AFTER_TARGET:
         # No sign separates statements, so what lacks an operator before it reads as the target of the next equation.
         target = _target_before(source.text[:at])
         if target is not None:
@@ -137,7 +165,6 @@ def _of_token(grammar: Lark, source: Source, begin: int, token: Token, accepted:
             return Diagnostic("E0101", message, name)
     keywords = _keywords(grammar, accepted)
     if token.type == "NAME" and not line.strip() and len(keywords) > 1:
-        close = difflib.get_close_matches(str(token), keywords, n=1, cutoff=0.5)
-        hint = f"did you mean `{close[0]}`?" if close else f"expected {expected}"
-        return Diagnostic("E0110", f"`{token}` does not begin a statement here", span, hint=hint)
-    return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span)
+        return _unknown_word(span, keywords, expected)
+    hint = _FOREIGN.get(source.text[max(at - 1, 0) : at + 1], "")
+    return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span, hint=hint)

@@ -147,11 +147,12 @@ class _Reader:
             del self.findings[before + 1 :]
         return kept or ()
 
-    def header(self, chunk: scan.Chunk, tokens: list[scan.Token]) -> t.Header:
+    def header(self, chunk: scan.Chunk, every: list[scan.Token]) -> t.Header:
         """The header, from those of its statements that can be read."""
+        tokens = [token for token in every if token.start < chunk.end]
         if not tokens or tokens[0].text != "dslc":
             hint = "the first statement of every file is `dslc 1`"
-            span = (tokens[0].start, tokens[0].end) if tokens else (0, 0)
+            span = (every[0].start, every[0].end) if every else (0, 0)
             self._report("E0105", "the file does not begin with `dslc 1`", *span, hint)
         found: list[Any] = []
         for number, line in enumerate(scan.header_chunks(self._source, tokens, chunk.end)):
@@ -192,16 +193,24 @@ def parse_with_errors(source: Source) -> tuple[t.File, list[Diagnostic]]:
     """The tree of everything that can be read, and what is wrong with the rest (one broken item costs one item).
 
     Never raises for any text; a text with findings should not be used further, except to look for more of them.
+    Equal texts of one path are parsed once.
     """
+    file, findings = _parsed(source.path, source.text)
+    return file, list(findings)
+
+
+@functools.lru_cache(maxsize=256)
+def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
+    source = Source(path, text)
     reader = _Reader(source)
     whole = Span(source, 0, len(source.text))
     if len(source.text) > MAX_BYTES:
         finding = Diagnostic("E0108", f"the text is larger than {MAX_BYTES >> 20} MiB", path=source.path)
         header = t.Header(LANGUAGE, None, (), (), span=Span(source, 0, 0))
-        return t.File(source, header, (), (), span=whole), [finding]
+        return t.File(source, header, (), (), span=whole), (finding,)
     seen = scan.scan(source)
     first, *rest = seen.chunks
-    header = reader.header(first, [token for token in seen.tokens if token.start < max(first.end, 1)])
+    header = reader.header(first, seen.tokens)
     items: list[t.Item] = []
     for chunk in rest:
         if len(reader.findings) >= scan.MAX_FINDINGS:
@@ -212,7 +221,7 @@ def parse_with_errors(source: Source) -> tuple[t.File, list[Diagnostic]]:
         t.Comment(token.text.rstrip(), token.line_start, span=Span(source, token.start, token.end))
         for token in seen.comments
     )
-    return t.File(source, header, tuple(items), comments, span=whole), findings
+    return t.File(source, header, tuple(items), comments, span=whole), tuple(findings)
 
 
 def parse(source: Source) -> t.File:

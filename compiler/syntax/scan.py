@@ -188,7 +188,11 @@ class _Splitter:
             # What comes after is looked at once more, and would be reported twice.
             begin = self._tokens[index].start
             self._scan.findings[:] = [f for f in self._scan.findings if f.span is None or f.span.start < begin]
-        self._report("E0103", f"this `{token.text}` is never closed", token)
+        # A string or documentation that stayed open has most likely swallowed the closing bracket.
+        since = self._tokens[outer].start
+        if not any(f.code in ("E0111", "E0112") and f.span and f.span.start > since for f in self._scan.findings):
+            self._report("E0103", f"this `{token.text}` is never closed", token)
+        self._broken = True
         self._stack.clear()
         self._rescanned += len(self._tokens) - index
         if self._rescanned > MAX_RESCANNED:

@@ -1,0 +1,89 @@
+"""`dslc check`: every mistake in rule files and libraries that can be found without running them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+
+from dslc.cli.fmt import rule_files
+from dslc.diagnostics.render import FORMATS, render, wants_color
+from dslc.errors import Diagnostic, DslcError
+from dslc.syntax.names import check_names
+from dslc.syntax.parser import parse_with_errors, read_source
+
+
+def files_of(names: Sequence[str]) -> list[Path]:
+    """The files that paths and names of installed libraries stand for.
+
+    Raises:
+        DslcError: E0902 or E0203 where there is no such thing.
+    """
+    out: list[Path] = []
+    for name in names:
+        path = Path(name)
+        if not path.exists() and path.suffix != ".rules" and "/" not in name:
+            from dslc.semantics.library import find_library
+
+            folder, rest = find_library(name)
+            if folder is None:
+                message = f"no file, folder or installed library is named `{name}`"
+                raise DslcError([Diagnostic("E0203", message, path=name)], exit_code=2)
+            out += [folder / (rest.replace(".", "/") + ".rules")] if rest else sorted(folder.glob("*.rules"))
+        else:
+            out += rule_files([name])
+    return out
+
+
+def _unique(findings: Iterable[Diagnostic]) -> list[Diagnostic]:
+    seen: dict[tuple[str, str, str], Diagnostic] = {}
+    for finding in findings:
+        seen.setdefault((finding.code, str(finding.span or finding.path), finding.message), finding)
+    return sorted(seen.values(), key=_place)
+
+
+def _place(finding: Diagnostic) -> tuple[str, int]:
+    return (finding.span.source.path, finding.span.start) if finding.span is not None else (finding.path, 0)
+
+
+def check_files(paths: Sequence[Path]) -> list[Diagnostic]:
+    """All findings in some files, by place: syntax and names in each, then imports, then what the rules mean.
+
+    What files mean is only looked at where their syntax and names are right.
+    """
+    findings: list[Diagnostic] = []
+    for path in paths:
+        try:
+            file, found = parse_with_errors(read_source(path))
+        except DslcError as failure:
+            findings += failure.diagnostics
+            continue
+        findings += found or check_names(file)
+    if findings:
+        return _unique(findings)
+    from dslc.semantics.library import load_many
+
+    try:
+        rules = load_many(paths)
+    except DslcError as failure:
+        return _unique(failure.diagnostics)
+    from dslc.interpret.check import check_all
+
+    asked = {str(path.resolve()) for path in paths}
+    modules = [m for m in rules.modules if str(Path(m.file.source.path).resolve()) in asked]
+    return _unique(check_all(rules, modules))
+
+
+@click.command()
+@click.argument("names", nargs=-1, required=True, metavar="FILES|FOLDERS|LIBRARIES")
+@click.option("--output-format", "form", type=click.Choice(FORMATS), default="full", show_default=True)
+def command(names: tuple[str, ...], form: str) -> int:
+    """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
+    paths = files_of(names)
+    findings = check_files(paths)
+    click.echo(render(findings, form, color=wants_color(sys.stdout)), nl=False)
+    if not findings and form == "full":
+        click.echo(f"{len(paths)} file{'s' * (len(paths) != 1)} checked, nothing found", err=True)
+    return int(any(finding.severity == "error" for finding in findings))
