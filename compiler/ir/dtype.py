@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from dslc.ir.scalar import Scalar, is_static
@@ -24,6 +24,8 @@ class DType(Enum):
     U32 = "uint32"
     U64 = "uint64"
     BOOL = "bool"
+
+    __hash__ = object.__hash__  # members are single objects, and types are hashed all the time
 
     @property
     def is_float(self) -> bool:
@@ -69,6 +71,16 @@ class TensorType:
 
     dtype: DType
     shape: tuple[Dim, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.dtype, self.shape)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return TensorType, (self.dtype, self.shape)  # hashes differ between processes
 
     @property
     def rank(self) -> int:

@@ -106,6 +106,9 @@ class Value:
     node: Node
     index: int = 0
 
+    def __hash__(self) -> int:
+        return self.node._hash + self.index
+
     @property
     def type(self) -> TensorType:
         """Raises ValueError where the type is unknown."""
@@ -140,9 +143,11 @@ class Constant(Node):
 class Call(Node):
     """An operator applied: `op` is its qualified name (`std.conv`), attributes complete and in declared order."""
 
-    __slots__ = ("attrs", "op")
+    __slots__ = ("attrs", "op", "tag")
     op: str
     attrs: Attrs
+    #: the attributes with the kinds of their values: what tells two applications apart
+    tag: Any
 
     def attr(self, name: str) -> AttrValue:
         return dict(self.attrs)[name]
@@ -205,13 +210,16 @@ def _tagged(value: Any) -> Any:
 
 def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
     """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
+    return _call(op, args, attrs, _tagged(tuple(value for _, value in attrs)), types)
 
+
+def _call(op: str, args: tuple[Value, ...], attrs: Attrs, tag: Any, types: tuple[Any, ...]) -> tuple[Value, ...]:
     def make() -> Call:
         node: Call = _new(Call, args, types, all(arg.constant for arg in args))
-        node.op, node.attrs = op, attrs
+        node.op, node.attrs, node.tag = op, attrs, tag
         return node
 
-    node: Call = _intern(Call, (op, args, _tagged(tuple(v for _, v in attrs)), attrs, types), make)
+    node: Call = _intern(Call, (op, args, tag, attrs, types), make)
     return node.values
 
 
@@ -276,7 +284,7 @@ def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     if args == node.args:
         return node.values
     if isinstance(node, Call):
-        return call(node.op, args, node.attrs, tuple(t for t in node.types if t is not None))
+        return _call(node.op, args, node.attrs, node.tag, node.types)
     if isinstance(node, ScopeNode):
         return (scope_value(node.scope, args),)
     if isinstance(node, Opaque):
