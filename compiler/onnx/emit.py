@@ -146,7 +146,8 @@ def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Sy
     variadic = any(isinstance(p, t.Param) and p.star for p in clause.inputs)
     if len(node.args) != len(params) and not variadic:
         raise NotWritable
-    env = operator_env(rules, op, node.args[: len(params)], dict(node.attrs)) if len(node.args) == len(params) else None
+    env = _environment(rules, op, node)
+    own = dict(node.attrs)
     inputs: list[Value | None] = []
     named: set[str] = set()
     for k, pattern in enumerate(clause.inputs):
@@ -161,7 +162,8 @@ def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Sy
             named.add(pattern.name)
             inputs.append(_tensor(node.args[params[pattern.name]], op, params[pattern.name], k, schema))
         else:
-            inputs.append(_listed(_needed(env).get(pattern.name), op_type, k, schema, symbols))
+            value = own[pattern.name] if pattern.name in own else _needed(env).get(pattern.name)
+            inputs.append(_listed(value, op_type, k, schema, symbols))
     for name, k in params.items():
         if name not in named and not _is_default(node.args[k], op.syntax.params[k]):
             raise NotWritable
@@ -174,6 +176,13 @@ def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Sy
         if made is not None:
             proto.attribute.append(made)
     return Spec(proto, tuple(inputs), _outputs(clause, op, node))
+
+
+def _environment(rules: Rules, op: OperatorDef, node: Call) -> Env | None:
+    """What the operator's names stand for; None where it is applied to more tensors, or gives more, than it declares."""
+    if len(node.args) != len(op.syntax.params) or len(node.types) != len(op.syntax.outputs):
+        return None
+    return operator_env(rules, op, node.args, dict(node.attrs))
 
 
 def _needed(env: Env | None) -> Env:

@@ -69,7 +69,31 @@ def _parsed(data: bytes, name: str) -> ModelProto:
         model.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as problem:
         raise damaged(name, f"truncated or not in ONNX's format ({problem})") from None
+    if not all(isinstance(text, str) for text in _texts(model.graph)):
+        raise damaged(name, "a name in it is no text")
     return model
+
+
+def _texts(graph: GraphProto) -> Iterator[Any]:
+    """Every name that anything is looked up by (damaged ones are not valid UTF-8, and come as bytes)."""
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        yield value.name
+        if value.type.HasField("tensor_type"):
+            yield from (dimension.dim_param for dimension in value.type.tensor_type.shape.dim)
+    for tensor in graph.initializer:
+        yield tensor.name
+        for entry in tensor.external_data:
+            yield entry.key
+            yield entry.value
+    for node in graph.node:
+        yield node.op_type
+        yield node.domain
+        yield node.name
+        yield from node.input
+        yield from node.output
+        yield from (attribute.name for attribute in node.attribute)
+        for inner in subgraphs(node):
+            yield from _texts(inner)
 
 
 def _check_header(model: ModelProto, name: str) -> None:
