@@ -17,11 +17,13 @@ from dslc.errors import error
 #: memory taken by a session: the runtime itself, and its weights with what it packs of them
 BASE, PER_WEIGHT = 150 << 20, 2.0
 #: processes are started anew so often: at least, and at most
-FEWEST, MOST = 4, 12
+FEWEST, MOST = 5, 40
 #: rounds with the same processes: at least, and at most
-ROUNDS, MANY_ROUNDS = 4, 40
-#: a block lasts about this many seconds, but has at least three samples
-BLOCK = 0.02
+ROUNDS, MANY_ROUNDS = 4, 30
+#: a block lasts about this many seconds, but has at least four samples
+BLOCK, SAMPLES = 0.03, 4
+#: a likely gain that a noisy machine leaves undecided gets this many times the time
+PATIENCE, LIKELY = 3, 1.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,9 @@ def race(
 
     Rounds of one block for each model, in alternating order; a block is several runs, of which the fastest quarter counts. Every
     now and then all processes are started anew, and the intervals come from the spread between these generations. It ends
-    when `seconds` have passed (after four generations, or three where loading alone takes longer), or as soon as every interval
-    of 99.5 % excludes 1: looking often at one of 95 % would find a difference sooner or later where there is none.
+    when `seconds` have passed (three times as many where a gain is likely but not certain), or as soon as every interval of
+    99.5 % excludes 1: looking often at one of 95 % would find a difference sooner or later where there is none. There are at
+    least five generations, three where loading takes long.
 
     Raises WorkerFailed where a model does not run, and MemoryShort where memory does not suffice to keep all in memory.
     """
@@ -71,17 +74,17 @@ def race(
     found = _Times(len(models))
     start = time.monotonic()
     for generation in range(MOST):
-        share = start + seconds * (generation + 1) / 6
+        share = time.monotonic() + seconds / 12
         with ExitStack() as stack:
             workers = [_ready(stack.enter_context(Worker(threads)), model, feeds) for model in models]
             found.begin()
             _rounds(workers, found, share)
         if on_block is not None:
             on_block(generation + 1)
-        late = time.monotonic() > start + seconds
-        if generation + 1 >= (3 if late and time.monotonic() > start + 2 * seconds else FEWEST) and (
-            late or found.settled()
-        ):
+        taken = time.monotonic() - start
+        if generation + 1 < FEWEST and (generation + 1 < 3 or taken < 2 * seconds):
+            continue
+        if found.settled() or taken > (PATIENCE * seconds if found.likely() else seconds):
             break
     return found.timings()
 
@@ -106,6 +109,11 @@ class _Times:
     def settled(self) -> bool:
         found = [interval(self.ratios(k), strict=True) for k in range(1, len(self.samples))]
         return all(one.low > 1 or one.high < 1 for one in found)
+
+    def likely(self) -> bool:
+        """Whether some model is probably faster, but not yet certainly."""
+        found = [interval(self.ratios(k)) for k in range(1, len(self.samples))]
+        return not any(one.low > 1 for one in found) and any(one.ratio > LIKELY for one in found)
 
     def timings(self) -> list[Timing]:
         ratios = [Interval(1.0, 1.0, 1.0), *(interval(self.ratios(k)) for k in range(1, len(self.samples)))]
@@ -162,7 +170,7 @@ def _plan(worker: Worker) -> tuple[int, int]:
     once = float(worker.ask({"do": "time", "calls": 3, "inner": 1})["seconds"][-1])
     worker.stop()
     inner = max(1, ceil(1e-4 / max(once, 1e-7)))
-    return max(3, min(50, round(BLOCK / (once * inner)))), inner
+    return max(SAMPLES, min(50, round(BLOCK / (once * inner)))), inner
 
 
 __all__ = ["MemoryShort", "ModelFile", "Timing", "WorkerFailed", "check_memory", "race"]
