@@ -20,8 +20,6 @@ from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.errors import DslcError
-from dslc.ir.graph import Input
-from dslc.ir.scalar import Sym
 from dslc.match import CompiledRule
 from dslc.onnx.context import Imported
 from dslc.onnx.describe import counts, digest, note
@@ -36,6 +34,7 @@ from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_
 from dslc.search.judge import Verdict, judge, winner
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
+from dslc.search.sizes import sizes_of
 from dslc.semantics.library import Rules, load_many
 
 #: contenders that are timed against the original
@@ -204,17 +203,11 @@ class _Run:
         return Limits(None, deadline), key
 
     def _sizes(self, inputs: Inputs) -> dict[str, int]:
-        """Sizes of the graph's symbolic dimensions, from the inputs that it is timed on."""
-        sizes = dict(self._dimensions(self.settings.bind[0])) if self.settings.bind else {}
-        feeds = inputs.feeds[0]
-        for value in self.imported.graph.inputs:
-            node = value.node
-            if not isinstance(node, Input) or node.name not in feeds or not value.known:
-                continue
-            for size, actual in zip(value.type.shape, feeds[node.name].shape, strict=False):
-                if isinstance(size, Sym):
-                    sizes[size.name] = int(actual)
-        return sizes
+        """Sizes of the graph's symbolic dimensions at the first choice of sizes."""
+        bound = self._dimensions(self.settings.bind[0]) if self.settings.bind else {}
+        graph, context = self.imported.graph, self.imported.context
+        folder = folder_of(self.folder)
+        return {**bound, **sizes_of(graph, context, self.original, folder, inputs.feeds[0], self.target.threads)}
 
     def _build(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bytes | None:
         context = self.imported.context
