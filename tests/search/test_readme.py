@@ -1,0 +1,28 @@
+"""What the README says about its ten lines."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import dslc
+from benchmarks import neighbours
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_ten_lines_make_one_node_of_a_nearest_neighbour_model(tmp_path: Path) -> None:
+    found = re.search(r"^```rules\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
+    assert found is not None
+    assert len(found[1].splitlines()) == 12
+    rules = tmp_path / "distances.rules"
+    rules.write_text(found[1], "utf-8")
+    result = dslc.optimize(
+        neighbours.model(), rules=rules, bind={"n": 64}, budget=20, timing=False, cache=tmp_path / "cache", threads=1
+    )
+    assert [node.op_type for node in result.model.graph.node] == ["CDist"]
+    assert {step.rule for step in result.report.steps} >= {"distances.at_once"}
+    assert not result.report.kept_original
+    assert result.report.max_rel_error is not None and result.report.max_rel_error < 1e-5
+    # The size stays symbolic.
+    assert result.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
