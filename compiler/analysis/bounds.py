@@ -16,7 +16,7 @@ from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Access, Loop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Read, Scalar, Sym, apply, as_scalar, num, walk
+from dslc.ir.scalar import Apply, Read, Scalar, Sym, apply, as_scalar, num, walk
 from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
@@ -111,7 +111,6 @@ def _merge(report: Report, trial: Report) -> None:
 
 
 def _check_choice(op: OperatorDef, choice: Assumed, level: str, report: Report) -> None:
-    facts = both((Case(tuple(atom(size) for size in choice.sizes)),), *(cases(c) for c in choice.conditions))
     seen: set[ScopeNode] = set()
     for statement in op.syntax.statements:
         if isinstance(statement, t.Let | t.Equation) and statement.target.places is not None:
@@ -121,7 +120,7 @@ def _check_choice(op: OperatorDef, choice: Assumed, level: str, report: Report) 
                     continue
                 if node is target.node or not _is_named(node, op, choice.env):
                     seen.add(node)
-                    _check_scope(node, statement, op, choice, facts, level, report)
+                    _check_scope(node, statement, op, choice, level, report)
     report.elaborated += 1
 
 
@@ -139,7 +138,6 @@ def _check_scope(
     statement: t.Let | t.Equation,
     op: OperatorDef,
     choice: Assumed,
-    facts: tuple[Case, ...],
     level: str,
     report: Report,
 ) -> None:
@@ -149,6 +147,7 @@ def _check_scope(
                 report.assumed += 1
                 continue
             guards = tuple(access.guards)
+            facts = _facts(choice, index, size, access.loops)
             if all(_proved(goal, access.loops, guards, facts) for goal in _goals(index, size)):
                 if level == "symbolic":
                     report.proved += 1
@@ -160,6 +159,28 @@ def _check_scope(
                 continue
             found = counterexample(index, size, access.loops, guards, choice)
             report.findings.append(Finding(span, text, "" if found is None else found))
+
+
+def _facts(choice: Assumed, index: Scalar, size: Scalar, loops: tuple[Loop, ...]) -> tuple[Case, ...]:
+    """What is assumed of the sizes and attributes that the read has to do with, what is nearest to it first."""
+    near = _names((index, size, *(loop.extent for loop in loops if loop.iterator in index.free)))
+    todo = [(part, _names((part,))) for condition in choice.conditions for part in _conjuncts(condition)]
+    chosen: list[Scalar] = []
+    while any(names & near for _, names in todo):
+        chosen += [part for part, names in todo if names & near]
+        todo, met = [(p, n) for p, n in todo if not n & near], [n for _, n in todo if n & near]
+        near = near.union(*met)
+    return both((Case(tuple(atom(size) for size in choice.sizes)),), *(cases(part) for part in chosen))
+
+
+def _conjuncts(condition: Scalar) -> list[Scalar]:
+    if isinstance(condition, Apply) and condition.name == "and":
+        return [part for arg in condition.args for part in _conjuncts(arg)]
+    return [condition]
+
+
+def _names(parts: tuple[Scalar, ...]) -> frozenset[Scalar]:
+    return frozenset(node for part in parts for node in walk(part) if isinstance(node, Sym))
 
 
 def _goals(index: Scalar, size: Scalar) -> tuple[Scalar, Scalar]:

@@ -34,6 +34,10 @@ class Poly:
     def atoms(self) -> frozenset[Scalar]:
         return frozenset(atom for monomial, _ in self.terms for atom in monomial)
 
+    @property
+    def degree(self) -> int:
+        return max((len(monomial) for monomial, _ in self.terms), default=0)
+
     def degree_in(self, atom: Scalar) -> int:
         return max((monomial.count(atom) for monomial, _ in self.terms), default=0)
 

@@ -13,7 +13,7 @@ from dslc.analysis import isl
 from dslc.analysis.conditions import Case, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import Loop
-from dslc.ir.scalar import Apply, Num, Read, Scalar, rebuild, walk
+from dslc.ir.scalar import Apply, Num, Read, Scalar, Sym, rebuild, walk
 
 #: how often interval rules may branch before a proof is left to isl
 _STEPS = 2000
@@ -47,8 +47,24 @@ def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int)
                     for alternatives, value in split_atom(node) or ()
                     for case in alternatives
                 )
+    goal, facts = _solved(goal, facts)
     prover = _Prover(facts, iterators)
     return prover.interval(goal) or prover.linear(goal)
+
+
+def _solved(goal: Poly, facts: Case) -> tuple[Poly, Case]:
+    """Sizes that an equation gives (`step == 1`) are put in everywhere, so that products with them become linear."""
+    for equation in facts.zero:
+        for monomial, coefficient in equation.terms:
+            if len(monomial) != 1 or abs(coefficient) != 1 or not isinstance(monomial[0], Sym):
+                continue
+            name = monomial[0]
+            rest = (equation - atom(name) * coefficient) * -coefficient
+            if name in equation.atoms - rest.atoms and rest.degree <= 1 and equation.degree_in(name) == 1:
+                left = tuple(poly.substitute(name, rest) for poly in facts.zero if poly is not equation)
+                case = Case(tuple(poly.substitute(name, rest) for poly in facts.nonneg), left)
+                return _solved(goal.substitute(name, rest), case)
+    return goal, facts
 
 
 def _splittable(poly: Poly) -> Apply | None:
