@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedToken
@@ -81,7 +82,7 @@ def _shown(token: Token) -> str:
 
 def _accepts(grammar: Lark, text: str, start: str) -> set[str]:
     """The terminals that may follow a text that is a right beginning."""
-    state = grammar.parse_interactive(text, start=start)
+    state: Any = grammar.parse_interactive(text, start=start)
     state.exhaust_lexer()
     return set(state.accepts())
 
@@ -89,7 +90,7 @@ def _accepts(grammar: Lark, text: str, start: str) -> set[str]:
 def explain(grammar: Lark, source: Source, start: str, begin: int, end: int) -> Diagnostic:
     """Parses [begin, end) again, step by step, and says where and why it fails."""
     text = source.text[begin:end]
-    state = grammar.parse_interactive(text, start=start)
+    state: Any = grammar.parse_interactive(text, start=start)
     try:
         tokens = list(state.exhaust_lexer())
         state.feed_eof(tokens[-1] if tokens else None)

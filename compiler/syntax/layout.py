@@ -83,9 +83,7 @@ def _fits(room: int, first: _Command, rest: Sequence[_Command]) -> bool:
             if not flat or doc.hard:
                 return True
             room -= len(doc.flat)
-        elif isinstance(doc, Group | Align):
-            todo.append((indent, flat, doc.doc))
-        elif isinstance(doc, Nest):
+        elif isinstance(doc, Group | Align | Nest):
             todo.append((indent, flat, doc.doc))
         elif isinstance(doc, Fill):
             todo += reversed([(indent, flat, part) for part in _unfilled(doc)])

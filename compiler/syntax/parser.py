@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, Tree, UnexpectedInput
+from lark import Lark, Token, UnexpectedInput
 
 from dslc.errors import Diagnostic, DslcError, Source, Span
 from dslc.syntax import scan
@@ -70,7 +70,7 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     return decode(data, str(path))
 
 
-def _reserved(source: Source, tree: Tree[Token], offset: int) -> list[Diagnostic]:
+def _reserved(source: Source, tree: Any, offset: int) -> list[Diagnostic]:
     """Keywords in the place of names; left of `=` and in the names of files and ONNX operators they are allowed."""
     found = []
     exempt: set[int] = set()

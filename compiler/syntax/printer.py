@@ -12,7 +12,7 @@ from dslc.syntax import tree as t
 from dslc.syntax.layout import Doc, render
 from dslc.syntax.parser import parse
 from dslc.syntax.scan import Token, scan
-from dslc.syntax.units import Unit, of_header, of_item
+from dslc.syntax.units import Unit, import_line, of_header, of_item
 
 WIDTH = 120
 #: where comments behind code begin, if the code leaves room
@@ -171,10 +171,10 @@ def show(node: t.Node, width: int = _ENDLESS) -> str:
             doc = f"library {node.name} {node.version}"
         case t.Requires():
             doc = f"requires {node.library} {node.spec}"
-        case t.Import() | t.Export():
-            empty = t.Header(1, None, (), (), span=node.span)
-            whole = {"imports": (node,)} if isinstance(node, t.Import) else {"exports": (node,)}
-            doc = of_header(t.Header(empty.language, None, **{"imports": (), "exports": (), **whole}, span=node.span))[-1].doc
+        case t.Import():
+            doc = import_line(node)
+        case t.Export():
+            doc = ("export ", p.names(node.names))
         case _ if isinstance(node, t.Item):
             return "\n".join(line for unit in of_item(node) for line in _printed(unit))
         case _ if isinstance(node, t.Expr):

@@ -179,6 +179,9 @@ class _Splitter:
             index += 1
         self._cut(len(self._source.text), "")
 
+    def _in_block(self) -> bool:
+        return any(self._tokens[k].text == "{" for k in self._stack)
+
     def _resume(self) -> int:
         """Reports the innermost bracket of the item that stayed open, and goes on at the next item."""
         outer = self._stack[0]
@@ -205,6 +208,11 @@ class _Splitter:
     def _step(self, index: int, token: Token) -> bool:
         if token.kind == "word":
             column_1 = token.start == 0 or self._source.text[token.start - 1] == "\n"
+            if self._stack and column_1 and token.text in ITEM_WORDS and not self._in_block():
+                # No item and no statement begins between parentheses.
+                inner = self._tokens[self._stack[-1]]
+                self._report("E0103", f"this `{inner.text}` is never closed", inner)
+                self._stack.clear()
             if not self._stack and self._begins_item(index):
                 self._cut(token.start, token.text)
             elif self._stack and column_1 and token.text in _ITEM_ONLY:

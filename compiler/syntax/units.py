@@ -213,7 +213,8 @@ def of_item(item: t.Item, tokens: Sequence[Token] = ()) -> list[Unit]:
             return [Unit(places.start, places.last[1], 0, (f"property {item.name} is ", traits))]
 
 
-def _import(node: t.Import) -> Doc:
+def import_line(node: t.Import) -> Doc:
+    """`import .module as alias (names)`."""
     alias = "" if node.alias is None else f" as {node.alias}"
     listed: Doc = "" if node.names is None else (" (", p.names(node.names), ")")
     return (f"import {'.' if node.relative else ''}{node.module}{alias}", listed)
@@ -232,7 +233,7 @@ def of_header(header: t.Header, tokens: Sequence[Token] = ()) -> list[Unit]:
             units.append(Unit(line.span.start, line.span.end, 0, f"requires {line.library} {line.spec}"))
     rest: list[t.Import | t.Export] = sorted([*header.imports, *header.exports], key=lambda node: node.span.start)
     for node in rest:
-        doc = _import(node) if isinstance(node, t.Import) else ("export ", p.names(node.names))
+        doc = import_line(node) if isinstance(node, t.Import) else ("export ", p.names(node.names))
         units.append(Unit(node.span.start, node.span.end, 0, doc))
     return units
 

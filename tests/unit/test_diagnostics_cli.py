@@ -28,7 +28,7 @@ def test_version_is_fast_and_python_dash_m_is_the_same() -> None:
         best = min(best, time.perf_counter() - begin)
     assert done.stdout.startswith("dslc ")
     # 0.06 s on an idle machine; what it must not do is import numpy, onnx or the grammar.
-    assert best < 0.5
+    assert best < 1
 
 
 def test_help_imports_no_command() -> None:

@@ -286,27 +286,32 @@ class Maker:
         kind = self.pick(*range(11))
         if kind == 0:
             results = self.some(self.result, 1)
-            return t.Operator(self.name(), self.some(self.param, 0, 6), results, doc, self.some(self.operator_statement, 0, 6), span=NOWHERE)  # type: ignore[arg-type]
+            params, statements = self.some(self.param, 0, 6), self.some(self.operator_statement, 0, 6)
+            return t.Operator(self.name(), params, results, doc, statements, span=NOWHERE)  # type: ignore[arg-type]
         if kind == 1:
             return self.function()
         if kind == 2:
             statements = self.some(lambda: self.one(self.where, self.let, self.terms))
-            return t.Property(self.name(), self.some(self.param), doc, statements, self.some(self.expr, 1), self.maybe(self.text), span=NOWHERE)  # type: ignore[arg-type]
+            laws, trusted = self.some(self.expr, 1), self.maybe(self.text)
+            return t.Property(self.name(), self.some(self.param), doc, statements, laws, trusted, span=NOWHERE)  # type: ignore[arg-type]
         if kind == 3:
             values = (None, t.Int(0, span=NOWHERE), t.Float("0.5", span=NOWHERE), t.Name("concat", span=NOWHERE))
             traits = self.some(lambda: t.Trait(self.name(), self.pick(*values), span=NOWHERE), 1)
             return t.PropertyIs(self.dotted(), traits, span=NOWHERE)
         if kind == 4:
             left, arrow, right = self.side(), self.pick("=>", "<=>"), self.side()
-            return t.Substitution(self.flag(), self.name(), self.some(self.param), self.names(), doc, left, arrow, right, span=NOWHERE)  # type: ignore[arg-type]
+            head = (self.flag(), self.name(), self.some(self.param), self.names(), doc)
+            return t.Substitution(*head, left, arrow, right, span=NOWHERE)  # type: ignore[arg-type]
         if kind == 5:
-            declared, left, arrow, right = self.some(self.declaration), self.formulas(), self.pick("=>", "<=>"), self.formulas()
+            declared, left, right = self.some(self.declaration), self.formulas(), self.formulas()
+            arrow = self.pick("=>", "<=>")
             last = self.some(lambda: self.one(self.search, self.tags, self.verify))
             return t.Derivation(self.name(), doc, declared, left, arrow, right, last, span=NOWHERE)  # type: ignore[arg-type]
         if kind == 6:
             equation = t.Equation(self.target(), self.expr(), span=NOWHERE)
             what: tuple[Any, Any] = (equation, ()) if self.flag() else (None, self.some(self.bind, 1))
-            return t.Lowering(self.name(), self.some(self.param), self.name(), doc, *what, self.some(self.lowering_statement), span=NOWHERE)  # type: ignore[arg-type]
+            statements = self.some(self.lowering_statement)
+            return t.Lowering(self.name(), self.some(self.param), self.name(), doc, *what, statements, span=NOWHERE)  # type: ignore[arg-type]
         if kind == 7:
             statements = self.some(lambda: self.one(self.where, self.let))
             return t.OnnxDef(*self.onnx_parts(), statements, self.expr(), span=NOWHERE)  # type: ignore[arg-type]
