@@ -56,7 +56,7 @@ def expand(arr: Arr, axes: tuple[Iter, ...]) -> Array:
     """A view with an axis of size 1 for each of `axes` that the array does not have."""
     if arr.axes == axes:
         return arr.data
-    return arr.data[tuple(slice(None) if axis in arr.axes else None for axis in axes)]
+    return arr.data[(*(slice(None) if axis in arr.axes else None for axis in axes), ...)]
 
 
 def align(arrs: Sequence[Arr]) -> tuple[tuple[Iter, ...], list[Array]]:

@@ -81,7 +81,7 @@ def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain) -> Opera
 def _result(arr: Arr, iters: tuple[Iter, ...], ranges: dict[Iter, tuple[int, int]], kind: Kind, domain: Domain) -> Array:
     arr = as_kind(arr, kind, domain)
     shape = tuple(stop - start for start, stop in (ranges[it] for it in iters))
-    view = arr.data[tuple(slice(None) if it in arr.axes else None for it in iters)]
+    view = arr.data[(*(slice(None) if it in arr.axes else None for it in iters), ...)]
     return np.ascontiguousarray(np.broadcast_to(view, shape)) if shape else np.array(view)
 
 

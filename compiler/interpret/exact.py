@@ -166,9 +166,9 @@ class Exact:
         kept = [k for k in range(array.ndim) if k not in axes]
         moved = array.transpose(*axes, *kept)
         moved = moved.reshape(-1, *moved.shape[len(axes) :]) if array.size else moved.reshape(0, *moved.shape[len(axes) :])
-        out = np.broadcast_to(self.number(empty), moved.shape[1:]) if not len(moved) else moved[0]
-        for part in moved[1:]:
-            out = function(out, part)
+        out = np.broadcast_to(self.number(empty), moved.shape[1:]) if not len(moved) else moved[0, ...]
+        for k in range(1, len(moved)):
+            out = function(out, moved[k, ...])
         return out
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:

@@ -24,8 +24,8 @@ POSITIVE, NEGATIVE = P, P + 1
 
 # integers up to this size keep their true order
 _SMALL = 1 << 15
-# a product of 16-bit halves may be added up so often before float64 rounds
-_EXACT_SUMS = 1 << 20
+# a product of 17-bit sums of halves may be added up so often before float64 rounds
+_EXACT_SUMS = 1 << 19
 # so many named numbers keep their true order
 _NAMED = 256
 # arrays up to this many elements are read by their decimal text, larger ones by their exact binary value
@@ -150,10 +150,9 @@ class Field:
             return out
         a1, a0 = (a >> 16).astype(np.float64), (a & 0xFFFF).astype(np.float64)
         b1, b0 = (b >> 16).astype(np.float64), (b & 0xFFFF).astype(np.float64)
-        high = (a1 @ b1).astype(np.int64) % P
-        middle = (a1 @ b0 + a0 @ b1).astype(np.int64) % P
-        low = (a0 @ b0).astype(np.int64)
-        return np.asarray((high * 2 + middle * 65536 + low) % P)  # 2^32 = 2 modulo p
+        high, low = a1 @ b1, a0 @ b0
+        middle = ((a1 + a0) @ (b1 + b0) - high - low).astype(np.int64) % P  # three products for four
+        return np.asarray((high.astype(np.int64) % P * 2 + middle * 65536 + low.astype(np.int64)) % P)  # 2^32 = 2 modulo p
 
     def total(self, array: Array, axes: tuple[int, ...]) -> Array:
         return np.asarray(array.sum(axis=axes) % P)

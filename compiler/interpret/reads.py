@@ -99,7 +99,7 @@ def _without_constant_axes(arr: Arr) -> Arr:
     drop = {axis for k, axis in enumerate(arr.axes) if arr.data.strides[k] == 0 and arr.data.shape[k] > 1}
     if not drop:
         return arr
-    data = arr.data[tuple(0 if axis in drop else slice(None) for axis in arr.axes)]
+    data = arr.data[(*(0 if axis in drop else slice(None) for axis in arr.axes), ...)]
     return Arr(data, tuple(axis for axis in arr.axes if axis not in drop), arr.kind)
 
 

@@ -162,6 +162,17 @@ def test_integers_stay_integers() -> None:
     assert got.tolist() == [144, 200] and got.dtype == np.uint8
 
 
+def test_casts() -> None:
+    a = tensor("a", 4)
+    x = np.array([1.75, -1.75, 0, 300])
+    for dtype, want in ((DType.I32, [1, -1, 0, 300]), (DType.U8, [1, 255, 0, 44]), (DType.BOOL, [1, 1, 0, 1])):
+        y = scope((4,), raw_apply(f"convert:{dtype}", read(0, (I[0],))), a, dtype=dtype)
+        for domain in (Floats(), Exact()):
+            assert run_scopes([y], {a: x}, domain)[0].tolist() == want
+    half = scope((1,), raw_apply("convert:f16", num(0.1)))
+    assert run_scopes([half], {}, Floats(rounded=False))[0].tolist() == [float(np.float16(0.1))]
+
+
 def test_fractions_of_positions_are_exact() -> None:
     third = raw_apply("/", I[0], num(3))
     y = scope((4,), apply("select", raw_apply("==", raw_apply("*", third, num(3)), I[0]), num(1), num(0)))

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dslc.interpret import Exact, run
 from dslc.interpret.check_rule import check_substitution
+from dslc.ir.graph import Value
+from dslc.semantics.env import Env
+from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import load, standard
+from dslc.syntax import tree as t
 
 
 def test_every_substitution_of_the_standard_library_holds(capsys: pytest.CaptureFixture[str]) -> None:
@@ -21,6 +29,32 @@ def test_every_substitution_of_the_standard_library_holds(capsys: pytest.Capture
     assert len(outcomes) >= 40
     # what only real functions satisfy is the exception
     assert count["floats"] < len(outcomes) / 5
+
+
+def test_examples_of_the_standard_library_hold_over_exact_numbers() -> None:
+    """The interpreter's third domain on every example that states an equality with numbers."""
+    rules = standard()
+    checked = 0
+    for operator in rules.operators.values():
+        env = Env(operator.module, rules)
+        for line in operator.syntax.statements:
+            if not (isinstance(line, t.Example) and isinstance(line.value, t.Compare) and line.value.ops == ("==",)):
+                continue
+            left, right = (evaluate(side, env) for side in line.value.operands)
+            if not (isinstance(left, Value) and isinstance(right, tuple)):
+                continue
+            (got,) = run(rules, [left], {}, Exact())
+            assert [Fraction(item) for item in got.reshape(-1).tolist()] == list(_flat(right)), operator.name
+            checked += 1
+    assert checked >= 80
+
+
+def _flat(value: Any) -> Iterator[Fraction]:
+    if isinstance(value, tuple):
+        for item in value:
+            yield from _flat(item)
+    else:
+        yield Fraction(value)
 
 
 WRONG = {
