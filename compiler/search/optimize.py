@@ -35,7 +35,7 @@ from dslc.search.judge import Verdict, judge, winner
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.library import Rules, load_many, standard
 
 #: contenders that are timed against the original
 MOST = 3
@@ -73,7 +73,7 @@ class _Run:
         self.progress = settings.progress
         self.notes: list[str] = []
         self.progress.phase("reading rules")
-        self.rules: Rules = load_many(["std", *settings.rules])
+        self.rules: Rules = load_many(["std", *settings.rules]) if settings.rules else standard()
         self.chosen: list[CompiledRule] = chosen_rules(self.rules, settings.only, settings.disable)
         self.progress.phase("reading the model")
         self.original, self.folder, self.where = read_model(source)

@@ -1,0 +1,283 @@
+"""The pipeline on small models: what is found, what is kept, what is written, and what is said."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from click.testing import CliRunner
+from onnx import TensorProto, helper, numpy_helper
+
+import dslc
+from dslc.cli.main import run as command_line
+from dslc.cost.compare import compare, outputs_of
+from dslc.cost.process import ModelFile
+
+F = TensorProto.FLOAT
+
+
+def model_of(
+    nodes: Sequence[onnx.NodeProto],
+    inputs: dict[str, list[Any]],
+    outputs: dict[str, list[Any]],
+    weights: dict[str, np.ndarray] | None = None,
+    opset: int = 17,
+) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, F, shape) for name, shape in inputs.items()],
+        [helper.make_tensor_value_info(name, F, shape) for name, shape in outputs.items()],
+        [numpy_helper.from_array(array, name) for name, array in (weights or {}).items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
+
+
+def noise(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32) / np.float32(math.sqrt(shape[-1]))
+
+
+def powers() -> onnx.ModelProto:
+    """x^2 with a general power, which is far slower than a product."""
+    nodes = [helper.make_node("Pow", ["x", "two"], ["p"]), helper.make_node("Add", ["p", "x"], ["y"])]
+    return model_of(nodes, {"x": [256, 1024]}, {"y": [256, 1024]}, {"two": np.array(3, np.float32)})
+
+
+def chain(count: int, size: int = 160) -> onnx.ModelProto:
+    """Products of weights only on the right: (((x a) b) c), which is cheaper as x (a b c)."""
+    names = ["x", *(f"t{k}" for k in range(1, count)), "y"]
+    nodes = [helper.make_node("MatMul", [names[k], f"w{k}"], [names[k + 1]]) for k in range(count)]
+    weights = {f"w{k}": noise(size, size, seed=k) for k in range(count)}
+    return model_of(nodes, {"x": [size, size]}, {"y": [size, size]}, weights)
+
+
+def equal(a: onnx.ModelProto, b: onnx.ModelProto, feeds: dict[str, np.ndarray], tolerance: float = 1e-4) -> bool:
+    first, second = (outputs_of(ModelFile(m.SerializeToString()), [feeds], 1) for m in (a, b))
+    return compare(first, second, tolerance).same
+
+
+@pytest.fixture
+def quick(tmp_path: Path) -> dict[str, Any]:
+    """Options for runs that take a second."""
+    return {"budget": 2.0, "threads": 1, "cache": tmp_path / "cache"}
+
+
+def test_budget_0_rewrites_and_measures_nothing(tmp_path: Path) -> None:
+    result = dslc.optimize(chain(3), budget=0, cache=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+    assert not result.report.kept_original and result.report.before_ms is None
+    assert [node.op_type for node in result.model.graph.node] == ["MatMul"] * 3
+    assert equal(chain(3), result.model, {"x": noise(160, 160)})
+
+
+def test_weights_are_multiplied_now_and_the_gain_is_measured(quick: dict[str, Any]) -> None:
+    original = chain(4)
+    result = dslc.optimize(original, **quick, only=["std.reassociate_matmul"])
+    report = result.report
+    assert not report.kept_original, report.reason
+    assert len(result.model.graph.node) == 1
+    assert report.ratio is not None and report.ratio_low is not None and report.ratio_low > 1 and report.ratio > 1.5
+    assert report.predicted_ratio is not None and report.predicted_ratio > 1.5
+    assert [step.rule for step in report.steps] == ["std.reassociate_matmul"]
+    assert sum(step.count for step in report.steps) >= 2
+    assert report.max_rel_error is not None and report.max_rel_error < 1e-4
+    assert report.before is not None and report.after is not None
+    assert (report.before.operators, report.after.operators) == (4, 1)
+    assert (report.before.parameters, report.after.parameters) == (4 * 160 * 160, 160 * 160)
+    assert equal(original, result.model, {"x": noise(160, 160, seed=9)})
+    metadata = {entry.key: entry.value for entry in result.model.metadata_props}
+    assert metadata["dslc.target"] == report.target and "1 thread" in report.target
+
+
+def test_a_second_run_writes_the_same_bytes_and_measures_nothing(quick: dict[str, Any]) -> None:
+    first = dslc.optimize(powers(), **quick)
+    second = dslc.optimize(powers(), **quick)
+    assert second.model.SerializeToString(deterministic=True) == first.model.SerializeToString(deterministic=True)
+    assert second.report.measured == 0
+    assert second.report.steps_done == first.report.steps_done
+    assert second.report.before_ms == first.report.before_ms
+
+
+def test_the_step_count_repeats_a_search(quick: dict[str, Any]) -> None:
+    quick = {**quick, "timing": False}
+    first = dslc.optimize(powers(), **quick)
+    again = dslc.optimize(powers(), **{**quick, "budget": 100.0}, steps=first.report.steps_done)
+    assert again.report.steps == first.report.steps
+    assert dslc.optimize(powers(), **quick, steps=0).report.kept_original
+
+
+def test_a_rule_that_is_disabled_is_not_used(quick: dict[str, Any]) -> None:
+    quick = {**quick, "timing": False}
+    with_it = dslc.optimize(powers(), **quick)
+    assert "std.pow_three" in [step.rule for step in with_it.report.steps]
+    without = dslc.optimize(powers(), **quick, disable=["pow_three"])
+    assert "std.pow_three" not in [step.rule for step in without.report.steps]
+    with pytest.raises(dslc.DslcError, match="E0909"):
+        dslc.optimize(powers(), **quick, disable=["pow_tree"])
+    with pytest.raises(dslc.DslcError, match="E0909"):
+        dslc.optimize(powers(), **quick, only=["nothing"])
+
+
+WRONG = """dslc 1
+import std.pointwise (pow)
+import std.activation (relu)
+substitution lie(X: T[*S]) -> Y {
+  Y = pow(X, 3)
+  =>
+  Y = relu(X)
+}
+"""
+
+
+def test_a_rule_that_changes_the_outputs_is_named_and_left_out(quick: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "wrong.rules").write_text(WRONG)
+    result = dslc.optimize(powers(), **{**quick, "timing": False}, rules=tmp_path / "wrong.rules", disable=["pow_three"])
+    assert "wrong.lie" not in [step.rule for step in result.report.steps]
+    assert any("wrong.lie was left out" in note and "output y is off" in note for note in result.report.notes)
+    assert equal(powers(), result.model, {"x": noise(256, 1024)})
+
+
+def test_a_model_without_gain_is_kept_word_for_word(quick: dict[str, Any]) -> None:
+    original = model_of([helper.make_node("Relu", ["x"], ["y"])], {"x": [4, 4]}, {"y": [4, 4]})
+    result = dslc.optimize(original, **quick)
+    assert result.report.kept_original and result.report.reason
+    assert result.model.SerializeToString() == original.SerializeToString()
+
+
+def test_a_model_that_differs_from_itself_is_kept(quick: dict[str, Any]) -> None:
+    nodes = [helper.make_node("RandomNormalLike", ["x"], ["r"]), helper.make_node("Add", ["x", "r"], ["y"])]
+    result = dslc.optimize(model_of(nodes, {"x": [64, 64]}, {"y": [64, 64]}), **quick)
+    assert result.report.kept_original and "differs from itself" in result.report.reason
+
+
+def test_symbolic_sizes_stay_symbolic_unless_specialized(quick: dict[str, Any]) -> None:
+    nodes = [helper.make_node("Pow", ["x", "three"], ["p"]), helper.make_node("Add", ["p", "x"], ["y"])]
+    original = model_of(nodes, {"x": ["N", 512]}, {"y": ["N", 512]}, {"three": np.array(3, np.float32)})
+    quick = {**quick, "timing": False}
+    result = dslc.optimize(original, **quick, bind={"N": [256, 8]})
+    assert not result.report.kept_original
+    assert result.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "N"
+    assert equal(original, result.model, {"x": noise(77, 512)})
+    special = dslc.optimize(original, **quick, bind={"N": 256}, specialize=True)
+    assert special.model.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 256
+    with pytest.raises(dslc.DslcError, match="no dimension `M`"):
+        dslc.optimize(original, **quick, bind={"M": 3})
+
+
+def test_each_of_several_sizes_is_timed(quick: dict[str, Any]) -> None:
+    nodes = [helper.make_node("Pow", ["x", "three"], ["y"])]
+    original = model_of(nodes, {"x": ["N", 512]}, {"y": ["N", 512]}, {"three": np.array(3, np.float32)})
+    report = dslc.optimize(original, **quick, bind={"N": [512, 64]}).report
+    assert [dict(one.bind) for one in report.sizes] == [{"N": 512}, {"N": 64}]
+    assert report.kept_original or all(one.high >= 1 for one in report.sizes)
+
+
+# ---- the command line -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path, list[str]]:
+    source, target = tmp_path / "model.onnx", tmp_path / "fast.onnx"
+    onnx.save(powers(), source)
+    return source, target, ["--budget", "2s", "--threads", "1", "--cache", str(tmp_path / "cache"), "--no-timing"]
+
+
+def test_it_writes_the_model_and_the_report(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    source, target, options = files
+    report_file = target.with_suffix(".json")
+    assert command_line(["optimize", str(source), "-o", str(target), "--report", str(report_file), *options]) == 0
+    out = capsys.readouterr().out
+    assert "std.pow_three" in out and "written:" in out
+    report = json.loads(report_file.read_text())
+    names = "model target seconds before_ms after_ms ratio predicted_ratio max_rel_error kept_original steps"
+    assert set(names.split()) <= report.keys()
+    assert set(report["steps"][0]) == {"rule", "count", "gain_ms", "status"}
+    assert equal(onnx.load(source), onnx.load(target), {"x": noise(256, 1024)})
+    assert not list(source.parent.glob(".*"))
+
+
+def test_quiet_prints_nothing_and_dry_run_writes_nothing(
+    files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target, options = files
+    assert command_line(["optimize", str(source), "--dry-run", "-q", *options]) == 0
+    assert capsys.readouterr().out == ""
+    assert sorted(p.name for p in source.parent.iterdir()) == ["cache", "model.onnx"]
+
+
+def test_it_writes_over_its_input_only_when_told(
+    files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, _, options = files
+    before = source.read_bytes()
+    assert command_line(["optimize", str(source), "-o", str(source), *options]) == 1
+    assert "E0908" in capsys.readouterr().err
+    assert source.read_bytes() == before
+    assert command_line(["optimize", str(source), "--in-place", *options]) == 0
+    assert source.read_bytes() != before
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "says"),
+    [
+        ([], 2, "say where to write"),
+        (["-o", "out.onnx", "--in-place"], 2, "either"),
+        (["-o", "/nowhere/out.onnx"], 1, "E0903"),
+        (["-o", "out.onnx", "--bind", "N"], 2, "no NAME=N"),
+        (["-o", "out.onnx", "--bind", "N=3"], 1, "no dimension"),
+        (["-o", "out.onnx", "--budget", "soon"], 2, "no time"),
+        (["-o", "out.onnx", "--disable", "std.nothing"], 2, "E0909"),
+        (["-o", "out.onnx", "--rules", "nothing"], 1, "E0203"),
+        (["-o", "out.onnx", "--alpha", "0.5"], 2, "alpha"),
+        (["-o", "out.onnx", "--inputs", "missing.npz"], 1, "E0902"),
+    ],
+)
+def test_wrong_use_is_one_clear_error_and_nothing_is_written(
+    files: tuple[Path, Path, list[str]],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    more: list[str],
+    code: int,
+    says: str,
+) -> None:
+    source, _, _ = files
+    monkeypatch.chdir(source.parent)
+    monkeypatch.setenv("DSLC_CACHE", str(source.parent / "cache"))
+    assert command_line(["optimize", str(source), *more]) == code
+    err = capsys.readouterr().err
+    assert says in err and "Traceback" not in err
+    assert not (source.parent / "out.onnx").exists()
+
+
+def test_given_inputs_are_used_and_checked(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    source, target, options = files
+    good, bad = source.parent / "good.npz", source.parent / "bad.npz"
+    np.savez(good, x=noise(256, 1024))
+    np.savez(bad, x=noise(256, 1000), z=noise(3))
+    assert command_line(["optimize", str(source), "-o", str(target), "--inputs", str(good), *options]) == 0
+    assert command_line(["optimize", str(source), "-o", str(target), "--inputs", str(bad), *options]) == 1
+    err = capsys.readouterr().err
+    assert "shape [256, 1000], not [256, 1024]" in err and "no input `z`" in err
+
+
+def test_doctor_and_bench_say_what_they_should(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    source, _, _ = files
+    assert command_line(["doctor", "--cache", str(source.parent / "cache")]) == 0
+    assert "onnxruntime" in capsys.readouterr().out
+    assert command_line(["bench", str(source), str(source), "--budget", "1s", "--threads", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "median" in out and "95 % interval" in out
+
+
+def test_help_lists_every_option() -> None:
+    from dslc.cli.optimize import command
+
+    text = CliRunner().invoke(command, ["--help"]).output
+    for option in ("--rules", "--budget", "--alpha", "--seed", "--tolerance", "--bind", "--report", "--steps", "--inputs"):
+        assert option in text
