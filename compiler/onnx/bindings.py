@@ -5,10 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.constants import FillRef, fill
-from dslc.ir.graph import Call, Constant, Input, Opaque, ScopeNode, Scope, Value, call, input_value, opaque, scope_value, topological
-from dslc.ir.scalar import Num, Scalar, Sym, substitute, sym, num
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Input,
+    Opaque,
+    Scope,
+    ScopeNode,
+    Value,
+    call,
+    input_value,
+    opaque,
+    scope_value,
+    topological,
+)
+from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, sym
 
 
 def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, int]) -> tuple[Value, ...]:

@@ -19,8 +19,8 @@ class OpaqueNode:
     proto: NodeProto
     slots: tuple[int | None, ...]
     captured: tuple[str, ...]
-    #: what the node computes from depends on more than its arguments
-    random: bool = False
+    #: a node of the file: it is written once, whatever its arguments have become
+    from_file: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,6 @@ from dslc.onnx.folding import compute
 from dslc.onnx.plan import Plan, fill_spec
 from dslc.onnx.protos import ELEM_TYPES, all_names
 from dslc.onnx.symbols import Symbols
-from dslc.onnx.types import bound_type
 from dslc.semantics.library import Rules
 
 
@@ -143,10 +142,10 @@ class _Exporter:
                 model.graph.node.extend(helper.make_node("Identity", [self.names[value]], [name]) for name in names)
         for spec in order:
             model.graph.node.append(self._node_of(spec))
-            for value in map(self._canonical_or_none, spec.outputs):
-                if value is not None:
-                    for name in copies.pop(value, ()):
-                        model.graph.node.append(helper.make_node("Identity", [self.names[value]], [name]))
+            for output in map(self._canonical_or_none, spec.outputs):
+                if output is not None:
+                    for name in copies.pop(output, ()):
+                        model.graph.node.append(helper.make_node("Identity", [self.names[output]], [name]))
 
     def _canonical_or_none(self, value: Value | None) -> Value | None:
         return None if value is None else self._final(value)

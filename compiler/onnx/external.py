@@ -55,7 +55,7 @@ def byte_size(tensor: TensorProto) -> int | None:
     dtype = DTYPES.get(tensor.data_type)
     if dtype is None:
         return None
-    return math.prod(tensor.dims) * dtype.bytes
+    return int(math.prod(tensor.dims)) * dtype.bytes
 
 
 def region(tensor: TensorProto, folder: Path | None, where: str) -> Region:

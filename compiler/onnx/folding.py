@@ -10,6 +10,7 @@ import numpy as np
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FROM_NUMPY, NUMPY
 from dslc.ir.graph import Constant, Value, topological
+from dslc.onnx.known import static_shape
 from dslc.semantics.library import Rules
 
 #: bytes of weights that one session computes with
@@ -89,4 +90,4 @@ def _by_interpreter(value: Value, rules: Rules) -> Any:
     dtype = NUMPY[value.type.dtype]
     if value.type.dtype.is_integer and array.dtype.kind == "f":
         array = np.trunc(array)
-    return array.astype(dtype).reshape(tuple(int(s) for s in value.type.shape))  # type: ignore[arg-type]
+    return array.astype(dtype).reshape(static_shape(value.type) or ())

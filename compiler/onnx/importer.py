@@ -12,14 +12,14 @@ import numpy as np
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, numpy_helper
 
 from dslc.errors import error
-from dslc.ir.constants import FROM_NUMPY, fill
+from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, opaque, product
 from dslc.ir.scalar import Scalar
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
-from dslc.onnx.external import is_external, small_constant, tensor_constant
-from dslc.onnx.known import LIMIT, KnownValues
+from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
+from dslc.onnx.known import LIMIT, KnownValues, static_shape
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,
@@ -300,14 +300,14 @@ class _Importer:
             dtype = DTYPES.get(tensor.data_type)
             if attribute.name != "value" or dtype is None or math.prod(tensor.dims) != 1 or is_external(tensor):
                 return None
+            check_length(tensor, self.where)
             array = numpy_helper.to_array(tensor).reshape(())
-            if FROM_NUMPY.get(array.dtype) is not dtype:
-                return None
             number = array.item() if dtype is not DType.BF16 else float(array)
             if isinstance(number, float) and (math.isnan(number) or (number == 0 and math.copysign(1, number) < 0)):
                 return None
         if any(isinstance(item, int) and item < 0 for item in items):
             return None
+        assert dtype is not None
         return (fill(number, TensorType(dtype, tuple(items))),)
 
     def _shape(self, node: NodeProto, tensor: Value) -> Value:
@@ -323,7 +323,8 @@ class _Importer:
         if all(isinstance(item, int) for item in items):
             return array_of(items, type)
         key = f"{node.op_type}:{sorted(attrs.items())}"
-        proto = helper.make_node(node.op_type, [""], [""], **attrs)
+        proto = helper.make_node(node.op_type, [""], [""])
+        proto.attribute.extend(node.attribute)
         (value,) = opaque(key, node.op_type, OpaqueNode(proto, (0,), ()), (tensor,), (type,))
         self.known.put(value, items)
         return value
@@ -340,9 +341,7 @@ class _Importer:
             if value is not None:
                 args.append(value)
         args += [self.values[name] for name in outer]
-        schema = self._schema(node.op_type, domain_of(node))
-        random = bool(schema is not None and schema.non_deterministic) if schema is not None else True
-        payload = OpaqueNode(node, tuple(slots), outer, random)
+        payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
         types = tuple(self.types.by_name.get(name) if name else None for name in node.output)
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
@@ -353,7 +352,7 @@ def array_of(items: tuple[Any, ...], type: TensorType) -> Value:
     """Known numbers as a constant."""
     from dslc.ir.constants import NUMPY
 
-    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(tuple(int(s) for s in type.shape)))  # type: ignore[arg-type]
+    return small_constant(np.array(items, NUMPY[type.dtype]).reshape(static_shape(type) or ()))
 
 
 def node_view(

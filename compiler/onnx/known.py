@@ -260,11 +260,14 @@ def _least(value: Scalar) -> Any:
     for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
         if isinstance(part, Num):
             total += part.value
-        elif isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value < 0:
-            return None
-        elif not is_index(part):
+        elif not is_index(part) or _coefficient(part) < 0:
             return None
     return total
+
+
+def _coefficient(part: Scalar) -> Any:
+    first = part.args[0] if isinstance(part, Apply) and part.name == "*" else None
+    return first.value if isinstance(first, Num) else 1
 
 
 def _floor_of(value: Apply) -> Scalar:

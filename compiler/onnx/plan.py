@@ -59,11 +59,8 @@ class Plan:
         """The value that stands for this one in the written model."""
         while True:
             node = value.node
-            if isinstance(node, Opaque) and isinstance(node.payload, OpaqueNode):
-                first = self._kept.setdefault(node.key, node)
-                if first is not node and ":" in node.key and node.key.partition(":")[0].startswith("m"):
-                    value = Value(first, value.index)
-                    return value
+            if isinstance(node, Opaque) and isinstance(node.payload, OpaqueNode) and node.payload.from_file:
+                return Value(self._kept.setdefault(node.key, node), value.index)
             if value not in self._alias:
                 return value
             value = self._alias[value]

@@ -60,7 +60,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
 
 
 def _parsed(data: bytes, name: str) -> ModelProto:
-    from google.protobuf.message import DecodeError
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
     if not data:
         raise damaged(name, "the file is empty")
@@ -69,9 +69,16 @@ def _parsed(data: bytes, name: str) -> ModelProto:
         model.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as problem:
         raise damaged(name, f"truncated or not in ONNX's format ({problem})") from None
-    if not all(isinstance(text, str) for text in _texts(model.graph)):
+    if not all(isinstance(text, str) for text in (*_model_texts(model), *_texts(model.graph))):
         raise damaged(name, "a name in it is no text")
     return model
+
+
+def _model_texts(model: ModelProto) -> Iterator[Any]:
+    yield from (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name, model.graph.doc_string)
+    yield from (entry.domain for entry in model.opset_import)
+    for function in model.functions:
+        yield from (function.name, function.domain, function.overload)
 
 
 def _texts(graph: GraphProto) -> Iterator[Any]:
@@ -100,10 +107,10 @@ def _check_header(model: ModelProto, name: str) -> None:
     if not model.ir_version or not model.HasField("graph"):
         raise damaged(name, "it has no graph or no IR version")
     if model.ir_version > onnx.IR_VERSION:
-        newest = onnx.IR_VERSION
-        raise error("E0807", f"{name} has IR version {model.ir_version}; this onnx package knows up to {newest}", path=name)
+        known = int(onnx.IR_VERSION)
+        raise error("E0807", f"{name} has IR version {model.ir_version}; this onnx package knows up to {known}", path=name)
     version = opset_of(model)
-    newest = onnx.defs.onnx_opset_version()
+    newest: int = onnx.defs.onnx_opset_version()
     if version is None:
         if all(entry.domain for entry in model.opset_import) and model.opset_import:
             return  # only other domains: every node is opaque

@@ -165,10 +165,9 @@ class _Backwards:
                 self.attrs.setdefault(expr.id, value)
         elif isinstance(expr, t.Call):
             for arg in expr.args:
-                if isinstance(arg, t.Name) and self._is_free(arg.id):
-                    if self._default(arg.id) is None or isinstance(self._default(arg.id), int):
-                        self.attrs[arg.id] = value
-                        return
+                if isinstance(arg, t.Name) and self._is_free(arg.id) and not isinstance(self._default(arg.id), str):
+                    self.attrs[arg.id] = value
+                    return
         elif isinstance(expr, t.Compare) and isinstance(expr.operands[0], t.Name) and isinstance(value, bool):
             self.attrs.setdefault(expr.operands[0].id, int(value))
 

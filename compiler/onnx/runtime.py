@@ -22,8 +22,9 @@ def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool
     Raises:
         DslcError: E0811 where ONNX Runtime does not load the model.
     """
-    import onnxruntime as ort
+    import onnxruntime
 
+    ort: Any = onnxruntime
     options = ort.SessionOptions()
     options.log_severity_level = 4
     if threads:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx import ModelProto, TensorProto, helper
+from small_models import I64, info, model, rules, weight
 
 from dslc.errors import DslcError
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
-from small_models import I64, info, model, rules, weight
 
 node = helper.make_node
 
@@ -32,8 +32,13 @@ def code(source: ModelProto | Path) -> str:
 
 def valid() -> ModelProto:
     return model(
-        [node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]), node("Relu", ["c"], ["r"]), node("Reshape", ["r", "s"], ["y"])],
-        [info("x", [1, 2, 4, 4])], [info("y", [1, 48])],
+        [
+            node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]),
+            node("Relu", ["c"], ["r"]),
+            node("Reshape", ["r", "s"], ["y"]),
+        ],
+        [info("x", [1, 2, 4, 4])],
+        [info("y", [1, 48])],
         [weight("k", np.ones((3, 2, 3, 3), "f")), weight("s", np.int64([1, -1]))],
     )
 
@@ -44,7 +49,8 @@ def test_no_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"\0" * 100, b"not a model at all", b"\x89PNG\r\n\x1a\n", b"\x08\x08", bytes(range(256)) * 10],
+    "content",
+    [b"", b"\0" * 100, b"not a model at all", b"\x89PNG\r\n\x1a\n", b"\x08\x08", bytes(range(256)) * 10],
     ids=["empty", "zeros", "text", "picture", "header", "bytes"],
 )
 def test_garbage(tmp_path: Path, content: bytes) -> None:
@@ -80,7 +86,13 @@ def test_a_newer_ir_version() -> None:
 
 
 def test_an_older_opset_passes_as_it_is() -> None:
-    before = model([node("Add", ["x", "b"], ["y"], broadcast=1, axis=1)], [info("x", [2, 3, 4]), info("b", [3])], [info("y", [2, 3, 4])], opset=6, ir=3)
+    before = model(
+        [node("Add", ["x", "b"], ["y"], broadcast=1, axis=1)],
+        [info("x", [2, 3, 4]), info("b", [3])],
+        [info("y", [2, 3, 4])],
+        opset=6,
+        ir=3,
+    )
     imported = import_model(before, rules())
     assert export(imported.context, imported.graph, rules()) == before
 
@@ -127,7 +139,8 @@ def test_a_wrong_declared_shape_is_forgiven_as_in_onnx_runtime() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dims", "raw"), [([3], b"\0" * 4), ([3], b"\0" * 13), ([-1], b""), ([1 << 40, 1 << 40], b""), ([1 << 20], b"")],
+    ("dims", "raw"),
+    [([3], b"\0" * 4), ([3], b"\0" * 13), ([-1], b""), ([1 << 40, 1 << 40], b""), ([1 << 20], b"")],
     ids=["short", "long", "negative", "huge", "nothing"],
 )
 def test_weights_with_wrong_contents(dims: list[int], raw: bytes) -> None:
@@ -191,7 +204,11 @@ def test_mutated_bytes_of_a_real_model(tmp_path: Path) -> None:
 
 DIMS = st.lists(st.sampled_from([-1, 0, 1, 2, 3, 4, 1 << 31, 1 << 62]), max_size=5)
 VALUES = st.one_of(
-    st.integers(-(2**63), 2**63 - 1), DIMS.filter(bool), st.floats(width=32), st.text(max_size=5), st.lists(st.floats(width=32), min_size=1, max_size=3)
+    st.integers(-(2**63), 2**63 - 1),
+    DIMS.filter(bool),
+    st.floats(width=32),
+    st.text(max_size=5),
+    st.lists(st.floats(width=32), min_size=1, max_size=3),
 )
 
 
@@ -206,10 +223,16 @@ def test_mutated_graphs(data: st.DataObject) -> None:
         if kind == 0 and target.input:
             target.input[0] = data.draw(st.sampled_from(["", "x", "k", "s", "c", "r", "y"]))
         elif kind == 1:
-            name = data.draw(st.sampled_from(["pads", "strides", "group", "kernel_shape", "axis", "allowzero", "auto_pad"]))
+            name = data.draw(
+                st.sampled_from(["pads", "strides", "group", "kernel_shape", "axis", "allowzero", "auto_pad"])
+            )
             target.attribute.append(helper.make_attribute(name, data.draw(VALUES)))
         elif kind == 2:
-            target.op_type = data.draw(st.sampled_from(["Conv", "MatMul", "Transpose", "Split", "Shape", "ConstantOfShape", "Identity", "If", "Slice"]))
+            target.op_type = data.draw(
+                st.sampled_from(
+                    ["Conv", "MatMul", "Transpose", "Split", "Shape", "ConstantOfShape", "Identity", "If", "Slice"]
+                )
+            )
         elif kind == 3:
             broken.graph.input[0].CopyFrom(info("x", data.draw(DIMS), data.draw(st.sampled_from([1, 7, 8, 10, 99]))))
         else:
@@ -225,7 +248,10 @@ def test_mutated_graphs(data: st.DataObject) -> None:
 def test_a_constant_that_is_too_large_to_make(tmp_path: Path) -> None:
     """A shape of 2^60 elements is only a shape."""
     before = model(
-        [node("ConstantOfShape", ["s"], ["w"]), node("Shape", ["w"], ["y"])], [], [info("y", None, I64)], [weight("s", np.int64([1 << 30, 1 << 30]))]
+        [node("ConstantOfShape", ["s"], ["w"]), node("Shape", ["w"], ["y"])],
+        [],
+        [info("y", None, I64)],
+        [weight("s", np.int64([1 << 30, 1 << 30]))],
     )
     imported = import_model(before, rules())
     assert export(imported.context, imported.graph, rules()).ByteSize() < 1000

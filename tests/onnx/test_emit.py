@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
+from small_models import I64, info, model, ops, rules, same_results, weight
 
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
@@ -16,7 +17,6 @@ from dslc.onnx.exporter import export, exportable, node_model
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run as run_model
 from dslc.semantics.apply import apply
-from small_models import I64, info, model, ops, rules, same_results, weight
 
 node = helper.make_node
 RNG = np.random.default_rng(3)
@@ -59,7 +59,9 @@ def test_attributes_that_became_inputs(opset: int) -> None:
 def test_a_bias_is_rejoined() -> None:
     before = model(
         [node("Conv", ["x", "k", "b"], ["c"], pads=[1, 0, 1, 0], strides=[2, 1], group=2), node("Relu", ["c"], ["y"])],
-        [info("x", [1, 4, 8, 8])], [info("y", None)], [weight("k", draw(6, 2, 3, 1)), weight("b", draw(6))],
+        [info("x", [1, 4, 8, 8])],
+        [info("y", None)],
+        [weight("k", draw(6, 2, 3, 1)), weight("b", draw(6))],
     )
     after = check(before, ["Conv", "Relu"], x=draw(1, 4, 8, 8))
     assert len(after.graph.node[0].input) == 3
@@ -68,7 +70,9 @@ def test_a_bias_is_rejoined() -> None:
 def test_a_product_that_something_else_reads_is_not_computed_twice() -> None:
     before = model(
         [node("Conv", ["x", "k", "b"], ["c"]), node("Conv", ["x", "k"], ["d"]), node("Sub", ["c", "d"], ["y"])],
-        [info("x", [1, 2, 4, 4])], [info("y", None)], [weight("k", draw(3, 2, 1, 1)), weight("b", draw(3))],
+        [info("x", [1, 2, 4, 4])],
+        [info("y", None)],
+        [weight("k", draw(3, 2, 1, 1)), weight("b", draw(3))],
     )
     after = rewritten(before)
     assert ops(after).count("Conv") == 1
@@ -76,7 +80,9 @@ def test_a_product_that_something_else_reads_is_not_computed_twice() -> None:
 
 def test_a_product_with_bias_and_transposes_is_one_gemm() -> None:
     before = model(
-        [node("Gemm", ["x", "w", "b"], ["y"], transB=1, alpha=0.5)], [info("x", [2, 3])], [info("y", [2, 4])],
+        [node("Gemm", ["x", "w", "b"], ["y"], transB=1, alpha=0.5)],
+        [info("x", [2, 3])],
+        [info("y", [2, 4])],
         [weight("w", draw(4, 3)), weight("b", draw(4))],
     )
     check(before, ["Gemm"], x=draw(2, 3))
@@ -84,8 +90,10 @@ def test_a_product_with_bias_and_transposes_is_one_gemm() -> None:
 
 def test_any_number_of_tensors() -> None:
     nodes = [
-        node("Concat", ["x", "x", "x"], ["c"], axis=1), node("Split", ["c", "s"], ["p", "q", "r"], axis=1),
-        node("Sum", ["p", "q", "r"], ["t"]), node("Max", ["t", "p", "q"], ["y"]),
+        node("Concat", ["x", "x", "x"], ["c"], axis=1),
+        node("Split", ["c", "s"], ["p", "q", "r"], axis=1),
+        node("Sum", ["p", "q", "r"], ["t"]),
+        node("Max", ["t", "p", "q"], ["y"]),
     ]
     before = model(nodes, [info("x", [2, 3])], [info("y", [2, 3])], [weight("s", np.int64([3, 3, 3]))])
     check(before, ["Concat", "Split", "Sum", "Max"], x=draw(2, 3))
@@ -93,7 +101,9 @@ def test_any_number_of_tensors() -> None:
 
 def test_defaults_are_left_out_and_float_attributes_keep_their_bits() -> None:
     before = model(
-        [node("LeakyRelu", ["x"], ["l"], alpha=0.1234567), node("Elu", ["l"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])]
+        [node("LeakyRelu", ["x"], ["l"], alpha=0.1234567), node("Elu", ["l"], ["y"])],
+        [info("x", [2, 3])],
+        [info("y", [2, 3])],
     )
     after = check(before, ["LeakyRelu", "Elu"], x=draw(2, 3))
     assert after.graph.node[0].attribute[0].f == np.float32(0.1234567) and not after.graph.node[1].attribute
@@ -102,7 +112,9 @@ def test_defaults_are_left_out_and_float_attributes_keep_their_bits() -> None:
 def test_no_expand_appears() -> None:
     nodes = [node("Add", ["x", "b"], ["a"]), node("Mul", ["a", "c"], ["m"]), node("MatMul", ["m", "w"], ["y"])]
     before = model(
-        nodes, [info("x", [2, 4, 3, 5])], [info("y", None)],
+        nodes,
+        [info("x", [2, 4, 3, 5])],
+        [info("y", None)],
         [weight("b", draw(4, 1, 1)), weight("c", draw(5)), weight("w", draw(1, 1, 5, 6))],
     )
     check(before, ["Add", "Mul", "MatMul"], x=draw(2, 4, 3, 5))
@@ -117,14 +129,21 @@ def test_weights_only_computation_is_done_once() -> None:
 
 def test_a_fold_that_would_blow_up_is_left_to_run_time() -> None:
     nodes = [node("Expand", ["w", "s"], ["e"]), node("Mul", ["x", "e"], ["y"])]
-    before = model(nodes, [info("x", [1])], [info("y", [2000, 2000])], [weight("w", draw(2000, 1)), weight("s", np.int64([2000, 2000]))])
+    before = model(
+        nodes,
+        [info("x", [1])],
+        [info("y", [2000, 2000])],
+        [weight("w", draw(2000, 1)), weight("s", np.int64([2000, 2000]))],
+    )
     assert ops(rewritten(before)) == ["Expand", "Mul"]
 
 
 @pytest.mark.parametrize("dtype", [TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
 def test_weights_of_other_floats_are_computed_with(dtype: int) -> None:
     nodes = [node("Cast", ["w"], ["c"], to=TensorProto.FLOAT), node("Mul", ["x", "c"], ["y"])]
-    before = model(nodes, [info("x", [2, 3])], [info("y", [2, 3])], [helper.make_tensor("w", dtype, [3], [1.5, 2.0, -3.0])])
+    before = model(
+        nodes, [info("x", [2, 3])], [info("y", [2, 3])], [helper.make_tensor("w", dtype, [3], [1.5, 2.0, -3.0])]
+    )
     check(before, ["Mul"], x=draw(2, 3))
 
 
@@ -176,5 +195,10 @@ def test_what_no_node_expresses_is_said() -> None:
 
 
 def test_a_top_k_keeps_both_results() -> None:
-    before = model([node("TopK", ["x", "k"], ["v", "i"])], [info("x", [2, 5])], [info("v", None), info("i", None, I64)], [weight("k", np.int64([2]))])
+    before = model(
+        [node("TopK", ["x", "k"], ["v", "i"])],
+        [info("x", [2, 5])],
+        [info("v", None), info("i", None, I64)],
+        [weight("k", np.int64([2]))],
+    )
     check(before, ["TopK"], x=draw(2, 5))

@@ -12,6 +12,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import ModelProto, TensorProto, helper
+from small_models import info, model, rules, weight
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Constant
@@ -21,7 +22,6 @@ from dslc.onnx.external import FileData
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import session
 from dslc.onnx.save import save
-from small_models import info, model, rules, weight
 
 node = helper.make_node
 W = np.random.default_rng(0).standard_normal((200, 300)).astype("f")
@@ -30,7 +30,9 @@ W = np.random.default_rng(0).standard_normal((200, 300)).astype("f")
 def build(folder: Path) -> Path:
     """x @ w + b with w in `weights.bin` and b inside."""
     made = model(
-        [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["y"])], [info("x", [1, 200])], [info("y", [1, 300])],
+        [node("MatMul", ["x", "w"], ["p"]), node("Add", ["p", "b"], ["y"])],
+        [info("x", [1, 200])],
+        [info("y", [1, 300])],
         [weight("w", W), weight("b", np.arange(300, dtype="f"))],
     )
     path = folder / "model.onnx"
@@ -105,7 +107,9 @@ def test_what_does_not_fit_into_one_file_goes_beside_it(tmp_path: Path, monkeypa
 def test_saving_over_the_input_with_its_own_data_file(tmp_path: Path) -> None:
     """The file of weights that is written has the name of the one that is read."""
     path = tmp_path / "m.onnx"
-    onnx.save(onnx.load(build(tmp_path)), path, save_as_external_data=True, location="m.onnx.data", size_threshold=10_000)
+    onnx.save(
+        onnx.load(build(tmp_path)), path, save_as_external_data=True, location="m.onnx.data", size_threshold=10_000
+    )
     expected = result(path)
     made, folder = through(path)
     save(made, path, folder=folder, external_data=True)
@@ -132,7 +136,9 @@ def test_data_that_is_too_short(tmp_path: Path) -> None:
     assert code(path) == "E0803"
 
 
-@pytest.mark.parametrize("values", [{"length": "4"}, {"offset": "-8"}, {"offset": "1000"}, {"length": "many"}, {"offset": str(1 << 62)}])
+@pytest.mark.parametrize(
+    "values", [{"length": "4"}, {"offset": "-8"}, {"offset": "1000"}, {"length": "many"}, {"offset": str(1 << 62)}]
+)
 def test_regions_that_do_not_fit(tmp_path: Path, values: dict[str, str]) -> None:
     assert code(entry(build(tmp_path), **values)) == "E0803"
 
@@ -238,7 +244,10 @@ def test_large_weights_are_never_in_memory(tmp_path: Path, same_folder: bool) ->
     target = tmp_path / ("out.onnx" if same_folder else "other/out.onnx")
     target.parent.mkdir(exist_ok=True)
     done = subprocess.run(
-        [sys.executable, "-c", _CHILD, str(tmp_path / "model.onnx"), str(target)], capture_output=True, text=True, check=True
+        [sys.executable, "-c", _CHILD, str(tmp_path / "model.onnx"), str(target)],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(done.stdout) * 1024 < size * size
     assert (tmp_path / "other" / "out.onnx.data").exists() != same_folder

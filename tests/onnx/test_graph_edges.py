@@ -6,12 +6,24 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper
+from small_models import (
+    F32,
+    I64,
+    info,
+    model,
+    opaque_labels,
+    operators,
+    ops,
+    roundtrip,
+    rules,
+    run,
+    same_results,
+    weight,
+)
 
 from dslc.ir.graph import Constant, Input
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
-
-from small_models import F32, I64, info, model, opaque_labels, operators, ops, roundtrip, rules, run, same_results, weight
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3) - 2
 node = helper.make_node
@@ -80,7 +92,9 @@ def test_empty_optional_names() -> None:
 
 
 def test_unused_inputs_keep_their_place() -> None:
-    before = model([node("Relu", ["x"], ["y"])], [info("u", [None, 4]), info("x", [2, 3]), info("v", ["N"])], [info("y", [2, 3])])
+    before = model(
+        [node("Relu", ["x"], ["y"])], [info("u", [None, 4]), info("x", [2, 3]), info("v", ["N"])], [info("y", [2, 3])]
+    )
     after = roundtrip(before)
     assert list(after.graph.input) == list(before.graph.input)
 
@@ -101,7 +115,11 @@ def test_nodes_come_back_word_for_word() -> None:
         [conv, node("Flatten", ["c"], ["f"], name="flat"), gemm],
         [info("x", [1, 2, 4, 4])],
         [info("y", [1, 5])],
-        [weight("k", np.ones((3, 2, 3, 3), "f")), weight("b", np.arange(3, dtype="f")), weight("w", np.ones((5, 48), "f"))],
+        [
+            weight("k", np.ones((3, 2, 3, 3), "f")),
+            weight("b", np.arange(3, dtype="f")),
+            weight("w", np.ones((5, 48), "f")),
+        ],
     )
     after = roundtrip(before)
     assert list(after.graph.node) == list(before.graph.node)
@@ -109,7 +127,9 @@ def test_nodes_come_back_word_for_word() -> None:
 
 
 def test_metadata_opset_and_versions_survive() -> None:
-    before = model([node("Relu", ["x"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])], opset=11, ir=6, domains=["my.domain"])
+    before = model(
+        [node("Relu", ["x"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])], opset=11, ir=6, domains=["my.domain"]
+    )
     before.producer_name, before.model_version, before.doc_string = "someone", 7, "a model"
     helper.set_model_props(before, {"author": "a", "license": "b"})
     before.graph.doc_string = "a graph"
@@ -119,9 +139,7 @@ def test_metadata_opset_and_versions_survive() -> None:
 
 def test_value_info_of_what_is_kept_survives() -> None:
     nodes = [node("Relu", ["x"], ["m"]), node("Identity", ["m"], ["i"]), node("Abs", ["i"], ["y"])]
-    before = model(
-        nodes, [info("x", [2, 3])], [info("y", [2, 3])], value_info=[info("m", [2, 3]), info("i", [2, 3])]
-    )
+    before = model(nodes, [info("x", [2, 3])], [info("y", [2, 3])], value_info=[info("m", [2, 3]), info("i", [2, 3])])
     assert names(roundtrip(before).graph.value_info) == ["m"]
 
 
@@ -137,8 +155,12 @@ def test_nodes_out_of_order_are_sorted() -> None:
 
 def overridable(ir: int) -> onnx.ModelProto:
     return model(
-        [node("Add", ["x", "w"], ["y"])], [info("x", [2, 3]), info("w", [3])], [info("y", [2, 3])],
-        [weight("w", np.float32([1, 2, 3]))], ir=ir, opset=9,
+        [node("Add", ["x", "w"], ["y"])],
+        [info("x", [2, 3]), info("w", [3])],
+        [info("y", [2, 3])],
+        [weight("w", np.float32([1, 2, 3]))],
+        ir=ir,
+        opset=9,
     )
 
 
@@ -164,7 +186,9 @@ def test_before_ir_version_4_every_initializer_is_a_constant() -> None:
 
 
 def test_weights_that_training_changes_are_no_constants() -> None:
-    before = model([node("Mul", ["x", "w"], ["y"])], [info("x", [3])], [info("y", [3])], [weight("w", np.float32([1, 2, 3]))])
+    before = model(
+        [node("Mul", ["x", "w"], ["y"])], [info("x", [3])], [info("y", [3])], [weight("w", np.float32([1, 2, 3]))]
+    )
     training = before.training_info.add()
     training.algorithm.CopyFrom(helper.make_graph([node("Identity", ["w"], ["w2"])], "step", [], [info("w2", [3])]))
     training.update_binding.add(key="w", value="w2")
@@ -175,7 +199,9 @@ def test_weights_that_training_changes_are_no_constants() -> None:
 def test_equal_weights_are_held_once() -> None:
     big = np.random.default_rng(0).standard_normal((200, 200)).astype("f")
     before = model(
-        [node("MatMul", ["x", "a"], ["p"]), node("MatMul", ["p", "b"], ["y"])], [info("x", [1, 200])], [info("y", [1, 200])],
+        [node("MatMul", ["x", "a"], ["p"]), node("MatMul", ["p", "b"], ["y"])],
+        [info("x", [1, 200])],
+        [info("y", [1, 200])],
         [weight("a", big), weight("b", big)],
     )
     after = roundtrip(before)
@@ -185,7 +211,10 @@ def test_equal_weights_are_held_once() -> None:
 
 def test_quantization_annotations_keep_what_they_name() -> None:
     before = model(
-        [node("Relu", ["x"], ["y"])], [info("x", [3])], [info("y", [3])], [weight("s", np.float32(0.5)), weight("z", np.int8(3))]
+        [node("Relu", ["x"], ["y"])],
+        [info("x", [3])],
+        [info("y", [3])],
+        [weight("s", np.float32(0.5)), weight("z", np.int8(3))],
     )
     annotation = before.graph.quantization_annotation.add(tensor_name="y")
     annotation.quant_parameter_tensor_names.add(key="SCALE_TENSOR", value="s")
@@ -200,7 +229,9 @@ def test_a_subgraph_keeps_the_names_that_it_captures() -> None:
     then = helper.make_graph([node("Add", ["m", "w"], ["t"])], "then", [], [info("t", [2, 3])])
     other = helper.make_graph([node("Sub", ["m", "w"], ["e"])], "else", [], [info("e", [2, 3])])
     nodes = [
-        node("Relu", ["x"], ["n"]), node("Identity", ["n"], ["m"]), node("Constant", [], ["w"], value_float=2.0),
+        node("Relu", ["x"], ["n"]),
+        node("Identity", ["n"], ["m"]),
+        node("Constant", [], ["w"], value_float=2.0),
         node("If", ["c"], ["y"], name="choice", then_branch=then, else_branch=other),
     ]
     before = model(nodes, [info("x", [2, 3]), info("c", [], TensorProto.BOOL)], [info("y", [2, 3])])
@@ -217,8 +248,10 @@ def test_captured_values_with_equal_contents_keep_both_names() -> None:
     then = helper.make_graph([node("Add", ["v", "w"], ["t"])], "then", [], [info("t", None)])
     other = helper.make_graph([node("Add", ["m", "n"], ["e"])], "else", [], [info("e", None)])
     nodes = [
-        node("Constant", [], ["v"], value_float=2.0), node("Constant", [], ["w"], value_float=2.0),
-        node("Relu", ["x"], ["m"]), node("Relu", ["x"], ["n"]),
+        node("Constant", [], ["v"], value_float=2.0),
+        node("Constant", [], ["w"], value_float=2.0),
+        node("Relu", ["x"], ["m"]),
+        node("Relu", ["x"], ["n"]),
         node("If", ["c"], ["y"], then_branch=then, else_branch=other),
     ]
     before = model(nodes, [info("x", [2, 3]), info("c", [], TensorProto.BOOL)], [info("y", None)])
@@ -229,7 +262,9 @@ def test_captured_values_with_equal_contents_keep_both_names() -> None:
 
 def test_random_nodes_are_never_merged() -> None:
     nodes = [
-        node("RandomNormalLike", ["x"], ["a"]), node("RandomNormalLike", ["x"], ["b"]), node("Sub", ["a", "b"], ["y"]),
+        node("RandomNormalLike", ["x"], ["a"]),
+        node("RandomNormalLike", ["x"], ["b"]),
+        node("Sub", ["a", "b"], ["y"]),
     ]
     before = model(nodes, [info("x", [50, 50])], [info("y", [50, 50])])
     after = roundtrip(before)
@@ -247,8 +282,11 @@ def test_dropout_in_training_stays() -> None:
 
 def test_strings_sequences_and_other_domains_pass() -> None:
     nodes = [
-        node("SequenceConstruct", ["x", "x"], ["s"]), node("SequenceAt", ["s", "i"], ["a"]), node("Relu", ["a"], ["y"]),
-        node("Mystery", ["x"], ["q"], domain="my.domain", strange=[1.5, 2.5]), node("StringNormalizer", ["t"], ["u"]),
+        node("SequenceConstruct", ["x", "x"], ["s"]),
+        node("SequenceAt", ["s", "i"], ["a"]),
+        node("Relu", ["a"], ["y"]),
+        node("Mystery", ["x"], ["q"], domain="my.domain", strange=[1.5, 2.5]),
+        node("StringNormalizer", ["t"], ["u"]),
     ]
     text = helper.make_tensor("t", TensorProto.STRING, [2], [b"a", b"b"])
     outputs = [info("y", [2, 3]), info("q", None), info("u", None, TensorProto.STRING)]
@@ -260,8 +298,12 @@ def test_strings_sequences_and_other_domains_pass() -> None:
 
 
 def test_model_local_functions_are_kept() -> None:
-    body = helper.make_function("local", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)])
-    before = model([node("Twice", ["x"], ["y"], domain="local")], [info("x", [2, 3])], [info("y", [2, 3])], domains=["local"])
+    body = helper.make_function(
+        "local", "Twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]
+    )
+    before = model(
+        [node("Twice", ["x"], ["y"], domain="local")], [info("x", [2, 3])], [info("y", [2, 3])], domains=["local"]
+    )
     before.functions.append(body)
     after = roundtrip(before)
     assert after == before
@@ -270,7 +312,9 @@ def test_model_local_functions_are_kept() -> None:
 
 def test_quantized_operators_pass() -> None:
     nodes = [
-        node("QuantizeLinear", ["x", "s", "z"], ["q"]), node("DequantizeLinear", ["q", "s", "z"], ["d"]), node("Relu", ["d"], ["y"]),
+        node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+        node("DequantizeLinear", ["q", "s", "z"], ["d"]),
+        node("Relu", ["d"], ["y"]),
     ]
     before = model(
         nodes, [info("x", [2, 3])], [info("y", [2, 3])], [weight("s", np.float32(0.1)), weight("z", np.uint8(128))]
@@ -281,7 +325,11 @@ def test_quantized_operators_pass() -> None:
 
 
 def test_a_used_mask_keeps_the_node() -> None:
-    before = model([node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])], [info("x", [1, 1, 4, 4])], [info("y", None), info("i", None, I64)])
+    before = model(
+        [node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])],
+        [info("x", [1, 1, 4, 4])],
+        [info("y", None), info("i", None, I64)],
+    )
     assert opaque_labels(import_model(before, rules())) == ["MaxPool"]
     same_results(before, roundtrip(before), x=np.random.default_rng(0).standard_normal((1, 1, 4, 4)).astype("f"))
 
@@ -289,7 +337,9 @@ def test_a_used_mask_keeps_the_node() -> None:
 def test_sparse_weights_survive() -> None:
     values = helper.make_tensor("w", F32, [2], [1.0, 2.0])
     sparse = helper.make_sparse_tensor(values, helper.make_tensor("i", I64, [2], [0, 4]), [2, 3])
-    before = model([node("Add", ["x", "w"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])], sparse_initializer=[sparse])
+    before = model(
+        [node("Add", ["x", "w"], ["y"])], [info("x", [2, 3])], [info("y", [2, 3])], sparse_initializer=[sparse]
+    )
     assert list(roundtrip(before).graph.sparse_initializer) == [sparse]
 
 
@@ -302,7 +352,12 @@ def test_types_that_the_language_lacks_stay() -> None:
 def test_a_changed_graph_keeps_the_other_nodes() -> None:
     """The second product becomes another term; the first is still the node of the file."""
     nodes = [node("MatMul", ["x", "w"], ["p"], name="kept"), node("Relu", ["p"], ["y"], name="changed")]
-    before = model(nodes, [info("x", [2, 3])], [info("y", [2, 3])], [weight("w", np.random.default_rng(1).standard_normal((3, 3)).astype("f"))])
+    before = model(
+        nodes,
+        [info("x", [2, 3])],
+        [info("y", [2, 3])],
+        [weight("w", np.random.default_rng(1).standard_normal((3, 3)).astype("f"))],
+    )
     imported = import_model(before, rules())
     from dslc.ir.graph import Graph, call
 

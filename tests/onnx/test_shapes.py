@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
+from small_models import I64, info, model, opaque_labels, operators, ops, roundtrip, rules, same_results, weight
 
 from dslc.errors import DslcError
 from dslc.ir.scalar import sym
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.onnx.known import KnownValues
-from small_models import I64, info, model, opaque_labels, operators, ops, roundtrip, rules, same_results, weight
 
 node = helper.make_node
 
@@ -106,20 +106,34 @@ def test_arithmetic_on_sizes_folds() -> None:
 
 def test_known_values_hold_symbols() -> None:
     before = model(
-        [node("Shape", ["x"], ["s"]), node("Mul", ["s", "k"], ["m"]), node("Add", ["m", "s"], ["t"]), node("Slice", ["t", "a", "b"], ["y"])],
-        [info("x", ["N", 3])], [info("y", [1], I64)], [weight("k", np.int64([4, 5])), weight("a", np.int64([0])), weight("b", np.int64([1]))],
+        [
+            node("Shape", ["x"], ["s"]),
+            node("Mul", ["s", "k"], ["m"]),
+            node("Add", ["m", "s"], ["t"]),
+            node("Slice", ["t", "a", "b"], ["y"]),
+        ],
+        [info("x", ["N", 3])],
+        [info("y", [1], I64)],
+        [weight("k", np.int64([4, 5])), weight("a", np.int64([0])), weight("b", np.int64([1]))],
     )
     imported = import_model(before, rules())
     known = KnownValues(rules())
-    shape = next(n for n in imported.graph.nodes() if not hasattr(n, "name") and n.args and n.args[0] == imported.graph.inputs[0])
+    shape = next(
+        n for n in imported.graph.nodes() if not hasattr(n, "name") and n.args and n.args[0] == imported.graph.inputs[0]
+    )
     known.put(shape.values[0], imported.graph.inputs[0].type.shape)
     assert [str(item) for item in known.get(imported.graph.outputs[0]) or ()] == ["5 * N"]
 
 
 def test_constant_of_shape_is_a_lazy_constant() -> None:
     before = model(
-        [node("ConstantOfShape", ["s"], ["w"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.5])), node("Mul", ["x", "w"], ["y"])],
-        [info("x", [1, 1])], [info("y", [3000, 4000])], [weight("s", np.int64([3000, 4000]))],
+        [
+            node("ConstantOfShape", ["s"], ["w"], value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.5])),
+            node("Mul", ["x", "w"], ["y"]),
+        ],
+        [info("x", [1, 1])],
+        [info("y", [3000, 4000])],
+        [weight("s", np.int64([3000, 4000]))],
     )
     after = roundtrip(before)
     assert sorted(ops(after)) == ["ConstantOfShape", "Mul"] and after.ByteSize() < 1000
@@ -127,17 +141,26 @@ def test_constant_of_shape_is_a_lazy_constant() -> None:
 
 
 def test_reshape_takes_zero_and_minus_one() -> None:
-    before = model([node("Reshape", ["x", "s"], ["y"])], [info("x", [2, 3, 4])], [info("y", None)], [weight("s", np.int64([0, -1, 2]))])
+    before = model(
+        [node("Reshape", ["x", "s"], ["y"])],
+        [info("x", [2, 3, 4])],
+        [info("y", None)],
+        [weight("s", np.int64([0, -1, 2]))],
+    )
     imported = import_model(before, rules())
     assert operators(imported) == ["reshape"] and imported.graph.outputs[0].type.shape == (2, 6, 2)
 
 
 def test_a_shape_that_is_data_stays_opaque() -> None:
-    before = model([node("Reshape", ["x", "s"], ["y"])], [info("x", [2, 3]), info("s", [2], I64)], [info("y", ["A", "B"])])
+    before = model(
+        [node("Reshape", ["x", "s"], ["y"])], [info("x", [2, 3]), info("s", [2], I64)], [info("y", ["A", "B"])]
+    )
     assert opaque_labels(import_model(before, rules())) == ["Reshape"]
     same_results(before, roundtrip(before), x=np.ones((2, 3), "f"), s=np.int64([3, 2]))
 
 
 def test_negative_zero_stays() -> None:
-    before = model([node("Div", ["x", "w"], ["y"])], [info("x", [1])], [info("y", [2])], [weight("w", np.float32([-0.0, -0.0]))])
+    before = model(
+        [node("Div", ["x", "w"], ["y"])], [info("x", [1])], [info("y", [2])], [weight("w", np.float32([-0.0, -0.0]))]
+    )
     same_results(before, roundtrip(before), x=np.ones(1, "f"))
