@@ -16,7 +16,7 @@ from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Access, Loop, accesses
 from dslc.errors import Diagnostic, Span
 from dslc.ir.graph import Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Read, Scalar, Sym, apply, as_scalar, num, walk
+from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, as_scalar, num, walk
 from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
@@ -307,8 +307,19 @@ def _place(
         return statement.target.span, _name(operand, op)
     reads = [other.node for other in accesses(node.scope) if isinstance(other.node, Read) and other.node.other is None]
     same = list(dict.fromkeys(read for read in reads if read.operand == access.node.operand))
+    plain = _is_plain(access.node.index)
+    found = [each for each in found if all(_is_bare(sub) for sub in each.subs) is plain] or found
+    same = [read for read in same if _is_plain(read.index) is plain]
     at = same.index(access.node) if len(same) == len(found) else 0
     return found[at].span, found[at].span.text
+
+
+def _is_plain(index: tuple[Scalar, ...]) -> bool:
+    return all(isinstance(part, Iter) for part in index)
+
+
+def _is_bare(sub: t.Expr) -> bool:
+    return isinstance(sub.value if isinstance(sub, t.Pack) else sub, t.Name)
 
 
 def _name(operand: Value, op: OperatorDef) -> str:

@@ -86,8 +86,8 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     common = max(reasons, key=lambda reason: reasons[reason], default="no operator fits its terms")
     right = [reason for reason in reasons if reason.startswith("right side")]
     if right:
-        reason = max(right, key=lambda each: reasons[each])
-        message = f"the right side of `{sub.syntax.name}` fits no sizes at which the left side fits: {reason[12:]}"
+        why = max(right, key=lambda each: reasons[each])[12:]
+        message = f"the right side of `{sub.syntax.name}` fits no sizes at which the left side fits: {why}"
         return [Diagnostic("E0306", message, _bind(sub.syntax.right, None) or sub.syntax.span)]
     wheres = [s for s in sub.syntax.left if isinstance(s, t.Where)]
     if wheres and "does not hold" in common:

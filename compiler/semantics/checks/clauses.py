@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from dslc.semantics.checks.names import Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
@@ -17,7 +19,8 @@ def check_clauses(rules: Rules, modules: frozenset[Module], report: Report) -> N
         own = [clause for clause in clauses if clause.module in modules]
         for clause in own:
             if clause.until is not None and clause.until <= clause.since:
-                report.add("E0319", f"a clause for `{op}` ends at opset {clause.until} and begins at {clause.since}", clause.syntax.span)
+                text = f"a clause for `{op}` ends at opset {clause.until} and begins at {clause.since}"
+                report.add("E0319", text, clause.syntax.span)
             _own_clause(clause, report) if clause.value is None else _import_clause(rules, clause, report)
         if own:
             _groups(op, clauses, report)
@@ -26,7 +29,7 @@ def check_clauses(rules: Rules, modules: frozenset[Module], report: Report) -> N
 def _groups(op: str, clauses: tuple[OnnxClause, ...], report: Report) -> None:
     """Groups by `since`: the next one takes over where a group has no `until`; an earlier `until` is a gap, a later one an overlap."""
     starts = sorted({clause.since for clause in clauses})
-    for since, following in zip(starts, starts[1:], strict=False):
+    for since, following in pairwise(starts):
         group = [clause for clause in clauses if clause.since == since]
         for clause in group:
             if clause.until is not None and clause.until > following:
@@ -49,12 +52,11 @@ def _own_clause(clause: OnnxClause, report: Report) -> None:
     attrs = {attr.name for attr in op.attrs}
     lets = {s.target.name for s in op.syntax.statements if isinstance(s, t.Let)}
     for given in clause.inputs:
-        if isinstance(given, t.Param):
-            if given.name != "_" and given.name not in params | attrs | lets:
-                report.add(
-                    "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given.span,
-                    hint="one of " + ", ".join([*sorted(params), *sorted(attrs)]),
-                )  # fmt: skip
+        if isinstance(given, t.Param) and given.name not in params | attrs | lets | {"_"}:
+            report.add(
+                "E0320", f"`{given.name}` is neither a tensor nor an attribute of `{op.short}`", given.span,
+                hint="one of " + ", ".join([*sorted(params), *sorted(attrs)]),
+            )  # fmt: skip
     outputs = {output.name for output in op.syntax.outputs}
     for output in clause.outputs or ():
         if output.name != "_" and output.name not in outputs:
@@ -64,9 +66,10 @@ def _own_clause(clause: OnnxClause, report: Report) -> None:
     bound = sizes | params | attrs | lets | outputs
     for entry in clause.attrs:
         for node in walk_expr(entry.value):
-            if isinstance(node, t.Name) and node.id.partition(".")[0] not in bound | CONSTANTS:
-                if clause.module.lookup(node.id) is None and node.id not in _binders(entry):
-                    report.add("E0320", f"`{node.id}` means nothing in `{op.short}`", node.span)
+            if not isinstance(node, t.Name) or node.id.partition(".")[0] in bound | CONSTANTS:
+                continue
+            if clause.module.lookup(node.id) is None and node.id not in _binders(entry):
+                report.add("E0320", f"`{node.id}` means nothing in `{op.short}`", node.span)
 
 
 def _binders(entry: t.Entry) -> set[str]:

@@ -14,7 +14,11 @@ from dslc.syntax import tree as t
 
 def check_duplicates(rules: Rules, modules: frozenset[Module], report: Report) -> None:
     seen: dict[Any, SubstitutionDef] = {}
+    errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     for sub in rules.substitutions.values():
+        span = sub.syntax.span
+        if any(e.source is span.source and span.start <= e.start < span.end for e in errors):
+            continue
         key = _canonical(sub)
         earlier = seen.setdefault(key, sub)
         if earlier is not sub and sub.module in modules:
@@ -45,8 +49,8 @@ def _canonical(sub: SubstitutionDef) -> Any:
             found = sub.module.lookup(value.function)
             function = found.name if found is not None else value.function
             kwargs = tuple(sorted(((k.name, go(k.value)) for k in value.kwargs), key=lambda pair: pair[0]))
-            rest = None if value.rest is None else order.setdefault(value.rest, len(order))
-            return (t.Call, function, go(value.args), kwargs, rest)
+            bound = None if value.rest is None else order.setdefault(value.rest, len(order))
+            return (t.Call, function, go(value.args), kwargs, bound)
         if isinstance(value, t.Bind):
             return (t.Bind, go(value.value), tuple(order.setdefault(name, len(order)) for name in value.names))
         if isinstance(value, t.TypeExpr):

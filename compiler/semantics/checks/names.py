@@ -148,15 +148,15 @@ class Scope:
             self.used.add(expr.function)
             count = self.functions.get(expr.function, len(expr.args))
             if len(expr.args) != count and not spliced:
-                self._arity(expr, f"takes {count} arguments, not {len(expr.args)}")
+                self._arity(expr, f"takes {_arguments(count)}, not {len(expr.args)}")
         elif kind is not None or ("." in expr.function and self.kind(head) is not None):
             self.used.add(head)
             count = self.functions.get(expr.function, len(expr.args))
             if len(expr.args) != count and not spliced:
-                self._arity(expr, f"takes {count} arguments, not {len(expr.args)}")
+                self._arity(expr, f"takes {_arguments(count)}, not {len(expr.args)}")
         elif isinstance(definition, FunctionDef):
             if len(expr.args) != len(definition.syntax.params) and not spliced:
-                self._arity(expr, f"takes {len(definition.syntax.params)} arguments, not {len(expr.args)}")
+                self._arity(expr, f"takes {_arguments(len(definition.syntax.params))}, not {len(expr.args)}")
         elif isinstance(definition, OperatorDef):
             known = {attr.name: attr for attr in definition.attrs}
             if expr.function not in VOCABULARY and not spliced:
@@ -213,10 +213,14 @@ class Scope:
         if not least <= len(expr.args) <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
             names = ", ".join(param.name for param in op.syntax.params)
-            self._arity(expr, f"takes {wanted} tensors ({names}), not {len(expr.args)}")
+            self._arity(expr, f"takes {wanted} tensor{'s' * (most != 1)} ({names}), not {len(expr.args)}")
 
     def _arity(self, expr: t.Call, text: str) -> None:
         self.report.add("E0301", f"`{expr.function}` {text}", expr.span)
+
+
+def _arguments(count: int) -> str:
+    return "one argument" if count == 1 else f"{count} arguments"
 
 
 def children(expr: t.Node) -> Iterable[t.Expr]:
@@ -276,7 +280,7 @@ def literal_problem(attr: t.Attr, value: t.Expr) -> str:
         return f"is `{text}`, and this is an element type"
     if isinstance(value, t.Int | t.Float) and kind in {"string", "dtype"}:
         return f"is `{text}`, and this is a number"
-    if isinstance(value, t.Int) and kind == "bool" and value.value not in {0, 1}:
+    if kind == "bool" and (isinstance(value, t.Float) or (isinstance(value, t.Int) and value.value not in {0, 1})):
         return f"is `{text}`, and this is a number"
     if isinstance(value, t.Float) and kind in {"int", "ints", "axis", "axes", "permutation"}:
         return f"is `{text}`, and this is no integer"

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Iterator
 from itertools import islice
 
 from dslc.errors import Span
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
-from dslc.semantics.assume import LEVELS, Infeasible, assumed, conditions_of, rank_choices, size_names
+from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
+from dslc.semantics.assume import Assumed, Infeasible, assumed, conditions_of, rank_choices, size_names
 from dslc.semantics.checks.names import Report, Scope, fits_subscripts, literal_problem
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.lists import plain
 from dslc.semantics.types import shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES, DTYPE_NAMES, KEYWORDS
 
 _CHOICES = 12
+_DRAWS = 12
 
 
 def check_operator(rules: Rules, op: OperatorDef, report: Report) -> None:
@@ -178,9 +184,9 @@ def _ranked(op: OperatorDef, pack: str, apart: t.Param) -> bool:
             for side in condition.operands:
                 if isinstance(side, t.Name) and side.id == pack:
                     return True
-                if isinstance(side, t.Call) and side.function in {"rank", "len"}:
-                    if any(isinstance(arg, t.Name) and arg.id == pack for arg in side.args):
-                        return True
+                asked = side.args if isinstance(side, t.Call) and side.function in {"rank", "len"} else ()
+                if any(isinstance(arg, t.Name) and arg.id == pack for arg in asked):
+                    return True
     for param in op.syntax.params:
         if param is not apart and param.type is not None:
             packs = [d.value.id for d in param.type.dims or () if isinstance(d, t.Pack) and isinstance(d.value, t.Name)]
@@ -288,7 +294,8 @@ def check_results(names: tuple[str, ...], value: t.Expr, span: Span, scope: Scop
     if scope.rules.traits_of(definition.name).inverse is not None and len(names) >= 2:
         return
     if count != len(names):
-        scope.report.add("E0325", f"{len(names)} names for the {count} results of `{value.function}`", span)
+        results = "one result" if count == 1 else f"{count} results"
+        scope.report.add("E0325", f"{len(names)} names for the {results} of `{value.function}`", span)
 
 
 def _equations(op: OperatorDef, report: Report) -> None:
@@ -341,7 +348,9 @@ def _unused(op: OperatorDef, scope: Scope) -> None:
             if isinstance(other, t.OnnxMap | t.Where)
             for node in walk_expr(other)
             if isinstance(node, t.Name)
-        } | {param.name for other in op.syntax.statements if isinstance(other, t.OnnxMap) for param in other.inputs if isinstance(param, t.Param)}
+        }
+        clauses = [other for other in op.syntax.statements if isinstance(other, t.OnnxMap)]
+        mentioned |= {param.name for clause in clauses for param in clause.inputs if isinstance(param, t.Param)}
         for name, span in names:
             if name not in scope.used and name not in mentioned:
                 scope.report.add("W0005", f"`{name}` is never used", span)
@@ -364,7 +373,7 @@ def _elaborates(rules: Rules, op: OperatorDef, report: Report) -> None:
                         if not isinstance(value, Value):
                             raise EvalError([])
                         if output.type is not None:
-                            _declared(value, shape_of(output.type, choice.env).shape, output, op, choice.text, report)
+                            _declared(value, shape_of(output.type, choice.env).shape, output, choice, report)
                     worked += 1
                     if level == "numbers":
                         break
@@ -393,20 +402,40 @@ def _is_composite(op: OperatorDef) -> bool:
     )
 
 
-def _declared(value: Value, shape: tuple[object, ...], output: t.Param, op: OperatorDef, where: str, report: Report) -> None:
+def _declared(value: Value, shape: tuple[Dim, ...], output: t.Param, choice: Assumed, report: Report) -> None:
     if len(value.type.shape) != len(shape):
         report.add(
             "E0306", f"`{output.name}` is declared with {len(shape)} axes, and its equation gives {len(value.type.shape)}",
-            output.span, counterexample=where,
+            output.span, counterexample=choice.text,
         )  # fmt: skip
         return
-    for found, declared in zip(value.type.shape, shape, strict=True):
-        if isinstance(found, int) and isinstance(declared, int) and found != declared:
+    for numbers in _numbers((*value.type.shape, *shape, *choice.conditions)):
+        if any(_at(condition, numbers) is False for condition in choice.conditions):
+            continue
+        found, declared = [_at(size, numbers) for size in value.type.shape], [_at(size, numbers) for size in shape]
+        if any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in zip(found, declared, strict=True)):
+            sizes = ", ".join(f"{name}={number}" for name, number in numbers.items()) or choice.text
             report.add(
-                "E0306", f"`{output.name}` is declared as {list(shape)}, and its equation gives {list(value.type.shape)}",
-                output.span, counterexample=where,
+                "E0306", f"`{output.name}` is declared as {declared}, and its equation gives {found}",
+                output.span, counterexample=sizes,
             )  # fmt: skip
             return
 
 
-__all__ = ["LEVELS", "check_condition", "check_function", "check_operator", "check_results"]
+def _numbers(parts: tuple[object, ...]) -> Iterator[dict[Sym, int]]:
+    """Small numbers for the unknowns."""
+    unknowns = {node for part in parts if isinstance(part, Scalar) for node in walk(part) if isinstance(node, Sym)}
+    names = sorted(unknowns, key=lambda node: node.name)
+    seeded = random.Random(0)
+    for _ in range(_DRAWS if names else 1):
+        yield {name: seeded.randint(1, 6) for name in names}
+
+
+def _at(value: object, numbers: dict[Sym, int]) -> object:
+    if not isinstance(value, Scalar):
+        return value
+    known: dict[Scalar, Scalar] = {name: num(number) for name, number in numbers.items()}
+    return plain(substitute(value, known))
+
+
+__all__ = ["check_condition", "check_function", "check_operator", "check_results"]

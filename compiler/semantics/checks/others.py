@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import fnmatch
 
-from dslc.semantics.checks.names import Report, Scope
+from dslc.semantics.checks.names import VOCABULARY, Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
-from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, OperatorDef, RulesetDef, TestDef
+from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -125,8 +125,9 @@ def _lowered(equation: t.Equation, scope: Scope) -> None:
             scope.bind(node.name, "list" if node.star else "index")
         elif isinstance(node, t.Name) and scope.kind(node.id) is None and node.id[0].islower():
             scope.bind(node.id, "value")
-        elif isinstance(node, t.Call) and scope.kind(node.function) is None and scope.module.lookup(node.function) is None:
-            if node.function not in _LOWERING and node.function.isidentifier():
+        elif isinstance(node, t.Call) and node.function not in _LOWERING | VOCABULARY:
+            known = scope.kind(node.function) or scope.module.lookup(node.function)
+            if known is None:
                 scope.bind(node.function, "term")
     scope.check(equation.value)
     scope.bind(equation.target.name, "tensor")
@@ -208,12 +209,9 @@ def check_header(rules: Rules, module: Module, report: Report) -> None:
         for name in item.names or ():
             if name in module.names and name not in mentioned:
                 report.add("W0007", f"`{name}` is imported and never used", item.span)
-    for item in file.items:
-        if isinstance(item, t.Function):
-            found = module.names.get(item.name)
-            scope = Scope(module, rules, report)
-            if isinstance(found, FunctionDef):
-                check_function(item, scope)
+    for one in file.items:
+        if isinstance(one, t.Function) and isinstance(module.names.get(one.name), FunctionDef):
+            check_function(one, Scope(module, rules, report))
 
 
 def _mentioned(file: t.File) -> set[str]:
@@ -229,12 +227,3 @@ def _mentioned(file: t.File) -> set[str]:
         found |= set(export.names)
     return found
 
-
-__all__ = [
-    "OperatorDef",
-    "check_derivation",
-    "check_header",
-    "check_lowering",
-    "check_ruleset",
-    "check_test",
-]

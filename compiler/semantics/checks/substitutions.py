@@ -9,7 +9,7 @@ from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
+from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS
 
 
 def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
@@ -54,9 +54,12 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
     _side(syntax.right, right, pattern=syntax.arrow == "<=>")
     _outputs(sub, syntax.right, "right", report)
     _unbound(sub, bound, report)
-    for name in syntax.params:
-        if name.name not in used_left and name.name not in scope.used:
-            report.add("W0005", f"the tensor `{name.name}` is never used", name.span)
+    _partial(sub, report)
+    for param in syntax.params:
+        if param.name not in used_left and param.name not in scope.used:
+            report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
+    if any(d.code == "E0313" and d.span is not None and _within(d.span, syntax.span) for d in report.found):
+        return
     for side, used in ((syntax.left, used_left | scope.used), (syntax.right, scope.used)):
         for statement in side:
             if isinstance(statement, t.Bind):
@@ -65,7 +68,10 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
                         report.add("W0005", f"`{one}` is never used", statement.span)
             elif isinstance(statement, t.Let) and statement.target.name not in used:
                 report.add("W0005", f"`{statement.target.name}` is never used", statement.span)
-    _partial(sub, report)
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.source is outer.source and outer.start <= inner.start < outer.end
 
 
 def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool) -> None:
@@ -128,9 +134,9 @@ def _bindings(condition: t.Expr, scope: Scope) -> None:
             for part in side.elements if isinstance(side, t.ListExpr) else (side,):
                 if isinstance(part, t.Name) and part.id.partition(".")[0] == part.id and scope.kind(part.id) is None:
                     others = [o for o in condition.operands if o is not side]
-                    if not any(isinstance(n, t.Name) and n.id == part.id for n in walk_expr(tuple(others))):
-                        if scope.module.lookup(part.id) is None and part.id not in {"true", "false", "pi"}:
-                            scope.bind(part.id, "value")
+                    again = any(isinstance(n, t.Name) and n.id == part.id for n in walk_expr(tuple(others)))
+                    if not again and scope.module.lookup(part.id) is None and part.id not in CONSTANTS:
+                        scope.bind(part.id, "value")
 
 
 def _const(statement: t.Const, scope: Scope) -> None:
@@ -224,6 +230,8 @@ def check_property(rules: Rules, law: PropertyDef, report: Report) -> None:
 def _attribute_names(condition: t.Expr, scope: Scope) -> None:
     """A law is stated for all values of the names that its guards mention."""
     for node in walk_expr(condition):
-        if isinstance(node, t.Name) and scope.kind(node.id.partition(".")[0]) is None and node.id[0].islower():
-            if not isinstance(scope.module.lookup(node.id), OperatorDef) and node.id not in {"true", "false"}:
-                scope.bind(node.id.partition(".")[0], "value")
+        if not isinstance(node, t.Name) or not node.id[0].islower() or node.id in CONSTANTS:
+            continue
+        head = node.id.partition(".")[0]
+        if scope.kind(head) is None and not isinstance(scope.module.lookup(node.id), OperatorDef):
+            scope.bind(head, "value")
