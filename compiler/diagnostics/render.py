@@ -109,7 +109,8 @@ def full(findings: Sequence[Diagnostic], color: bool = False) -> str:
         return f"{code}{text}{_RESET}" if color and text else text
 
     blocks = ["\n".join(_one_full(diagnostic, paint)) for diagnostic in findings]
-    codes = list(dict.fromkeys(d.code for d in findings if d.span is not None))
+    placed = [d for d in findings if d.span is not None]
+    codes = [d.code for d in sorted(placed, key=lambda d: d.severity != "error")]
     if codes:
         blocks.append(f"{_summary(findings)}; `dslc explain {codes[0]}` says more")
     return "".join(block + "\n\n" for block in blocks[:-1]) + blocks[-1] + "\n" if blocks else ""

@@ -484,10 +484,10 @@ class Builder(Transformer_NonRecursive[Token, Any]):
         return int(c[0])
 
     def requires(self, meta: Meta, c: Args) -> t.Requires:
-        return t.Requires(c[0].id, str(c[1]), span=self._span(meta))
+        return t.Requires(str(c[0]), str(c[1]), span=self._span(meta))
 
     def library(self, meta: Meta, c: Args) -> t.LibraryDecl:
-        return t.LibraryDecl(c[0].id, str(c[1]), tuple(c[2:]), span=self._span(meta))
+        return t.LibraryDecl(str(c[0]), str(c[1]), tuple(c[2:]), span=self._span(meta))
 
     def module(self, meta: Meta, c: Args) -> tuple[bool, str]:
         return c[0] is not None, c[1].id

@@ -24,6 +24,7 @@ _WORDS = {
     "NUMBER": "a number",
     "STRING": "a string",
     "VERSION": "a version (1.0.0)",
+    "LIBRARY": "the name of a library",
     "SPEC": "versions (>=1.0,<2.0)",
     "GLOB": "a pattern",
     "DOC": "documentation",

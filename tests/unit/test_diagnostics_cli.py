@@ -70,3 +70,38 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m dslc explain --list | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env={**os.environ}, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_new_library_is_right_and_formatted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    root = tmp_path / "acme"
+    assert run(["new", "acme.conv", "--folder", str(root)]) == 0
+    assert run(["check", str(root)]) == 0
+    assert run(["fmt", "--check", str(root)]) == 0
+    out = capsys.readouterr().out
+    assert "error" not in out and "warning" not in out
+    assert run(["new", "acme.conv", "--folder", str(root)]) == 2
+    assert run(["new", "Acme", "--folder", str(tmp_path / "other")]) == 2
+    assert not (tmp_path / "other").exists()
+
+
+def test_explain_shows_pages_rules_and_operators(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "e0103"]) == 0
+    page = capsys.readouterr().out
+    assert page.startswith("E0103: ") and "Wrong:" in page and "Right:" in page and "```" not in page
+    assert run(["explain", "merge_matmuls"]) == 0
+    text = capsys.readouterr().out
+    assert "split(matmul(A, concat(B, C, axis=1))" in text
+    assert "status: unproved: checked by tests" in text
+    assert run(["explain", "std.concat"]) == 0
+    assert "properties: associative" in capsys.readouterr().out
+    assert run(["explain", "merge_matmul"]) == 2
+    assert "did you mean `merge_matmuls`?" in capsys.readouterr().err
+
+
+def test_check_reads_libraries_files_and_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bad = tmp_path / "bad.rules"
+    bad.write_text("dslc 1\nlet f(x) = (\n")
+    assert run(["check", str(tmp_path), "--output-format", "concise"]) == 1
+    assert capsys.readouterr().out == f"{bad}:2:12: E0103 this `(` is never closed\n"
+    assert run(["check", "no_such_library"]) == 2
+    assert "E0203" in capsys.readouterr().err

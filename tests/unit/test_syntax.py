@@ -37,6 +37,7 @@ def test_precedence() -> None:
     assert body("-x ^ 2") == body("-(x ^ 2)")
     assert body("not a == b and c") == body("(not (a == b)) and c")
     assert body("a if b else c if d else e") == body("a if b else (c if d else e)")
+    assert isinstance(body("a.stride >= 1 and std.f(x) >= 2"), t.Binary)
     chain = body("0 <= x < n")
     assert isinstance(chain, t.Compare) and chain.ops == ("<=", "<")
 
