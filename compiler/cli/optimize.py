@@ -185,13 +185,16 @@ def progress(budget: float, quiet: bool, verbose: bool) -> Iterator[Progress]:
             if verbose:
                 console.print(f"{time.monotonic() - began:6.1f} s  {name}")
 
+        def step(_: int) -> None:
+            bar.update(task, completed=min(budget, time.monotonic() - began))
+
         def best(ratio: float, steps: int) -> None:
             text = f"{ratio:.3f} times as fast predicted, step {steps}"
-            bar.update(task, completed=min(budget, time.monotonic() - began), best=text)
+            bar.update(task, best=text)
             if verbose:
                 console.print(f"{time.monotonic() - began:6.1f} s  {text}")
 
-        yield Progress(phase, best)
+        yield Progress(phase, step, best)
 
 
 def show(report: Report, target: Path | None, verbose: bool) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from dslc.analysis.numeric import Unknown, vector
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Num, Read, Reduce, walk
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, walk
 from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -103,7 +103,7 @@ def _same_order(node: ScopeNode, body: Read, below: Value) -> bool:
         return False
     flat = np.random.default_rng(0).integers(0, count, _TRIED) if count > _TRIED else np.arange(count)
     places: tuple[Any, ...] = np.unravel_index(flat, extents) if extents else ()  # type: ignore[arg-type]
-    at = dict(zip(node.scope.iters, places, strict=True))
+    at: dict[Scalar, Any] = dict(zip(node.scope.iters, places, strict=True))
     try:
         read: Any = np.zeros(len(flat), np.int64)
         for index, size in zip(body.index, shape, strict=True):

@@ -70,7 +70,7 @@ def runtime() -> str:
 
 def available_memory() -> int:
     """Bytes that can be taken now without swapping, a container's limit included."""
-    import psutil  # type: ignore[import-untyped]
+    import psutil
 
     free = int(psutil.virtual_memory().available)
     limit, used = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")

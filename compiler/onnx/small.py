@@ -11,7 +11,8 @@ from onnx import helper, numpy_helper
 
 def with_weights(model: bytes, names: Sequence[str], make: Callable[[Any, Sequence[int]], Any]) -> onnx.ModelProto:
     """The model with the named inputs replaced by initializers; `make` gives their elements from dtype and shape."""
-    out = onnx.ModelProto.FromString(model)
+    out = onnx.ModelProto()
+    out.ParseFromString(model)
     graph = out.graph
     wanted = set(names)
     inputs = [value for value in graph.input if value.name in wanted]

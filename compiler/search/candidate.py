@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -49,6 +49,7 @@ class Limits:
     done: int = 0
     stopped: bool = False
     interrupted: bool = False
+    on_step: Callable[[int], None] = lambda _: None
 
     def step(self) -> bool:
         """Counts one candidate; False when the search has to end instead."""
@@ -56,4 +57,5 @@ class Limits:
             self.stopped = True
             return False
         self.done += 1
+        self.on_step(self.done)
         return True

@@ -93,6 +93,9 @@ class _Run:
                 return self._searched()
         except _Kept as reason:
             return self._keep(str(reason))
+        except KeyboardInterrupt:
+            self.report = replace(self.report, interrupted=True)
+            return self._keep("interrupted before a rewritten model was checked and timed")
 
     def _dimensions(self, bind: Mapping[str, int]) -> dict[str, int]:
         """The entries of `bind` that are sizes, and not values of integer inputs."""
@@ -125,6 +128,7 @@ class _Run:
         limits, run_key = self._limits()
         measurer = Measurer(self.target, self.cache)
         try:
+            limits.on_step = self.progress.step
             costs = CostModel(
                 self.rules, measurer, self._build, self.imported.context.opset, self._sizes(inputs[0])
             )
@@ -235,7 +239,7 @@ class _Run:
                 on_best=lambda found: self.progress.best(start.cost / max(found.cost, 1e-12), limits.done),
             )
             if best is start:
-                return []
+                return self._unsearched(checker, start)
             self.progress.phase("comparing outputs")
             checked = self._check(checker, best)
             if isinstance(checked, Contender):
@@ -248,6 +252,14 @@ class _Run:
             while any(step.rule == blamed.rule for step in best.path()):
                 assert best.parent is not None
                 best = best.parent
+        return []
+
+    def _unsearched(self, checker: Checker, start: Candidate) -> list[Contender]:
+        """The model as import and export leave it, where that makes it smaller."""
+        assert self.report.before is not None
+        found = self._check(checker, start)
+        if isinstance(found, Contender) and counts(found.model)[0] < self.report.before.operators:
+            return [found]
         return []
 
     def _check(self, checker: Checker, candidate: Candidate) -> Contender | Comparison:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the optimizer tells what it does: a phase by name, and what is known so far (cost over first cost, steps)."""
+    """Where the optimizer tells what it does: a phase by name, steps done, and how many times as fast the best so far is."""
 
     phase: Callable[[str], None] = lambda _: None
+    step: Callable[[int], None] = lambda _: None
     best: Callable[[float, int], None] = lambda _ratio, _steps: None
 
 

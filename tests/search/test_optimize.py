@@ -205,7 +205,7 @@ def test_it_writes_the_model_and_the_report(files: tuple[Path, Path, list[str]],
 def test_quiet_prints_nothing_and_dry_run_writes_nothing(
     files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    source, target, options = files
+    source, _, options = files
     assert command_line(["optimize", str(source), "--dry-run", "-q", *options]) == 0
     assert capsys.readouterr().out == ""
     assert sorted(p.name for p in source.parent.iterdir()) == ["cache", "model.onnx"]
