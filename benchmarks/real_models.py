@@ -27,13 +27,20 @@ HEADER = (
 Row = tuple[str, ...]
 
 
-def optimize(model: models.Model, budget: float, threads: int | None, seed: int) -> Row:
+def optimize(model: models.Model, options: argparse.Namespace) -> Row:
     """A row of the table. Runs dslc twice: once without measuring, for the time of import and export."""
     path = models.fetch(model.name)
     started = time.perf_counter()
-    dslc.optimize(path, budget=0, bind=model.bind)
+    dslc.optimize(path, budget=0, bind=model.bind, specialize=options.specialize)
     overhead = time.perf_counter() - started
-    result = dslc.optimize(path, budget=budget, bind=model.bind, seed=seed, threads=threads)
+    result = dslc.optimize(
+        path,
+        budget=options.budget,
+        bind=model.bind,
+        seed=options.seed,
+        threads=options.threads,
+        specialize=options.specialize,
+    )
     report = result.report
     gains = sorted((step for step in report.steps if step.gain_ms > 0), key=lambda step: -step.gain_ms)
     return (
@@ -70,12 +77,13 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of search for each model (default 60)")
     parser.add_argument("--threads", type=int, help="threads of the runtime (default: its own choice)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--specialize", action="store_true", help="fix dynamic dimensions to the sizes that are bound")
     arguments = parser.parse_args()
     rows, failed = [], []
     print(machine.describe(arguments.threads))
     for model in [models.find(name) for name in arguments.names] or list(models.MODELS.values()):
         try:
-            rows.append(optimize(model, arguments.budget, arguments.threads, arguments.seed))
+            rows.append(optimize(model, arguments))
             print(table(rows[-1:]).splitlines()[-1], flush=True)
         except Exception as error:
             # One model that fails must not hide what became of the others.
@@ -87,7 +95,7 @@ def main() -> int:
 
 
 def _page(rows: list[Row], failed: list[str], arguments: argparse.Namespace) -> str:
-    command = f"python -m benchmarks.real_models --budget {arguments.budget:g}"
+    command = f"python -m benchmarks.real_models {' '.join(sys.argv[1:])}".strip()
     return "\n".join(
         [
             "# Results on real models",
