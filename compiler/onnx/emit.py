@@ -157,7 +157,7 @@ def _write(rules: Rules, clause: OnnxClause, node: Call, opset: int, symbols: Sy
             inputs.extend(node.args)
             named.update(params)
         elif pattern.name == "_":
-            inputs.append(None)
+            inputs.append(_nothing(k, schema))
         elif pattern.name in params:
             named.add(pattern.name)
             inputs.append(_tensor(node.args[params[pattern.name]], op, params[pattern.name], k, schema))
@@ -248,6 +248,16 @@ def _listed(value: Any, op_type: str, position: int, schema: Any, symbols: Symbo
             dtype = np.float32
     array = np.array([float(i) if dtype is np.float32 else i for i in items], dtype)
     return small_constant(array if as_list else array.reshape(()))
+
+
+def _nothing(position: int, schema: Any) -> Value | None:
+    """An input that is left out; a tensor without elements where ONNX wants one."""
+    if schema is None or position >= len(schema.inputs):
+        return None
+    formal = schema.inputs[position]
+    if formal.option == type(formal.option).Optional or "tensor(float)" not in formal.types:
+        return None
+    return small_constant(np.zeros(0, np.float32))
 
 
 _ONNX_TYPE_NAMES = {

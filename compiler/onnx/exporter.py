@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from dslc.errors import error
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Opaque, Value, input_value, replace
-from dslc.ir.scalar import Scalar
 from dslc.onnx.bindings import bind_values
 from dslc.onnx.context import Context, OpaqueTensor
-from dslc.onnx.emit import Spec, write_call
+from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
 from dslc.onnx.folding import compute
-from dslc.onnx.plan import Plan, fill_spec
+from dslc.onnx.plan import Plan
 from dslc.onnx.protos import ELEM_TYPES, all_names
 from dslc.onnx.symbols import Symbols
+from dslc.onnx.types import dim_name
 from dslc.semantics.library import Rules
 
 
@@ -280,7 +277,7 @@ class _Exporter:
         out.CopyFrom(info)
         if out.type.HasField("tensor_type") and out.type.tensor_type.HasField("shape"):
             for axis, dimension in enumerate(out.type.tensor_type.shape.dim):
-                label = dimension.dim_param or (f"{info.name}.{axis}" if is_input else "")
+                label = dim_name(dimension) or (f"{info.name}.{axis}" if is_input else "")
                 if not dimension.HasField("dim_value") and label in self.context.bind:
                     dimension.dim_value = self.context.bind[label]
         return out
@@ -322,7 +319,4 @@ def tensor_of(node: Constant, context: Context) -> TensorProto:
     return numpy_helper.from_array(data.load())
 
 
-__all__ = [
-    "Iterable", "Path", "Scalar", "error", "export", "exportable", "fill_spec", "math", "node_model", "tensor_of", "value_info",
-    "write_call",
-]
+__all__ = ["export", "exportable", "node_model", "tensor_of", "value_info"]

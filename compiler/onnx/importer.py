@@ -15,7 +15,7 @@ from dslc.errors import error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, opaque, product
-from dslc.ir.scalar import Scalar
+from dslc.ir.scalar import Scalar, Sym
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
@@ -64,6 +64,7 @@ class _Importer:
         self.origins: dict[Value, Origin] = {}
         self.variables: dict[str, TensorProto | SparseTensorProto] = {}
         self.pinned: dict[str, Value] = {}
+        self.dims: dict[str, tuple[Value, int]] = {}
         self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
         self.functions = {(f.domain, f.name) for f in model.functions}
         self.scope = f"m{next(_serial)}"
@@ -97,7 +98,7 @@ class _Importer:
         inputs_out = [self.values[n] for n in inputs if n not in set(weights) or n in self.variables]
         inputs_out += [self.values[n] for n in self.variables if n not in set(inputs)]
         self._pin()
-        dims = {name: (self.values[source], axis) for name, (source, axis) in self.types.dims.items()}
+        dims = self.dims | {name: (self.values[source], axis) for name, (source, axis) in self.types.dims.items()}
         context = Context(
             self.model, self.folder, self.where, self.opsets, self.bind, self.names, self.tensors, self.origins,
             self.variables, self.pinned, dims, self.counts,
@@ -196,6 +197,14 @@ class _Importer:
         for name, value in zip(node.output, outputs, strict=True):
             if name and value is not None:
                 self._define(name, value)
+                self._sizes_of(value)
+
+    def _sizes_of(self, value: Value) -> None:
+        """Sizes that an opaque node decides can be read from its output."""
+        if isinstance(value.node, Opaque) and value.known:
+            for axis, size in enumerate(value.type.shape):
+                if isinstance(size, Sym) and size.name not in self.types.dims:
+                    self.dims.setdefault(size.name, (value, axis))
 
     def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
         """Keeps the node for export where its outputs are new values."""

@@ -17,6 +17,7 @@ from onnx import (
     ModelProto,
     NodeProto,
     TensorProto,
+    TensorShapeProto,
     TypeProto,
     ValueInfoProto,
     shape_inference,
@@ -38,6 +39,12 @@ class Types:
     dims: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
 
+def dim_name(dimension: TensorShapeProto.Dimension) -> str:
+    """The name of a symbolic dimension; empty where it has none (`?` and `-1` are no names: each stands for another size)."""
+    name: str = dimension.dim_param
+    return name if any(c.isalpha() or c == "_" for c in name) else ""
+
+
 def bound_type(type: TypeProto, name: str, bind: Mapping[str, int], *, is_input: bool) -> TypeProto:
     """A copy of a tensor's type with bound dimensions as numbers; unnamed ones of inputs are named `INPUT.AXIS`."""
     out = TypeProto()
@@ -48,7 +55,7 @@ def bound_type(type: TypeProto, name: str, bind: Mapping[str, int], *, is_input:
         if dimension.HasField("dim_value") and dimension.dim_value >= 0:
             continue
         own = f"{name}.{axis}"
-        label = dimension.dim_param or (own if is_input else "")
+        label = dim_name(dimension) or (own if is_input else "")
         size = bind.get(label, bind.get(own) if is_input else None)
         if size is not None:
             dimension.Clear()
@@ -73,13 +80,13 @@ def complete_bind(model: ModelProto, bind: Mapping[str, int], where: str) -> dic
         for axis, dimension in enumerate(value.type.tensor_type.shape.dim):
             if not dimension.HasField("dim_value") or dimension.dim_value < 0:
                 own = f"{value.name}.{axis}"
-                labels[own] = dimension.dim_param or own
+                labels[own] = dim_name(dimension) or own
                 labels[labels[own]] = labels[own]
     for other in (*model.graph.output, *model.graph.value_info):
         if other.type.HasField("tensor_type"):
             for dimension in other.type.tensor_type.shape.dim:
-                if dimension.dim_param:
-                    labels.setdefault(dimension.dim_param, dimension.dim_param)
+                if dim_name(dimension):
+                    labels.setdefault(dim_name(dimension), dim_name(dimension))
     out: dict[str, int] = {}
     for name, size in bind.items():
         if name not in labels:
@@ -103,7 +110,7 @@ def tensor_type(type: TypeProto, name: str) -> TensorType | None:
         if dimension.HasField("dim_value") and dimension.dim_value >= 0:
             shape.append(int(dimension.dim_value))
         else:
-            shape.append(sym(dimension.dim_param or f"{name}.{axis}"))
+            shape.append(sym(dim_name(dimension) or f"{name}.{axis}"))
     return TensorType(dtype, tuple(shape))
 
 
