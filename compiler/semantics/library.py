@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -174,10 +175,16 @@ def _root_of(folder: str) -> t.LibraryDecl | None:
 
 
 def find_library(name: str) -> tuple[Path | None, str]:
-    """The folder of an installed library, and what of the dotted name is left (a file)."""
+    """The folder of a library, and what of the dotted name is left (a file).
+
+    Looked for in the folders of `$DSLC_PATH`, then among the libraries of dslc, then among the installed ones.
+    """
     parts = name.split(".")
     for size in range(len(parts), 0, -1):
         head, rest = ".".join(parts[:size]), ".".join(parts[size:])
+        for place in filter(None, os.environ.get("DSLC_PATH", "").split(os.pathsep)):
+            if any((Path(place) / head).glob("*.rules")):
+                return Path(place) / head, rest
         package = BUILTIN.get(head)
         if package is None:
             for point in metadata.entry_points(group="dslc.libraries"):

@@ -22,7 +22,7 @@ def renamed(rules: Rules, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     for module in rules.modules:
         source = module.file.source
-        edits = {at: name for at, name in _edits(module)}
+        edits = dict(_edits(module))
         text = source.text
         for at in sorted(edits, reverse=True):
             assert text.startswith(edits[at], at), (source.path, at, edits[at])
@@ -49,6 +49,10 @@ def _edits(module: Module) -> Iterator[_Edit]:
                 if word.group() in operators and word.start() > len("property"):
                     yield item.span.start + word.start(), word.group()
             continue
+        if isinstance(item, t.Test) and item.name in operators:
+            found = re.compile(r"test\s+").match(item.span.text)
+            assert found is not None
+            yield item.span.start + found.end(), item.name
         yield from _calls(item, module, graph=not isinstance(item, t.Function))
 
 

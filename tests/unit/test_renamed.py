@@ -1,0 +1,93 @@
+"""No operator is known to the code by its name: with every operator renamed, everything comes out the same."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+from renaming import PREFIX, renamed
+
+from dslc.semantics.library import standard
+
+SHOWN = ["conv", "softmax", "concat", "avg_pool_valid", "gemm"]
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return renamed(standard(), tmp_path_factory.mktemp("renamed") / "std").parent
+
+
+def dslc(*args: str, library: Path | None = None) -> str:
+    env = {**os.environ, "DSLC_PATH": str(library) if library else "", "COLUMNS": "120"}
+    done = subprocess.run([sys.executable, "-m", "dslc", *args], env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_show_is_the_same(copy: Path, name: str) -> None:
+    there = dslc("show", PREFIX + name, "--output-format", "json", library=copy)
+    assert json.loads(there.replace(PREFIX, "")) == json.loads(dslc("show", name, "--output-format", "json"))
+
+
+def test_check_is_the_same(copy: Path) -> None:
+    there = json.loads(dslc("check", "std", "--output-format", "json", library=copy))
+    here = json.loads(dslc("check", "std", "--output-format", "json"))
+    assert [finding["code"] for finding in there] == [finding["code"] for finding in here]
+
+
+def test_test_is_the_same(copy: Path) -> None:
+    def counts(text: str) -> str:
+        return next(line for line in text.splitlines() if "passed" in line).split(" in ")[0]
+
+    there = dslc("test", str(copy / "std" / "linalg.rules"), str(copy / "std" / "product_rules.rules"), library=copy)
+    folder = Path(standard().modules[0].file.source.path).parent
+    here = dslc("test", str(folder / "linalg.rules"), str(folder / "product_rules.rules"))
+    assert counts(there) == counts(here)
+
+
+def _network(path: Path) -> Path:
+    """A convolution with batch norm, and two products of one input."""
+    random = np.random.default_rng(0)
+
+    def weight(name: str, *shape: int) -> TensorProto:
+        return numpy_helper.from_array(random.random(shape, dtype=np.float32), name)
+
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]),
+        helper.make_node("BatchNormalization", ["c", "s", "b", "m", "v"], ["n"]),
+        helper.make_node("Relu", ["n"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["g"]),
+        helper.make_node("Flatten", ["g"], ["f"]),
+        helper.make_node("MatMul", ["f", "w"], ["y"]),
+        helper.make_node("MatMul", ["f", "u"], ["z"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 16, 16])],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 5]) for name in "yz"],
+        [weight("k", 16, 8, 3, 3), *(weight(name, 16) for name in "sbmv"), weight("w", 16, 5), weight("u", 16, 5)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, path)
+    return path
+
+
+def test_optimize_writes_the_same_model(copy: Path, tmp_path: Path) -> None:
+    model = _network(tmp_path / "m.onnx")
+    written = []
+    for library, out in ((None, tmp_path / "here.onnx"), (copy, tmp_path / "there.onnx")):
+        options = ["--steps", "60", "--no-timing", "--cache", str(tmp_path / "cache"), "--report", f"{out}.json", "-q"]
+        dslc("optimize", str(model), "-o", str(out), *options, library=library)
+        report = json.loads(Path(f"{out}.json").read_text())
+        assert report["steps"], report["reason"]
+        written.append((out.read_bytes(), report["steps"]))
+    assert written[0] == written[1]
