@@ -83,7 +83,9 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
             return []
     if instances:
         return []
-    common = max(reasons, key=lambda reason: reasons[reason], default="no operator fits its terms")
+    if not reasons:
+        return []  # the file's imports bring no operator that its terms may stand for
+    common = max(reasons, key=lambda reason: reasons[reason])
     right = [reason for reason in reasons if reason.startswith("right side")]
     if right:
         why = max(right, key=lambda each: reasons[each])[12:]

@@ -79,6 +79,9 @@ class Scope:
             self._call(expr)
         elif isinstance(expr, t.Subscript):
             self._subscript(expr)
+        elif isinstance(expr, t.Field):
+            self.check(expr.call)
+            self._output(expr)
         elif isinstance(expr, t.Reduction):
             self._binders(expr.binders, (expr.where, expr.body))
         elif isinstance(expr, t.ForAll):
@@ -181,9 +184,31 @@ class Scope:
                 problem = literal_problem(known[keyword.name], keyword.value)
                 if problem:
                     self.report.add("E0304", f"the attribute `{keyword.name}` of `{expr.function}` {problem}", keyword.value.span)
+                self._axes(expr, known[keyword.name], keyword.value)
             self.check(keyword.value, pattern=self.pattern)
         if known is not None and expr.rest is None and (kind is None):
             self._missing(expr, known, given)
+
+    def _output(self, expr: t.Field) -> None:
+        definition = self.module.lookup(expr.call.function) if isinstance(expr.call, t.Call) else None
+        if isinstance(definition, OperatorDef):
+            names = [output.name for output in definition.syntax.outputs]
+            if expr.name not in names:
+                hint = "outputs: " + ", ".join(names)
+                self.report.add("E0324", f"`{definition.short}` has no output `{expr.name}`", expr.span, hint=hint)
+
+    def _axes(self, expr: t.Call, attr: t.Attr, value: t.Expr) -> None:
+        """Axes that are written down, of a tensor whose rank is."""
+        first = expr.args[0] if expr.args else None
+        dims = self.dims.get(first.id, ()) if isinstance(first, t.Name) else ()
+        if attr.type.name not in {"axis", "axes", "permutation"} or not dims or any(isinstance(d, t.Pack) for d in dims):
+            return
+        for entry in value.elements if isinstance(value, t.ListExpr) else (value,):
+            negative = isinstance(entry, t.Unary)
+            number = entry.operand if isinstance(entry, t.Unary) else entry
+            if isinstance(number, t.Int) and not -len(dims) <= (-number.value if negative else number.value) < len(dims):
+                shown = first.id if isinstance(first, t.Name) else ""
+                self.report.add("E0322", f"`{shown}` has {len(dims)} axes, and no axis {entry.span.text}", entry.span)
 
     def _missing(self, expr: t.Call, known: dict[str, t.Attr], given: set[str]) -> None:
         if self.kind("(equation)") is not None and not expr.kwargs:

@@ -40,14 +40,14 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: Report) -> None:
                 scope.bind(name, "set" if isinstance(one, t.SetDecl) else "tensor")
         elif isinstance(one, t.MapDecl):
             scope.bind(one.name, "map")
+            for node in walk_expr((one.domain, one.codomain)):
+                if isinstance(node, t.Name):
+                    scope.kinds.setdefault(node.id, "set")
     for one in syntax.declarations:
         if isinstance(one, t.TermDecl):
             for signature in one.signatures:
                 scope.bind(signature.name, "term")
                 scope.functions[signature.name] = len(signature.params)
-        elif isinstance(one, t.MapDecl):
-            scope.check(one.domain)
-            scope.check(one.codomain)
     for name in ("tile_sizes", "vector_sizes"):
         scope.bind(name, "set")
     for formula in (*syntax.left, *syntax.right):
