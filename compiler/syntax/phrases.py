@@ -70,8 +70,8 @@ def _expr(node: t.Expr) -> Doc:
         case t.ForAll():
             return ("forall ", node.name, " in ", expr(node.domain), ": ", expr(node.body, NOT))
         case t.Reduction():
-            head = (node.kind, "[", domain(node.binders, node.where), "]")
-            return (*head, Group(Nest(4, (LINE, expr(node.body, REDUCTION)))))
+            bound: Doc = (node.kind, "[", domain(node.binders, node.where), "]")
+            return (bound, Group(Nest(4, (LINE, expr(node.body, REDUCTION)))))
         case t.Pack():
             return ("*", expr(node.value, PRIMARY))
         case t.TupleExpr():
@@ -96,8 +96,8 @@ def _expr(node: t.Expr) -> Doc:
             return ("{", Align((Group((expr(node.scope), other)),)), "}", *subs)
         case t.Traversal():
             where: Doc = () if node.where is None else (" where ", expr(node.where))
-            head = ("[", commas(place(entry) for entry in node.places), where, "]")
-            return (*head, Group((LINE, expr(node.body))))
+            places: Doc = ("[", commas(place(entry) for entry in node.places), where, "]")
+            return (places, Group((LINE, expr(node.body))))
         case t.Join():
             return _operators([expr(part) for part in node.parts], ["++"] * (len(node.parts) - 1))
         case t.Restrict():

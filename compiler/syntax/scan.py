@@ -16,6 +16,10 @@ MAX_FINDINGS = 100
 #: tokens that are looked at again, in all, after brackets that stayed open
 MAX_RESCANNED = 1_000_000
 
+#: numbers are computed with exactly, so that a short text could stand for one that fills the memory
+MAX_DIGITS = 100
+MAX_EXPONENT = 400
+
 ITEM_WORDS = frozenset("operator property substitution partial derivation lowering test ruleset onnx let".split())
 #: item keywords that occur nowhere else, so that they begin an item even where a bracket stayed open
 _ITEM_ONLY = frozenset("operator property substitution partial derivation lowering test ruleset".split())
@@ -29,7 +33,7 @@ _TOKEN = re.compile(
       | (?P<string>"[^"\n]*")
       | (?P<open_string>"[^\n]*)
       | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
-      | (?P<number>\d+(?:\.\d+)*)
+      | (?P<number>\d+(?:\.\d+)*(?:[eE][-+]?\d+)?)
       | (?P<open>[\[({])
       | (?P<close>[\])}])
       | (?P<sign><=>|==|!=|<=|>=|=>|~=|->|\*\*|//|\+\+|[-+*/%@^|&<>=.,:])
@@ -97,6 +101,12 @@ def _lexical(source: Source, token: Token) -> Diagnostic | None:
         shown = f"`{token.text}` (U+{ord(token.text):04X})" if token.text.isprintable() else f"U+{ord(token.text):04X}"
         hint = {"−": "write `-`", "×": "write `*`", "·": "write `*`", ";": "statements need no separator"}.get(token.text, "")
         return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint)
+    if token.kind == "number":
+        digits, _, exponent = token.text.lower().partition("e")
+        if len(digits) > MAX_DIGITS or len(exponent) > 4 or abs(int(exponent or 0)) > MAX_EXPONENT:
+            message = f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
+            return Diagnostic("E0118", message, Span(source, token.start, token.end))
+        return None
     if token.kind == "open_string":
         span = Span(source, token.start, token.start + 1)
         return Diagnostic("E0111", "this string is never closed", span, hint='a string ends on its line with `"`')

@@ -93,3 +93,9 @@ def test_a_missing_file_and_a_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", '"""', '"', "}", "{", "dslc", "\0" * 1000, "dslc 1 dslc 1"])
 def test_fragments_are_reported(text: str) -> None:
     assert codes(text)
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "1e999999999", "0.5e-999999999", "1." + "0" * 200])
+def test_numbers_that_would_fill_the_memory(number: str) -> None:
+    assert codes(f"dslc 1\nlet f(x) = x + {number}\n") == ["E0118"]
+    assert codes(f"dslc {number}\n") == ["E0118"]
