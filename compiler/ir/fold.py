@@ -228,6 +228,51 @@ def _divisible(node: Scalar, by: int) -> tuple[Scalar, Scalar]:
     return _sum(tuple(quotient)), _sum(tuple(rest))
 
 
+def least(node: Scalar) -> int | None:
+    """A lower bound of an integer expression, from those of its symbols; None where none is known."""
+    if isinstance(node, Num):
+        return node.value if isinstance(node.value, int) else None
+    if isinstance(node, Sym):
+        return node.least
+    if isinstance(node, Apply) and node.args:
+        parts = [least(arg) for arg in node.args]
+        if node.name == "max":
+            return max((part for part in parts if part is not None), default=None)
+        if any(part is None for part in parts):
+            return 0 if node.name == "abs" else None
+        known = [part for part in parts if part is not None]
+        if node.name == "+":
+            return sum(known)
+        if node.name == "min":
+            return min(known)
+        if min(known) >= 0 and node.name in {"*", "%", "//"}:
+            return math.prod(known) if node.name == "*" else _least_quotient(node, known)
+    return None
+
+
+def _least_quotient(node: Apply, known: list[int]) -> int:
+    divisor = node.args[1]
+    if node.name == "//" and isinstance(divisor, Num) and isinstance(divisor.value, int) and divisor.value > 0:
+        return known[0] // divisor.value
+    return 0
+
+
+def _positive(node: Scalar) -> bool:
+    low = least(node)
+    return low is not None and low > 0
+
+
+def _ordered(name: str, a: Scalar, b: Scalar) -> bool | None:
+    """A comparison of integer expressions, where the bounds of their symbols decide it."""
+    if name in {">", ">="}:
+        return _ordered("<" if name == ">" else "<=", b, a)
+    difference = _sum((b, _product((num(-1), a))))
+    low, reverse = least(difference), least(_product((num(-1), difference)))
+    if name == "<":
+        return True if low is not None and low > 0 else False if reverse is not None and reverse >= 0 else None
+    return True if low is not None and low >= 0 else False if reverse is not None and reverse > 0 else None
+
+
 def _factors(node: Scalar) -> tuple[Any, list[Scalar]]:
     coefficient, rest = _terms(node)
     if rest is None:
@@ -261,6 +306,8 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
         for one, other in ((a, b), (b, a)):
             if isinstance(one, Num) and one.value == inverse:
                 return other
+        if is_index(a) and is_index(b) and (decided := _ordered("<=", a, b)) is not None:
+            return (b if decided else a) if name == "max" else (a if decided else b)
         return raw_apply(name, *sorted((a, b), key=_order))
     if name == "/" and isinstance(b, Num) and b.value != 0:
         return _product((num(exact_divide(1, b.value)), a)) if not isinstance(b.value, float) else raw_apply("/", a, b)
@@ -289,6 +336,12 @@ def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:
         difference = _sum((a, _product((num(-1), b))))
         if isinstance(difference, Num):
             return num((difference.value == 0) == (name == "=="))
+        if _positive(difference) or _positive(_product((num(-1), difference))):
+            return num(name == "!=")
+    if name in {"<", "<=", ">", ">="} and is_index(a) and is_index(b):
+        decided = _ordered(name, a, b)
+        if decided is not None:
+            return num(decided)
     if name in {"and", "or"}:
         neutral = name == "and"
         for one, other in ((a, b), (b, a)):

@@ -85,14 +85,15 @@ class Num(Scalar):
 
 
 class Sym(Scalar):
-    """An unknown integer: a symbolic size or attribute."""
+    """An unknown integer: a symbolic size or attribute. `least` is a known lower bound."""
 
-    __slots__ = ("name",)
+    __slots__ = ("least", "name")
+    least: int | None
     name: str
 
     @staticmethod
-    def _make(name: str) -> Sym:
-        return _intern(Sym, (name,), frozenset)  # type: ignore[no-any-return]
+    def _make(least: int | None, name: str) -> Sym:
+        return _intern(Sym, (least, name), frozenset)  # type: ignore[no-any-return]
 
 
 class Iter(Scalar):
@@ -194,7 +195,13 @@ def num(value: Number) -> Num:
 
 
 def sym(name: str) -> Sym:
-    return Sym._make(name)
+    """An unknown integer of either sign."""
+    return Sym._make(None, name)
+
+
+def dimension(name: str) -> Sym:
+    """An unknown size of a model: at least 1."""
+    return Sym._make(1, name)
 
 
 def iterator(name: str) -> Iter:

@@ -21,12 +21,12 @@ from dslc.ir.graph import (
     scope_value,
     topological,
 )
-from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, sym
+from dslc.ir.scalar import Num, Scalar, Sym, dimension, num, substitute
 
 
 def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, int]) -> tuple[Value, ...]:
     """The same values with symbols replaced by sizes, in types, attributes and expressions."""
-    table: dict[Scalar, Scalar] = {sym(name): num(size) for name, size in bind.items()}
+    table: dict[Scalar, Scalar] = {dimension(name): num(size) for name, size in bind.items()}
 
     def size(value: Any) -> Any:
         if isinstance(value, tuple):

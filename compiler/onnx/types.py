@@ -25,7 +25,7 @@ from onnx import (
 
 from dslc.errors import error
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.scalar import sym
+from dslc.ir.scalar import dimension as unknown_size
 from dslc.onnx.protos import DTYPES, subgraphs
 
 _KEEP = 1024
@@ -110,7 +110,7 @@ def tensor_type(type: TypeProto, name: str) -> TensorType | None:
         if dimension.HasField("dim_value") and dimension.dim_value >= 0:
             shape.append(int(dimension.dim_value))
         else:
-            shape.append(sym(dim_name(dimension) or f"{name}.{axis}"))
+            shape.append(unknown_size(dim_name(dimension) or f"{name}.{axis}"))
     return TensorType(dtype, tuple(shape))
 
 

@@ -8,7 +8,7 @@ from onnx import ModelProto, TensorProto, helper
 from small_models import I64, info, model, opaque_labels, operators, ops, roundtrip, rules, same_results, weight
 
 from dslc.errors import DslcError
-from dslc.ir.scalar import sym
+from dslc.ir.scalar import dimension
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.onnx.known import KnownValues
@@ -59,7 +59,7 @@ def test_an_open_dimension_keeps_the_chain() -> None:
 def test_unnamed_dimensions_are_named_by_input_and_axis() -> None:
     before = chain(None)
     imported = import_model(before, rules())
-    assert imported.graph.inputs[0].type.shape == (sym("x.0"), 3, 4)
+    assert imported.graph.inputs[0].type.shape == (dimension("x.0"), 3, 4)
     after = export(*(lambda i: (i.context, i.graph))(import_model(before, rules(), {"x.0": 2})), rules())
     same_results(before, after, x=X)
     assert after.graph.input[0].type.tensor_type.shape.dim[0].dim_value == 2
