@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
+
+# what a proof may take (about a second); beyond it, it counts as not proved
+_MOST_OPERATIONS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +29,11 @@ def is_empty(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) ->
     """Whether no integer point satisfies all constraints. False where isl gives up (its operation limit)."""
     import islpy
 
-    islpy_set = _set(variables, constraints)
+    _context().reset_operations()
     try:
-        return bool(islpy_set.is_empty())
+        return bool(_set(variables, constraints).is_empty())
     except islpy.Error:
         return False
-
-
-def sample(variables: Sequence[str], constraints: Sequence[Constraint]) -> Mapping[str, int] | None:
-    """An integer point of the set by variable, or None where there is none."""
-    import islpy
-
-    point = _set(tuple(variables), tuple(constraints)).sample_point()
-    if point.is_void():
-        return None
-    dim = islpy.dim_type.set
-    return {name: int(point.get_coordinate_val(dim, k).to_python()) for k, name in enumerate(variables)}
 
 
 def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> Any:
@@ -62,4 +53,6 @@ def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> Any
 def _context() -> Any:
     import islpy
 
-    return islpy.DEFAULT_CONTEXT
+    context = islpy.Context()
+    context.set_max_operations(_MOST_OPERATIONS)
+    return context

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dslc.analysis import isl
 from dslc.analysis.bounds import Report, check_operator
+from dslc.analysis.conditions import cases
+from dslc.analysis.prove import nonnegative
+from dslc.ir.scalar import apply, num, sym
 from dslc.semantics.library import load, standard
 
 
@@ -137,3 +141,23 @@ def test_other_says_what_lies_outside(tmp_path: Path) -> None:
 def test_data_dependent_positions_are_assumed(tmp_path: Path) -> None:
     report = check(tmp_path, "operator f(X: T[N], I: int64[M]) -> Y: T[M] {\n  Y[i] = X[I[i]]\n}")
     assert report.status == "proved" and report.assumed == 1 and report.proved == 1
+
+
+def test_isl_by_names() -> None:
+    even = isl.Constraint((("a", 2), ("b", -2)), -1, "==")
+    assert isl.is_empty(("a", "b"), (even,))
+    assert not isl.is_empty(("a",), (isl.Constraint((("a", 1),), -3),))
+
+
+@pytest.mark.parametrize(
+    ("goal", "holds"),
+    [
+        ((("N", 2), ("M", -3)), False),
+        ((("N", 3), ("M", -3)), True),
+    ],
+)
+def test_facts_are_used(goal: tuple[tuple[str, int], ...], holds: bool) -> None:
+    """N >= M gives 3 N >= 3 M, and not 2 N >= 3 M."""
+    total = apply("+", *(apply("*", num(factor), sym(name)) for name, factor in goal))
+    facts = cases(apply(">=", sym("N"), sym("M")))
+    assert all(nonnegative(total, (), case) for case in facts) is holds
