@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -16,7 +17,7 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
-from dslc.errors import Diagnostic, DslcError, Source, Span, error
+from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.ir.scalar import Number
 from dslc.semantics.definitions import (
     NO_TRAITS,
@@ -33,7 +34,7 @@ from dslc.semantics.definitions import (
     Traits,
 )
 from dslc.syntax import tree as t
-from dslc.syntax.parser import parse
+from dslc.syntax.parser import parse, read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
 BUILTIN = {"std": "dslc.rules.std", "taso": "dslc.rules.taso"}
@@ -112,8 +113,6 @@ class _Loader:
             raise error("E0207", f"circular import: {circle}", span, hint="move the shared definitions to a third file")
         if path in self.modules:
             return self.modules[path]
-        from dslc.syntax.parser import read_source
-
         file = parse(read_source(path))
         name = self._library_name(path, file, span)
         module = Module(f"{name}.{path.stem}", name, file)
@@ -170,7 +169,7 @@ def _root_of(folder: str) -> t.LibraryDecl | None:
         text = path.read_text(encoding="utf-8", errors="replace")[:4000]
         lines = [line.split("#")[0].strip() for line in text.splitlines()]
         if any(line.startswith("library ") for line in lines):
-            return parse(Source(str(path), path.read_text(encoding="utf-8"))).header.library
+            return parse(read_source(path)).header.library
     return None
 
 
@@ -253,14 +252,14 @@ class _Binder:
                     continue  # a rule or test: imported for its effect, not as a name
                 options = [n for s in sources for n in s.names]
                 self._findings.append(
-                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", item.span, hint=_nearest(name, options))
+                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", _word(item, name), hint=_nearest(name, options))
                 )
                 continue
             if name.startswith("_"):
-                self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", item.span))
+                self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", _word(item, name)))
             clash = self._module.names.get(name)
             if clash is not None and clash is not found:
-                self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", item.span))
+                self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", _word(item, name)))
             self._module.names[name] = found
 
 
@@ -287,6 +286,15 @@ def _version(text: str) -> tuple[int, ...]:
     while len(parts) > 1 and parts[-1] == 0:
         parts.pop()
     return tuple(parts)
+
+
+def _word(item: t.Import, name: str) -> Span:
+    """Where an import names something."""
+    names = item.span.text.find("(")
+    found = re.search(rf"\b{re.escape(name)}\b", item.span.text[names:]) if names >= 0 else None
+    if found is None:
+        return item.span
+    return Span(item.span.source, item.span.start + names + found.start(), item.span.start + names + found.end())
 
 
 def _declares(file: t.File, name: str) -> bool:
