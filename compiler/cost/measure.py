@@ -13,7 +13,7 @@ from dslc.cost.machine import Target
 from dslc.cost.process import Worker, WorkerFailed
 
 #: no single operator is measured longer, in seconds
-LONGEST = 0.4
+LONGEST = 1.0
 #: what is faster than the run that surrounds it still costs this much, in seconds
 LEAST = 2e-7
 

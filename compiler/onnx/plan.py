@@ -10,6 +10,7 @@ from dslc.errors import DslcError, error
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological, with_args
 from dslc.ir.scalar import Scalar
+from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
 from dslc.onnx.rejoin import rejoin
@@ -46,6 +47,7 @@ class Plan:
         self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
         self._extra: dict[Value, Spec] = {}
         self._alias: dict[Value, Value] = {}
+        self._alike: dict[Key, tuple[Origin, Call]] | None = None
         self.users = self._count_users(outputs)
 
     @staticmethod
@@ -186,8 +188,13 @@ class Plan:
         return self.producer(self._alias[value])
 
     def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
-        """An import-only clause whose right side is this one application."""
+        """An import-only clause whose right side is this one application, or a node of the file that is alike."""
         joined = rejoin(self.rules, node, self.opset, self.users, single=True)
+        if joined is None:
+            if self._alike is None:
+                self._alike = alike_origins(self.origins)
+            found = self._alike.get(alike_key(node))
+            joined = None if found is None else written_alike(found, node)
         return None if joined is None else (joined,)
 
     def _inline(self, node: Call) -> None:

@@ -126,6 +126,7 @@ class _Run:
         self.progress.phase("running the original")
         inputs, references = self._references(original)
         limits, run_key = self._limits()
+        begun = time.monotonic()
         measurer = Measurer(self.target, self.cache)
         try:
             limits.on_step = self.progress.step
@@ -138,6 +139,7 @@ class _Run:
             checker = Checker(
                 self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance
             )
+            limits.deadline += time.monotonic() - begun
             contenders = self._contenders(start, costs, limits, checker)
         finally:
             measurer.close()
@@ -227,17 +229,15 @@ class _Run:
         """Searches, and checks what was found; a rule that changes the outputs is named, left out, and the search goes on."""
         rules = self.chosen
         best = start
-        for _ in range(GUILTY):
+        first_steps, late = 0, inf
+        for turn in range(GUILTY):
             self.progress.phase("searching")
-            best = backtrack(
-                best,
-                rules,
-                costs,
-                limits,
-                alpha=self.settings.alpha,
-                seed=self.settings.seed,
-                on_best=lambda found: self.progress.best(start.cost / max(found.cost, 1e-12), limits.done),
-            )
+            if turn > 0:
+                # as many steps again, so that the number of steps alone decides what is found
+                limits = replace(limits, steps=first_steps, done=0, stopped=limits.interrupted, deadline=late)
+            best = self._search(best, start, rules, costs, limits)
+            if turn == 0:
+                first_steps, late = limits.done, time.monotonic() + max(60.0, 2 * self.settings.budget)
             if best is start:
                 return self._unsearched(checker, start)
             self.progress.phase("comparing outputs")
@@ -253,6 +253,15 @@ class _Run:
                 assert best.parent is not None
                 best = best.parent
         return []
+
+    def _search(
+        self, best: Candidate, start: Candidate, rules: list[CompiledRule], costs: CostModel, limits: Limits
+    ) -> Candidate:
+        def improved(found: Candidate) -> None:
+            self.progress.best(start.cost / max(found.cost, 1e-12), limits.done)
+
+        alpha, seed = self.settings.alpha, self.settings.seed
+        return backtrack(best, rules, costs, limits, alpha=alpha, seed=seed, on_best=improved)
 
     def _unsearched(self, checker: Checker, start: Candidate) -> list[Contender]:
         """The model as import and export leave it, where that makes it smaller."""

@@ -1,0 +1,39 @@
+"""Nodes of the file that say how an operator is written which no clause can write: the same one on other arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dslc.ir.graph import Call, Value
+from dslc.onnx.context import Origin
+from dslc.onnx.emit import Spec
+
+Key = tuple[Any, ...]
+
+
+def alike_key(node: Call) -> Key:
+    """Equal for applications that one node of a file writes in the same way: operator, attributes, types and weights."""
+    weights = tuple(arg if arg.constant else None for arg in node.args)
+    return (node.op, node.attrs, tuple(arg.node.types[arg.index] for arg in node.args), node.types, weights)
+
+
+def alike_origins(origins: Mapping[Value, Origin]) -> dict[Key, tuple[Origin, Call]]:
+    """Nodes of the file that are one application each, by what they apply."""
+    out: dict[Key, tuple[Origin, Call]] = {}
+    for value, origin in origins.items():
+        node = value.node
+        if not isinstance(node, Call) or any(o is not None and o.node is not node for o in origin.outputs):
+            continue
+        if all(read is None or read.constant or read in node.args for read in origin.inputs):
+            out.setdefault(alike_key(node), (origin, node))
+    return out
+
+
+def written_alike(found: tuple[Origin, Call], node: Call) -> Spec:
+    """The node of the file with the arguments of another application."""
+    origin, old = found
+    args = dict(zip(old.args, node.args, strict=True))
+    inputs = tuple(None if read is None else args.get(read, read) for read in origin.inputs)
+    outputs = tuple(None if output is None else Value(node, output.index) for output in origin.outputs)
+    return Spec(origin.proto, inputs, outputs)
