@@ -23,11 +23,11 @@ def main() -> int:
     parser.add_argument("name", nargs="?", default="light-densenet121")
     name = parser.parse_args().name
     path = models.shipped(name) if models.find(name).light else models.fetch(name)
-    started = time.perf_counter()
+    started, worked = time.perf_counter(), time.process_time()
     result = dslc.optimize(path, budget=0, bind=models.find(name).bind)
-    seconds = time.perf_counter() - started
+    seconds, worked = time.perf_counter() - started, time.process_time() - worked
     before, after = len(onnx.load(path).graph.node), len(result.model.graph.node)
-    print(f"{name}: {before} nodes -> {after}, {seconds:.2f} s (target < {TARGET:.0f} s)")
+    print(f"{name}: {before} nodes -> {after}, {seconds:.2f} s, {worked:.2f} s of processor time (target < {TARGET:.0f} s)")
     return 0 if seconds < TARGET else 1
 
 

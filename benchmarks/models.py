@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dslc.cost.cache import cache_folder
+from dslc.folders import cache_folder
 
 
 @dataclass(frozen=True, slots=True)

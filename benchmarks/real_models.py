@@ -40,13 +40,14 @@ def optimize(model: models.Model, options: argparse.Namespace) -> Row:
         seed=options.seed,
         threads=options.threads,
         specialize=options.specialize,
+        cache=options.cache,
     )
     report = result.report
     gains = sorted((step for step in report.steps if step.gain_ms > 0), key=lambda step: -step.gain_ms)
     return (
         model.name,
         str(report.before.operators) if report.before else "-",
-        str(len(result.model.graph.node)),
+        str(report.after.operators) if report.after else "-",
         _number(report.before_ms, ".3f"),
         _number(report.after_ms, ".3f"),
         _number(report.ratio, ".3f"),
@@ -77,6 +78,7 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of search for each model (default 60)")
     parser.add_argument("--threads", type=int, help="threads of the runtime (default: its own choice)")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cache", type=Path, help="folder of the cost cache (default: dslc's own)")
     parser.add_argument("--specialize", action="store_true", help="fix dynamic dimensions to the sizes that are bound")
     arguments = parser.parse_args()
     rows, failed = [], []
