@@ -17,17 +17,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from dslc.folders import cache_folder
+
 SCHEMA = 1
 NAME = "costs.sqlite3"
-
-
-def cache_folder(chosen: str | Path | None = None) -> Path:
-    """The folder of dslc's caches: the one chosen, `$DSLC_CACHE`, `$XDG_CACHE_HOME/dslc`, or `~/.cache/dslc`."""
-    if chosen:
-        return Path(chosen)
-    if found := os.environ.get("DSLC_CACHE"):
-        return Path(found)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dslc"
 
 
 class CostCache:

@@ -34,7 +34,8 @@ from dslc.semantics.definitions import (
     Traits,
 )
 from dslc.syntax import tree as t
-from dslc.syntax.parser import parse, read_source
+from dslc.syntax.kept import parse_kept as parse
+from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
 BUILTIN = {"std": "dslc.rules.std", "taso": "dslc.rules.taso"}
