@@ -143,11 +143,9 @@ class _Run:
             contenders = self._contenders(start, costs, limits, checker)
         finally:
             measurer.close()
-        if self.settings.steps is None and not limits.interrupted:
+        if self.settings.steps is None and not self.report.interrupted:
             self.cache.put_verdict(run_key, {"steps": limits.done})
-        self.report = replace(
-            self.report, steps_done=limits.done, measured=measurer.measured, interrupted=limits.interrupted
-        )
+        self.report = replace(self.report, steps_done=limits.done, measured=measurer.measured)
         if not contenders:
             raise _Kept("no rewritten model gives the same outputs" if self.notes else "no rule predicts a gain")
         return self._judged(original, contenders, inputs, start)
@@ -245,6 +243,9 @@ class _Run:
             if isinstance(checked, Contender):
                 others = [self._check(checker, one) for one in distinct(best, MOST)[1:] if one.parent is not None]
                 return [checked, *(one for one in others if isinstance(one, Contender))]
+            alone = self._check(checker, start)
+            if not isinstance(alone, Contender):
+                raise _Kept(f"import and export alone change it: {alone.problem}")
             blamed: Blamed = checker.blame(best, checked.problem)
             self.notes.append(f"{blamed.rule} was left out: with it, {blamed.problem}")
             rules = [rule for rule in rules if rule.name != blamed.rule]
@@ -261,7 +262,9 @@ class _Run:
             self.progress.best(start.cost / max(found.cost, 1e-12), limits.done)
 
         alpha, seed = self.settings.alpha, self.settings.seed
-        return backtrack(best, rules, costs, limits, alpha=alpha, seed=seed, on_best=improved)
+        found = backtrack(best, rules, costs, limits, alpha=alpha, seed=seed, on_best=improved)
+        self.report = replace(self.report, interrupted=limits.interrupted)
+        return found
 
     def _unsearched(self, checker: Checker, start: Candidate) -> list[Contender]:
         """The model as import and export leave it, where that makes it smaller."""
