@@ -9,7 +9,6 @@ from typing import Any
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological, with_args
-from dslc.ir.scalar import Scalar
 from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
@@ -233,16 +232,19 @@ def fill_spec(value: Value, symbols: Symbols) -> Spec:
     return Spec(proto, (shape,), (value,))
 
 
+#: what is computed when a model is written holds no more bytes at once, weights in files not counted
+_LARGEST = 1 << 30
+
+
 def foldable(value: Value) -> bool:
-    """Whether a weights-only value is computed now: not where it would be much larger than what it is computed from."""
-    if not value.known or not value.type.is_static or any(isinstance(s, Scalar) for s in value.type.shape):
+    """Whether a weights-only value is computed now: not where it, or what it goes through, would be much larger than the weights."""
+    if not value.known or not value.type.is_static:
         return False
-    size = value.type.bytes
-    if size <= 1 << 20:
-        return True
-    leaves = 0
+    weights = 0
     for node in topological([value.node]):
+        sizes = [type.bytes for type in node.types if type is not None and type.is_static]
         if isinstance(node, Constant) and not isinstance(node.data, FillRef):
-            type = node.types[0]
-            leaves += type.bytes if type is not None and type.is_static else 0
-    return size <= 4 * leaves
+            weights += sum(sizes)
+        elif len(sizes) < len(node.types) or sum(sizes) > _LARGEST:
+            return False
+    return value.type.bytes <= max(1 << 20, 4 * weights)

@@ -9,25 +9,54 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from onnx import NodeProto
 
-from dslc.ir.dtype import DType
-from dslc.ir.graph import Call, Value
+from dslc.ir.constants import array_value
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Call, Constant, Value, constant_value, replace
 from dslc.ir.scalar import Scalar
 from dslc.onnx.clauses import NO_FIT, active, equal, names_in_types, read_node
 from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
 from dslc.onnx.importer import node_view
-from dslc.onnx.known import KnownValues
+from dslc.onnx.known import KnownValues, static_shape
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
+from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import ATTRIBUTE_TYPES
+
+
+@dataclass(frozen=True, eq=False)
+class Reshaped:
+    """The elements of a constant expression in another shape, computed when they are asked for."""
+
+    source: Value
+    type: TensorType
+    rules: Rules
+    opset: int
+
+    @property
+    def key(self) -> str:
+        return f"reshaped:{id(self)}"
+
+    def load(self) -> Any:
+        return _elements(self.source, self.rules, self.opset).reshape(static_shape(self.type) or ())
+
+
+def _elements(value: Value, rules: Rules, opset: int) -> Any:
+    from dslc.onnx.folding import compute
+
+    if isinstance(value.node, Constant):
+        return value.node.data.load()
+    return compute([value], rules, opset)[value]
 
 
 class _Fails(Exception):
@@ -104,12 +133,16 @@ class _Backwards:
         self.sizes = names_in_types(clause)
         self.params = {p.name: p for p in clause.inputs if isinstance(p, t.Param)}
         self.pending: list[tuple[t.Expr, Any]] = []
+        self.reshaped: list[tuple[t.Call, Value]] = []
+        self.stands_for: dict[Value, Value] = {}
 
     def read(self, node: Call, order: tuple[Value, ...]) -> Spec | None:
         assert isinstance(self.clause.value, t.Call)
         self._call(self.clause.value, node, order, {})
         for expr, value in self.pending:
             self._guess(expr, value)
+        for pattern, constant in self.reshaped:
+            self._reshape(pattern, constant)
         spec = self._node(node)
         return spec if self._same(spec, node) else None
 
@@ -130,7 +163,14 @@ class _Backwards:
         found = self.clause.module.lookup(expr.function)
         if isinstance(found, FunctionDef):
             inner = dict(zip(found.syntax.params, expr.args, strict=True))
-            self._foreign(found, inner, value)
+            bound = dict(self.tensors)
+            try:
+                self._foreign(found, inner, value)
+            except _Fails:
+                self.tensors = bound
+                if local or not value.constant:
+                    raise
+                self.reshaped.append((expr, value))
             return
         if not isinstance(value.node, Call) or (self.users[value] > 1 and not value.constant):
             raise _Fails
@@ -155,6 +195,33 @@ class _Backwards:
         own = dict(node.attrs)
         for keyword in expr.kwargs:
             self.pending.append((keyword.value, own[keyword.name]))
+
+    def _reshape(self, expr: t.Call, value: Value) -> None:
+        """A constant where the clause has one tensor in another shape: that tensor is the constant, reshaped back."""
+        names = [a.id for a in expr.args if isinstance(a, t.Name) and a.id in self.params and a.id not in self.tensors]
+        env = Env(self.clause.module, self.rules)
+        pairs = [(param.type, self.tensors[name].type) for name, param in self.params.items() if name in self.tensors and param.type]
+        for name, tensor in self.tensors.items():
+            env.bind(name, tensor)
+        solve(pairs, (), env)
+        if len(names) != 1 or not value.type.is_static:
+            raise _Fails
+        declared = self.params[names[0]].type
+        if declared is None:
+            raise _Fails
+        type = TensorType(value.type.dtype, shape_of(declared, env).shape)
+        if not type.is_static or type.elements != value.type.elements or type.elements >= 1 << 24:
+            raise _Fails
+        count = type.elements
+        places = np.arange(count, dtype=np.float32).reshape(static_shape(type) or ())
+        env.bind(names[0], array_value(places))
+        shown = evaluate(expr, env)
+        if shown.type.shape != value.type.shape or not (_elements(shown, self.rules, self.opset).reshape(-1) == np.arange(count)).all():
+            raise _Fails
+        tensor = constant_value(Reshaped(value, type, self.rules, self.opset), type)
+        env.bind(names[0], tensor)
+        self.tensors[names[0]] = tensor
+        self.stands_for[evaluate(expr, env)] = value
 
     # ---- attributes ------------------------------------------------------------------------------------------
 
@@ -244,7 +311,8 @@ class _Backwards:
         values = read_node(self.rules, active(self.rules, op, self.opset if "." not in op else 1), view)
         if values is None or values[0] is None:
             return False
-        return values[0] == Value(node) or _flipped(self.rules, values[0]) == Value(node)
+        (found,) = replace((values[0],), self.stands_for)
+        return found == Value(node) or _flipped(self.rules, found) == Value(node)
 
 
 def _flipped(rules: Rules, value: Value) -> Value | None:

@@ -67,6 +67,25 @@ def test_a_bias_is_rejoined() -> None:
     assert len(after.graph.node[0].input) == 3
 
 
+def test_a_constant_of_the_shape_of_a_bias_becomes_one() -> None:
+    """What folding a batch norm leaves: one number per channel, not written as a reshaped list."""
+    k, b, x = draw(6, 3, 1, 1), draw(6), draw(1, 3, 4, 4)
+    (value,) = apply(rules(), "std.conv", [tensor("x", 1, 3, 4, 4), array_value(k)], {})
+    (value,) = apply(rules(), "std.add", [array_value(b.reshape(6, 1, 1)), value], {})
+    made, _ = node_model([value], rules(), 17, inputs=[tensor("x", 1, 3, 4, 4)])
+    assert ops(made) == ["Conv"] and [len(n.input) for n in made.graph.node] == [3]
+    (y,) = run_model(made, {"x0": x}, ["y0"])
+    np.testing.assert_allclose(y, np.einsum("fc,nchw->nfhw", k[:, :, 0, 0], x) + b.reshape(6, 1, 1), rtol=1e-5)
+
+
+def test_a_constant_that_is_no_bias_stays_beside_the_product() -> None:
+    """One number per row has the length of a bias here, and is none."""
+    (value,) = apply(rules(), "std.conv", [tensor("x", 1, 3, 6, 6), array_value(draw(6, 3, 1, 1))], {})
+    (value,) = apply(rules(), "std.add", [value, array_value(draw(6, 1))], {})
+    made, _ = node_model([value], rules(), 17, inputs=[tensor("x", 1, 3, 6, 6)])
+    assert ops(made) == ["Conv", "Add"]
+
+
 def test_a_product_that_something_else_reads_is_not_computed_twice() -> None:
     before = model(
         [node("Conv", ["x", "k", "b"], ["c"]), node("Conv", ["x", "k"], ["d"]), node("Sub", ["c", "d"], ["y"])],
@@ -136,6 +155,12 @@ def test_a_fold_that_would_blow_up_is_left_to_run_time() -> None:
         [weight("w", draw(2000, 1)), weight("s", np.int64([2000, 2000]))],
     )
     assert ops(rewritten(before)) == ["Expand", "Mul"]
+
+
+def test_a_huge_constant_on_the_way_is_not_made() -> None:
+    nodes = [node("ConstantOfShape", ["s"], ["w"]), node("ReduceSum", ["w"], ["r"]), node("Add", ["x", "r"], ["y"])]
+    before = model(nodes, [info("x", [1])], [info("y", None)], [weight("s", np.int64([1 << 20, 1 << 20]))])
+    assert ops(rewritten(before)) == ["ConstantOfShape", "ReduceSum", "Add"]
 
 
 @pytest.mark.parametrize("dtype", [TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE])
