@@ -1,4 +1,4 @@
-"""Running what a `.rules` file says of itself: examples, tests, and every substitution at random sizes.
+"""Running what a `.rules` file says of itself: examples, tests, and every law and substitution at random sizes.
 
 In a test, `given A: f32[2, 3]` is an input of random normal numbers (integers from 0 to 3, booleans); `given A = e` is a constant.
 In expressions of a test these generators stand for seeded constants, where the file has no operator of that name:
@@ -32,7 +32,7 @@ import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Span
 from dslc.interpret import Floats, InterpretError, Redraw, run
-from dslc.interpret.check_rule import Outcome, check_substitution, difference, draw
+from dslc.interpret.check_rule import Outcome, check_law, check_substitution, difference, draw
 from dslc.interpret.domain import Array, Domain
 from dslc.interpret.field import Field
 from dslc.ir.constants import FROM_NUMPY, array_value
@@ -57,11 +57,11 @@ Generator = Callable[..., Array]
 def run_tests(
     rules: Rules, only: Collection[str] | None = None, modules: Collection[Module] | None = None, seed: int = 0, trials: int = 3
 ) -> list[Outcome]:
-    """Runs every example, test and substitution of some modules (all, where none are given), in the order of the files.
+    """Runs every example, test, law and substitution of some modules (all, where none are given), in the order of the files.
 
     Args:
         only: names or patterns (`std.conv*`, `conv`) of what to run.
-        trials: random instances of each substitution; 0 leaves them out.
+        trials: random instances of each law and substitution; 0 leaves them out.
     """
     out: list[Outcome] = []
     for name, action in _actions(rules, modules, seed, trials):
@@ -84,6 +84,8 @@ def _actions(
                 examples = [s for s in item.statements if isinstance(s, t.Example)]
                 if examples:
                     yield name, functools.partial(_examples, rules, module, name, examples)
+            elif isinstance(item, t.Property) and trials:
+                yield name, functools.partial(check_law, rules, rules.laws[name], seed, trials)
             elif isinstance(item, t.Substitution) and trials:
                 yield name, functools.partial(check_substitution, rules, rules.substitutions[name], seed, trials)
     for test in rules.tests:

@@ -1,4 +1,4 @@
-"""`dslc test`: the tests and examples of rule files, and their substitutions at random sizes."""
+"""`dslc test`: the tests and examples of rule files, and their laws and substitutions at random sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("names", nargs=-1, metavar="[FILE|LIBRARY]...")
 @click.option("--only", "-k", "patterns", multiple=True, metavar="NAME", help="Only what has this name; `conv*` is a pattern.")
-@click.option("--trials", default=3, show_default=True, type=click.IntRange(min=0), help="Random instances of each substitution.")
+@click.option(
+    "--trials", default=3, show_default=True, type=click.IntRange(min=0), help="Random instances of each law and substitution."
+)
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
 @click.option("--verbose", "-v", is_flag=True, help="Print what passed, too.")
 @click.option(
@@ -34,7 +36,7 @@ def command(
 ) -> int:
     """Run the `test` and `example` blocks of rule files or libraries (default: std).
 
-    Every substitution is also compared at random sizes modulo 2147483647. Exit code 1 where something fails.
+    Both sides of every law and substitution are also compared at random sizes modulo 2147483647. Exit code 1 where something fails.
     """
     from dslc.cli.rule_tests import run_tests
     from dslc.diagnostics.render import render, wants_color

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,10 +17,12 @@ from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
-from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.shape_free import is_linear, is_pointwise
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
 #: `field`: equal modulo 2^31 - 1 every time; `floats`: equal in float64 every time, where the field's random functions know
 #: less than the real ones; `partial`: a partial substitution, whose types agree; `uninstantiated`: no instance was found
@@ -34,6 +36,7 @@ _OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
 _TOLERANCE = 1e-7
 _FEW = 24
+_CONSTANT_NAMES = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,58 @@ def check_substitution(
         diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
         return Outcome(sub.name, False, "uninstantiated", (diagnostic,))
     return Outcome(sub.name, True, worst, (), found)
+
+
+def check_law(rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6) -> Outcome:
+    """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
+    found, worst = 0, "field"
+    for k, equation in enumerate(law.syntax.laws):
+        if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
+            finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
+            return Outcome(law.name, False, "uninstantiated", (finding,))
+        outcome = check_substitution(rules, _as_substitution(law, equation), seed + k, trials, operators)
+        found += outcome.trials
+        if not outcome.passed:
+            (reason,) = outcome.diagnostics
+            code = "E0502" if reason.code == "E0501" else reason.code
+            return replace(outcome, trials=found, diagnostics=(replace(reason, code=code, span=equation.span),))
+        worst = worst if outcome.status == "field" else outcome.status
+    return Outcome(law.name, True, worst, (), found)
+
+
+def _as_substitution(law: PropertyDef, equation: t.Compare) -> SubstitutionDef:
+    """`left == right` as the rule `left => right`; names that only the right side uses are drawn with those of the left."""
+    left, right = equation.operands
+    span = equation.span
+    used = _words((law.syntax.params, equation, *(s for s in law.syntax.statements if not isinstance(s, t.Where))))
+    statements = (
+        *(_only(s, used) if isinstance(s, t.Where) else s for s in law.syntax.statements),
+        t.Bind(("left side",), left, span=span),
+        t.Bind(("right side",), right, span=span),
+    )
+    rule = t.Substitution(
+        False, law.syntax.name, law.syntax.params, ("left side",), None, statements, "<=>",
+        (t.Bind(("left side",), t.Name("right side", span=span), span=span),), span=span,
+    )  # fmt: skip
+    return SubstitutionDef(law.name, rule, law.module)
+
+
+def _only(where: t.Where, used: set[str]) -> t.Where:
+    """The guards that speak of what this equation uses; a property shares its guards among several."""
+    return replace(where, conditions=tuple(c for c in where.conditions if _words(c) <= used | _CONSTANT_NAMES))
+
+
+def _words(node: Any) -> set[str]:
+    """The names in a piece of syntax, `a` for `a.stride` and `**a`."""
+    out: set[str] = set()
+    for part in walk_expr(node):
+        if isinstance(part, t.Name):
+            out.add(part.id.partition(".")[0])
+        elif isinstance(part, t.Call) and part.rest is not None:
+            out.add(part.rest)
+        elif isinstance(part, t.TypeExpr):
+            out.add(part.name)
+    return out
 
 
 def term_choices(

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -149,10 +150,17 @@ class _Draft:
 
     def draw(self, name: str) -> None:
         """Binds a name that the left side needs, by the places where it stands. Raises Rejected."""
+        name = name.partition(".")[0]
+        for statement in self.syntax.left:
+            if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
+                _needing(self, self.env, statement.value)
+                return
         for condition in self.conditions:
             if self.draw_list(name, condition):
                 return
         for place in self.places.get(name, ()):
+            if self.operator(place.call) is None:
+                continue
             try:
                 value = self.placed(place)
             except Unbound:
@@ -184,8 +192,7 @@ class _Draft:
 
     def placed(self, place: _Place) -> Any:
         op = self.operator(place.call)
-        if op is None:
-            raise Rejected(f"`{place.call.function}` is no operator")
+        assert op is not None
         if place.attr is None and not place.starred:
             return self.entry([]) if self.chance(0.5) else self.pick(_NUMBERS)
         args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
@@ -353,6 +360,25 @@ def _constants(conditions: tuple[t.Expr, ...]) -> set[str]:
     }
 
 
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the text of a substitution says for all its instances."""
+
+    conditions: tuple[t.Expr, ...]
+    decls: Mapping[str, tuple[t.Expr, ...]]
+    places: Mapping[str, list[_Place]]
+    hints: Mapping[str, list[tuple[str, int]]]
+    constants: set[str]
+
+
+@lru_cache(maxsize=64)
+def _facts(sub: SubstitutionDef) -> _Facts:
+    syntax = sub.syntax
+    conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
+    decls = {p.name: p.type.dims for p in syntax.params if p.type is not None and p.type.dims is not None}
+    return _Facts(conditions, decls, _find_places(syntax.left), _find_hints(conditions), _constants(conditions))
+
+
 # ---- one instance ------------------------------------------------------------------------------------------------
 
 
@@ -364,16 +390,16 @@ def instantiate(
     dtypes: tuple[DType, ...] = (DType.F32,),
 ) -> Instance:
     """One random instance, with element types that are free drawn from `dtypes`. Raises Rejected where the draw fits none."""
-    syntax = sub.syntax
-    conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
+    syntax, facts = sub.syntax, _facts(sub)
+    conditions = facts.conditions
     env = Env(sub.module, rules)
-    env.decls = {p.name: p.type.dims for p in syntax.params if p.type is not None and p.type.dims is not None}
-    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, _find_places(syntax.left), _find_hints(conditions), dtypes)
+    env.decls = dict(facts.decls)
+    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, facts.places, facts.hints, dtypes)
     try:
         for name, op in (terms or {}).items():
             draft.bind(name, OperatorRef(op.name))
         draft.solve_conditions()
-        inputs = _inputs(draft, _constants(conditions))
+        inputs = _inputs(draft, facts.constants)
         left = _side(draft, syntax.left, env)
         for condition in conditions:
             if _needing(draft, env, condition) is not True:
@@ -402,13 +428,24 @@ def _reason(problem: Exception) -> str:
 
 
 def _inputs(draft: _Draft, constants: set[str]) -> tuple[Value, ...]:
+    """Tensors for the parameters; those whose sizes a `let` computes (from attributes, perhaps) come last."""
+    lets = {s.target.name for s in draft.syntax.left if isinstance(s, t.Let)}
+    computed: list[t.Param] = []
     for param in draft.syntax.params:
         if param.type is None:
             raise Rejected(f"`{param.name}` has no type")
-        draft.dims(param.type)
+        if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
+            computed.append(param)
+        else:
+            draft.dims(param.type)
+    _definitions(draft.syntax.left, draft.env)
     inputs = []
-    for param in draft.syntax.params:
+    for param in (*(p for p in draft.syntax.params if p not in computed), *computed):
         assert param.type is not None
+        if param in computed:
+            for name in lets:
+                _needing(draft, draft.env, t.Name(name, span=param.span))
+            draft.dims(param.type)
         type = shape_of(param.type, draft.env)
         if param.name in constants:
             shape = tuple(int(str(size)) for size in type.shape)
@@ -430,13 +467,7 @@ def _random(type: TensorType, shape: tuple[int, ...], rng: np.random.Generator) 
 
 def _side(draft: _Draft, statements: tuple[t.GraphStatement, ...], env: Env) -> dict[str, Value]:
     """Evaluates a side's statements in order; gives the substitution's outputs."""
-    for statement in statements:
-        if isinstance(statement, t.Function):
-            env.bind(statement.name, Closure(statement, env))
-        elif isinstance(statement, t.Let):
-            env.bind(statement.target.name, _let(statement, env))
-        elif isinstance(statement, t.Const):
-            env.bind(statement.target.name, _const(statement, env))
+    _definitions(statements, env)
     for statement in statements:
         if isinstance(statement, t.LetMany | t.Bind):
             value = _needing(draft, env, statement.value)
@@ -452,6 +483,16 @@ def _side(draft: _Draft, statements: tuple[t.GraphStatement, ...], env: Env) -> 
         if not isinstance(value, Value):
             raise Rejected(f"`{name}` is no tensor")
     return out
+
+
+def _definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:
+    for statement in statements:
+        if isinstance(statement, t.Function):
+            env.bind(statement.name, Closure(statement, env))
+        elif isinstance(statement, t.Let):
+            env.bind(statement.target.name, _let(statement, env))
+        elif isinstance(statement, t.Const):
+            env.bind(statement.target.name, _const(statement, env))
 
 
 def _needing(draft: _Draft, env: Env, expr: t.Expr) -> Any:

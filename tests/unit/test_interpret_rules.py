@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dslc.interpret import Exact, run
-from dslc.interpret.check_rule import check_substitution
+from dslc.interpret.check_rule import check_law, check_substitution
 from dslc.ir.graph import Value
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
@@ -29,6 +29,21 @@ def test_every_substitution_of_the_standard_library_holds(capsys: pytest.Capture
     assert len(outcomes) >= 40
     # what only real functions satisfy is the exception
     assert count["floats"] < len(outcomes) / 5
+
+
+def test_every_law_of_the_standard_library_holds() -> None:
+    rules = standard()
+    outcomes = [check_law(rules, law, seed=3, trials=2, operators=2) for law in rules.laws.values()]
+    assert not [(o.name, o.status, o.diagnostics) for o in outcomes if not o.passed]
+    assert len(outcomes) >= 25
+
+
+def test_a_wrong_law_is_refuted(tmp_path: Path) -> None:
+    path = tmp_path / "laws.rules"
+    path.write_text(HEADER + "property wrong(A: T[M, M], B: T[M, M]) { holds matmul(A, B) == matmul(B, A) }")
+    rules = load(path)
+    (finding,) = check_law(rules, rules.laws["laws.wrong"]).diagnostics
+    assert finding.code == "E0502" and finding.span is not None and finding.span.text == "matmul(A, B) == matmul(B, A)"
 
 
 def test_examples_of_the_standard_library_hold_over_exact_numbers() -> None:
