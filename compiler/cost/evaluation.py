@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group, groups_of, working_nodes
+from dslc.cost.layout import layout_cost, port_of
 from dslc.ir.graph import Graph, Input, Node, Value
 
 if TYPE_CHECKING:
@@ -30,8 +31,12 @@ class Evaluation:
         for value in graph.outputs:
             self._uses[value] = self._uses.get(value, 0) + 1
         self.groups = groups_of(self._nodes, lambda node: node.args, self._uses.__getitem__, model.pointwise)
-        self.costs = model.group_costs(self.groups)
-        self.cost = sum(self.costs)
+        self.infos = model.infos(self.groups)
+        self._ports = [port_of(group) for group in self.groups]
+        self._layouts = any(info.leave > 0 for info in self.infos)
+        changes = layout_cost(list(zip(self.infos, self._ports, strict=True)), graph.outputs) if self._layouts else 0.0
+        self._body = sum(info.body for info in self.infos)
+        self.cost = self._body + changes
         self._group_of = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
 
     def after(self, new: Mapping[Value, Value]) -> tuple[float, float]:
@@ -44,8 +49,15 @@ class Evaluation:
         members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
         ordered = change.ordered([*members, *change.added])
         groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
-        before = sum(self.costs[k] for k in touched)
-        return self.cost + sum(self._model.group_costs(groups)) - before, before
+        infos = self._model.infos(groups)
+        before = sum(self.infos[k].body for k in touched)
+        body = self._body + sum(info.body for info in infos) - before
+        if not self._layouts and not any(info.leave > 0 for info in infos):
+            return body, before
+        gone = set(touched)
+        kept = [(info, port) for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True)) if k not in gone]
+        every = [*kept, *((info, port_of(group)) for info, group in zip(infos, groups, strict=True))]
+        return body + layout_cost(every, self.graph.outputs, change.now), before
 
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:
         """Equal where the same operators at the same types stand in the same groups: a rewrite there gains the same."""
@@ -79,6 +91,10 @@ class _Change:
         if node in self.added:
             return node.args
         return tuple(self._subst.get(arg, arg) for arg in node.args)
+
+    def now(self, value: Value) -> Value:
+        """The value that stands for another one."""
+        return self._subst.get(value, value)
 
     def uses(self, value: Value) -> int:
         return self._state._uses.get(value, 0) + self._delta.get(value, 0)

@@ -32,6 +32,15 @@ class Sample:
     fill: Callable[[bytes], tuple[bytes, Mapping[str, Any]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Seconds for the work itself, for each input that enters the runtime's blocked layout, and for leaving it."""
+
+    body: float
+    enter: float = 0.0
+    leave: float = 0.0
+
+
 class Measurer:
     """Times on one target, from the cache or measured in one process that is used again and again.
 
@@ -42,7 +51,7 @@ class Measurer:
     def __init__(self, target: Target, cache: CostCache) -> None:
         self.target = target
         self.cache = cache
-        self.measured = 0
+        self.count = 0
         self._context = f"{target.device}; threads={target.threads}; {target.runtime}"
         self._worker = Worker(target.threads)
         self._overhead: float | None = None
@@ -50,33 +59,46 @@ class Measurer:
     def close(self) -> None:
         self._worker.close()
 
-    def seconds(self, sample: Sample) -> float:
-        """The time of a sample, from the cache or measured and kept."""
+    def measured(self, sample: Sample) -> Measured:
+        """The times of a sample, from the cache or measured and kept."""
         by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest()
-        found = self.cache.seconds(self._context, by_text)
+        found = self._known(by_text)
         if found is not None:
             return found
         model = sample.build()
         if model is None:
-            return inf
+            return Measured(inf)
         by_model = "model:" + hashlib.sha256(model).hexdigest()
-        found = self.cache.seconds(self._context, by_model)
+        found = self._known(by_model)
         if found is None:
             found = self._measure(*sample.fill(model))
-        self.cache.put_seconds(self._context, {by_text: found, by_model: found})
+        parts = {"": found.body, ":enter": found.enter, ":leave": found.leave}
+        self.cache.put_seconds(
+            self._context, {key + part: time for key in (by_text, by_model) for part, time in parts.items()}
+        )
         return found
 
-    def _measure(self, model: bytes, feeds: Mapping[str, Any]) -> float:
-        self.measured += 1
+    def _known(self, key: str) -> Measured | None:
+        parts = [self.cache.seconds(self._context, key + part) for part in ("", ":enter", ":leave")]
+        return None if parts[0] is None else Measured(parts[0], parts[1] or 0.0, parts[2] or 0.0)
+
+    def _measure(self, model: bytes, feeds: Mapping[str, Any]) -> Measured:
+        self.count += 1
         try:
             overhead = self._empty()
-            return max(LEAST, self._ask(model, feeds) - overhead)
+            answer = self._ask(model, feeds)
         except WorkerFailed:
-            return inf
+            return Measured(inf)
+        inputs, entering, leaving = answer["layout"]
+        seconds = max(LEAST, answer["seconds"] - overhead)
+        # a profile is coarse: what it says of layouts cannot be more than most of the whole
+        share = min(1.0, 0.8 * seconds / (entering + leaving)) if entering + leaving > 0 else 0.0
+        enter, leave = share * entering, share * leaving
+        return Measured(seconds - enter - leave, enter / inputs if inputs else 0.0, leave)
 
-    def _ask(self, model: bytes, feeds: Mapping[str, Any]) -> float:
+    def _ask(self, model: bytes, feeds: Mapping[str, Any]) -> dict[str, Any]:
         request = {"do": "measure", "model": model, "folder": None, "threads": self.target.threads}
-        return float(self._worker.ask({**request, "feeds": dict(feeds), "seconds": LONGEST})["seconds"])
+        return self._worker.ask({**request, "feeds": dict(feeds), "seconds": LONGEST})
 
     def _empty(self) -> float:
         """The time of a run in which nothing is computed."""
@@ -85,6 +107,6 @@ class Measurer:
 
             from dslc.onnx.empty import empty_model
 
-            self._overhead = self._ask(empty_model(), {"x": np.zeros(1, np.float32)})
+            self._overhead = float(self._ask(empty_model(), {"x": np.zeros(1, np.float32)})["seconds"])
         return self._overhead
 

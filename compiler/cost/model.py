@@ -14,6 +14,7 @@ import numpy as np
 from dslc.cost import kinds
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group
+from dslc.cost.layout import Info
 from dslc.cost.measure import LEAST, Measurer, Sample
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
@@ -77,7 +78,7 @@ class CostModel:
         self._bind: dict[Scalar, Scalar] = {}
         self._sizes = dict(bind or {})
         self._other = other
-        self._seconds: dict[Key, float] = {}
+        self._infos: dict[Key, Info] = {}
         self._excused: set[Key] = set()
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
         self._numbers: dict[Any, int] = {}
@@ -87,11 +88,14 @@ class CostModel:
     @property
     def measured(self) -> int:
         """How many groups were measured (and not found in the cache)."""
-        return self._measurer.measured
+        return self._measurer.count
 
     def cost(self, node: Node) -> float:
         """The cost of one node on its own, in seconds."""
-        return 0.0 if node.constant or not node.args else self.group_costs([Group((node,), (node.args,))])[0]
+        if node.constant or not node.args:
+            return 0.0
+        (info,) = self.infos([Group((node,), (node.args,))])
+        return info.body + info.leave + info.enter
 
     def evaluate(self, graph: Graph) -> Evaluation:
         """The cost of a graph, ready to be compared with rewritten ones."""
@@ -104,7 +108,7 @@ class CostModel:
     def excuse(self, graph: Graph) -> None:
         """What this graph has and cannot be measured counts as nothing, instead of infinitely much."""
         found = self.evaluate(graph)
-        self._excused.update(self.key(g) for g, seconds in zip(found.groups, found.costs, strict=True) if seconds == inf)
+        self._excused.update(self.key(g) for g, info in zip(found.groups, found.infos, strict=True) if info.body == inf)
 
     def pointwise(self, node: Node) -> bool:
         """Whether an application is pointwise, weights aside."""
@@ -116,14 +120,15 @@ class CostModel:
             found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node), tuple(arg.constant for arg in node.args))
         return found
 
-    def group_costs(self, groups: Sequence[Group]) -> list[float]:
-        """The cost of each group in seconds; new ones are measured."""
+    def infos(self, groups: Sequence[Group]) -> list[Info]:
+        """What each group costs; new ones are measured."""
         out = []
         for group in groups:
             key = self.key(group)
-            if key not in self._seconds:
-                self._seconds[key] = self._measure(group)
-            out.append(0.0 if key in self._excused else self._seconds[key])
+            found = self._infos.get(key)
+            if found is None:
+                found = self._infos[key] = self._measure(group)
+            out.append(Info(0.0) if key in self._excused else found)
         return out
 
     # ---- keys ------------------------------------------------------------------------------------------------
@@ -168,14 +173,14 @@ class CostModel:
 
     # ---- measuring -------------------------------------------------------------------------------------------
 
-    def _measure(self, group: Group) -> float:
+    def _measure(self, group: Group) -> Info:
         first = group.nodes[0]
         if len(group.nodes) == 1 and isinstance(first, Call):
             local = self.number(first)
             if local not in self._view:
-                self._view[local] = kinds.view(self._rules, self._static(first), tuple(arg.constant for arg in group.args[0]))
+                self._view[local] = kinds.view(self._rules, self._static(first), tuple(a.constant for a in group.args[0]))
             if self._view[local]:
-                return LEAST
+                return Info(LEAST)
         small = self._small(group)
         inputs = (*small.inputs, *small.weights)
         weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
@@ -184,7 +189,17 @@ class CostModel:
             lambda: self._build(inputs, small.outputs),
             lambda model: _with_contents(model, weights),
         )
-        return self._measurer.seconds(sample)
+        found = self._measurer.measured(sample)
+        carries = found.enter == found.leave == 0 and all(map(self._carries, group.nodes))
+        return Info(found.body, found.enter, found.leave, carries)
+
+    def _carries(self, node: Node) -> bool:
+        """Whether the runtime does this in whatever layout the arguments have."""
+        if self.pointwise(node):
+            return len({arg.type.shape for arg in node.args if not arg.constant}) == 1
+        return isinstance(node, Call) and kinds.joins(
+            self._rules, self._static(node), tuple(arg.constant for arg in node.args)
+        )
 
     def _text(self, group: Group, small: Small) -> str:
         """What is measured, in words that are the same in every run."""

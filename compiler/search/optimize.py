@@ -145,7 +145,7 @@ class _Run:
             measurer.close()
         if self.settings.steps is None and not self.report.interrupted:
             self.cache.put_verdict(run_key, {"steps": limits.done})
-        self.report = replace(self.report, steps_done=limits.done, measured=measurer.measured)
+        self.report = replace(self.report, steps_done=limits.done, measured=measurer.count)
         if not contenders:
             raise _Kept("no rewritten model gives the same outputs" if self.notes else "no rule predicts a gain")
         return self._judged(original, contenders, inputs, start)
