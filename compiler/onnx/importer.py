@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from dslc.errors import error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, opaque, product
-from dslc.ir.scalar import Scalar, Sym
+from dslc.ir.scalar import Num, Scalar, Sym, as_scalar, substitute
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
@@ -65,6 +66,7 @@ class _Importer:
         self.variables: dict[str, TensorProto | SparseTensorProto] = {}
         self.pinned: dict[str, Value] = {}
         self.dims: dict[str, tuple[Value, int]] = {}
+        self.same_size: dict[Scalar, Scalar] = {}
         self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
         self.functions = {(f.domain, f.name) for f in model.functions}
         self.scope = f"m{next(_serial)}"
@@ -197,14 +199,31 @@ class _Importer:
         for name, value in zip(node.output, outputs, strict=True):
             if name and value is not None:
                 self._define(name, value)
-                self._sizes_of(value)
+                self._sizes_of(name, value)
 
-    def _sizes_of(self, value: Value) -> None:
-        """Sizes that an opaque node decides can be read from its output."""
-        if isinstance(value.node, Opaque) and value.known:
+    def _sizes_of(self, name: str, value: Value) -> None:
+        """Sizes that an opaque node decides can be read from its output; what ONNX's inference gave a name, ours may know."""
+        if not value.known:
+            return
+        if isinstance(value.node, Opaque):
             for axis, size in enumerate(value.type.shape):
                 if isinstance(size, Sym) and size.name not in self.types.dims:
                     self.dims.setdefault(size.name, (value, axis))
+            return
+        theirs = self.types.by_name.get(name)
+        if theirs is not None and theirs.rank == value.type.rank:
+            for given, size in zip(theirs.shape, value.type.shape, strict=True):
+                if not isinstance(given, Sym) or given.name in self.types.dims or given is size:
+                    continue
+                if self.same_size.setdefault(given, as_scalar(size)) is not as_scalar(size):
+                    self.same_size[given] = given  # one name for two sizes says nothing
+
+    def _opaque_type(self, name: str) -> TensorType | None:
+        type = self.types.by_name.get(name)
+        if type is None or not self.same_size:
+            return type
+        sizes = [substitute(size, self.same_size) if isinstance(size, Scalar) else size for size in type.shape]
+        return TensorType(type.dtype, tuple(size.value if isinstance(size, Num) else size for size in sizes))  # type: ignore[misc]
 
     def _remember(self, node: NodeProto, inputs: tuple[Value | None, ...], outputs: tuple[Value | None, ...]) -> None:
         """Keeps the node for export where its outputs are new values."""
@@ -237,7 +256,12 @@ class _Importer:
 
     def view(self, node: NodeProto, domain: str, op: str, inputs: tuple[Value | None, ...]) -> NodeView:
         schema = self._schema(node.op_type, domain)
-        return node_view(node, op, schema, inputs, tuple(bool(n) and n in self._used for n in node.output), self.known)
+        used = tuple(bool(name) and name in self._used for name in node.output)
+        view = node_view(node, op, schema, inputs, used, self.known)
+        first = inputs[0] if inputs else None
+        if node.op_type == "Slice" and first is not None and not first.type.is_static:
+            return replace(view, known=lambda value: open_ends(self.known.get(value)))
+        return view
 
     def _schema(self, op_type: str, domain: str) -> Any:
         key = (op_type, domain)
@@ -351,10 +375,19 @@ class _Importer:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
-        types = tuple(self.types.by_name.get(name) if name else None for name in node.output)
+        types = tuple(self._opaque_type(name) if name else None for name in node.output)
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)
+
+
+def open_ends(items: tuple[Any, ...] | None) -> tuple[Any, ...] | None:
+    """How exporters say `to the end` of an axis whose size they do not know: a number larger than any size."""
+    if items is None:
+        return None
+    return tuple(
+        math.copysign(math.inf, item) if isinstance(item, int) and abs(item) >= 10**9 else item for item in items
+    )
 
 
 def array_of(items: tuple[Any, ...], type: TensorType) -> Value:

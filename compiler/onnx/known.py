@@ -239,23 +239,12 @@ def rounded_or_cut(value: Scalar, dtype: DType) -> Any:
 
 
 def decided(value: Scalar) -> Scalar:
-    """Comparisons that hold or fail for all sizes (a size is never negative), and divisions of sizes."""
-    if not isinstance(value, Apply):
-        return value
-    if value.name in {"trunc", "floor"}:
-        return _floor_of(value)
-    if value.name in {"==", "!=", "<", "<=", ">", ">="} and len(value.args) == 2:
-        low = _least(apply("-", value.args[0], value.args[1]))
-        high = _least(apply("-", value.args[1], value.args[0]))
-        if low is not None and (low > 0 or (low == 0 and value.name in {">=", "<"})):
-            return num(value.name in {"!=", ">", ">="})
-        if high is not None and (high > 0 or (high == 0 and value.name in {"<=", ">"})):
-            return num(value.name in {"!=", "<", "<="})
-    return value
+    """Rounded quotients of sizes as whole divisions."""
+    return _floor_of(value) if isinstance(value, Apply) and value.name in {"trunc", "floor"} else value
 
 
 def _least(value: Scalar) -> Any:
-    """A lower bound of a linear expression over sizes, which are at least 0."""
+    """A lower bound of a linear expression over sizes, which are never negative."""
     total: Any = 0
     for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
         if isinstance(part, Num):

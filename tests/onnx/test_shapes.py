@@ -164,3 +164,37 @@ def test_negative_zero_stays() -> None:
         [node("Div", ["x", "w"], ["y"])], [info("x", [1])], [info("y", [2])], [weight("w", np.float32([-0.0, -0.0]))]
     )
     same_results(before, roundtrip(before), x=np.ones(1, "f"))
+
+
+def test_slices_to_the_end_of_an_open_axis() -> None:
+    """What `x[:, 1:]` is exported as: the end is the largest integer, or any other huge one."""
+    for end in (2**31 - 1, 2**63 - 1, 10**9):
+        before = model(
+            [node("Slice", ["x", "a", "b", "c"], ["s"]), node("Concat", ["s", "x"], ["y"], axis=1)],
+            [info("x", ["N", 4])],
+            [info("y", None)],
+            [weight("a", np.int64([0, 1])), weight("b", np.int64([end, end])), weight("c", np.int64([0, 1]))],
+        )
+        imported = import_model(before, rules())
+        assert operators(imported) == ["slice", "concat"]
+        assert imported.graph.outputs[0].type.shape == (dimension("N"), 7)
+        same_results(before, roundtrip(before), x=X[:, 0])
+
+
+def test_a_size_that_only_onnx_names_is_the_one_that_is_known() -> None:
+    """The opaque node's output has a size by inference; it is the product that the operators before it gave."""
+    nodes = [
+        node("Reshape", ["x", "s"], ["r"]),
+        node("Mystery", ["r"], ["m"], domain="d"),
+        node("Add", ["r", "m"], ["y"]),
+    ]
+    before = model(
+        nodes,
+        [info("x", ["N", 6])],
+        [info("y", None)],
+        [weight("s", np.int64([-1]))],
+        domains=["d"],
+        value_info=[info("r", ["L"]), info("m", ["L"])],
+    )
+    imported = import_model(before, rules())
+    assert operators(imported) == ["reshape", "add"] and str(imported.graph.outputs[0].type.shape[0]) == "6 * N"
