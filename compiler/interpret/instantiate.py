@@ -11,12 +11,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from dslc.errors import DslcError
+from dslc.interpret.facts import Place, facts_of
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value, input_value
@@ -62,17 +62,6 @@ def show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a name stands in a call: as an attribute, as an entry of one (`starred`: several), as `**name`, as an operand."""
-
-    call: t.Call
-    attr: str | None
-    entry: bool = False
-    starred: bool = False
-    siblings: int = 0
-
-
 @dataclass
 class _Draft:
     rules: Rules
@@ -81,7 +70,7 @@ class _Draft:
     rng: np.random.Generator
     terms: Mapping[str, OperatorDef]
     conditions: tuple[t.Expr, ...]
-    places: Mapping[str, list[_Place]]
+    places: Mapping[str, list[Place]]
     hints: Mapping[str, list[tuple[str, int]]]
     dtypes: tuple[DType, ...]
     drawn: dict[str, Any] = field(default_factory=dict)
@@ -190,7 +179,7 @@ class _Draft:
         found = self.env.module.lookup(call.function)
         return found if isinstance(found, OperatorDef) else None
 
-    def placed(self, place: _Place) -> Any:
+    def placed(self, place: Place) -> Any:
         op = self.operator(place.call)
         assert op is not None
         if place.attr is None and not place.starred:
@@ -297,88 +286,6 @@ def _count(attr: t.Attr, args: list[Value], inner: Env) -> int:
         return max(0, rank - 2)
 
 
-# ---- what the text says ------------------------------------------------------------------------------------------
-
-
-def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[_Place]]:
-    out: dict[str, list[_Place]] = {}
-    for statement in statements:
-        if not isinstance(statement, t.Bind | t.Let | t.LetMany):
-            continue
-        for node in walk_expr(statement.value):
-            if isinstance(node, t.Call):
-                for name, place in _places_of(node):
-                    out.setdefault(name, []).append(place)
-    return out
-
-
-def _places_of(call: t.Call) -> Iterator[tuple[str, _Place]]:
-    if call.rest is not None:
-        yield call.rest, _Place(call, None, starred=True)
-    for keyword in call.kwargs:
-        if isinstance(keyword.value, t.Name):
-            yield keyword.value.id, _Place(call, keyword.name)
-        elif isinstance(keyword.value, t.ListExpr):
-            single = sum(not isinstance(element, t.Pack) for element in keyword.value.elements)
-            for element in keyword.value.elements:
-                if isinstance(element, t.Name):
-                    yield element.id, _Place(call, keyword.name, entry=True)
-                elif isinstance(element, t.Pack) and isinstance(element.value, t.Name):
-                    yield element.value.id, _Place(call, keyword.name, entry=True, starred=True, siblings=single)
-    for arg in call.args:
-        if isinstance(arg, t.Name):
-            yield arg.id, _Place(call, None)
-
-
-_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
-
-
-def _find_hints(conditions: tuple[t.Expr, ...]) -> dict[str, list[tuple[str, int]]]:
-    """`N >= 512`, `all(R == 1)`: ranges of names, of every entry for a list."""
-    out: dict[str, list[tuple[str, int]]] = {}
-    for condition in conditions:
-        if isinstance(condition, t.Call) and condition.function == "all" and len(condition.args) == 1:
-            condition = condition.args[0]
-        if not isinstance(condition, t.Compare) or len(condition.ops) != 1 or condition.ops[0] not in _MIRRORED:
-            continue
-        left, right = condition.operands
-        if isinstance(left, t.Name) and isinstance(right, t.Int):
-            out.setdefault(left.id, []).append((condition.ops[0], right.value))
-        elif isinstance(right, t.Name) and isinstance(left, t.Int):
-            out.setdefault(right.id, []).append((_MIRRORED[condition.ops[0]], left.value))
-    return out
-
-
-def _constants(conditions: tuple[t.Expr, ...]) -> set[str]:
-    return {
-        arg.id
-        for condition in conditions
-        for node in walk_expr(condition)
-        if isinstance(node, t.Call) and node.function == "constant"
-        for arg in node.args
-        if isinstance(arg, t.Name)
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the text of a substitution says for all its instances."""
-
-    conditions: tuple[t.Expr, ...]
-    decls: Mapping[str, tuple[t.Expr, ...]]
-    places: Mapping[str, list[_Place]]
-    hints: Mapping[str, list[tuple[str, int]]]
-    constants: set[str]
-
-
-@lru_cache(maxsize=64)
-def _facts(sub: SubstitutionDef) -> _Facts:
-    syntax = sub.syntax
-    conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
-    decls = {p.name: p.type.dims for p in syntax.params if p.type is not None and p.type.dims is not None}
-    return _Facts(conditions, decls, _find_places(syntax.left), _find_hints(conditions), _constants(conditions))
-
-
 # ---- one instance ------------------------------------------------------------------------------------------------
 
 
@@ -390,7 +297,7 @@ def instantiate(
     dtypes: tuple[DType, ...] = (DType.F32,),
 ) -> Instance:
     """One random instance, with element types that are free drawn from `dtypes`. Raises Rejected where the draw fits none."""
-    syntax, facts = sub.syntax, _facts(sub)
+    syntax, facts = sub.syntax, facts_of(sub)
     conditions = facts.conditions
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)

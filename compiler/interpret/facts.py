@@ -1,0 +1,101 @@
+"""What the text of a substitution says for all its instances: where its names stand, and what its guards say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a name stands in a call: as an attribute, as an entry of one (`starred`: several), as `**name`, as an operand."""
+
+    call: t.Call
+    attr: str | None
+    entry: bool = False
+    starred: bool = False
+    siblings: int = 0
+
+
+def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Place]]:
+    out: dict[str, list[Place]] = {}
+    for statement in statements:
+        if not isinstance(statement, t.Bind | t.Let | t.LetMany):
+            continue
+        for node in walk_expr(statement.value):
+            if isinstance(node, t.Call):
+                for name, place in _places_of(node):
+                    out.setdefault(name, []).append(place)
+    return out
+
+
+def _places_of(call: t.Call) -> Iterator[tuple[str, Place]]:
+    if call.rest is not None:
+        yield call.rest, Place(call, None, starred=True)
+    for keyword in call.kwargs:
+        if isinstance(keyword.value, t.Name):
+            yield keyword.value.id, Place(call, keyword.name)
+        elif isinstance(keyword.value, t.ListExpr):
+            single = sum(not isinstance(element, t.Pack) for element in keyword.value.elements)
+            for element in keyword.value.elements:
+                if isinstance(element, t.Name):
+                    yield element.id, Place(call, keyword.name, entry=True)
+                elif isinstance(element, t.Pack) and isinstance(element.value, t.Name):
+                    yield element.value.id, Place(call, keyword.name, entry=True, starred=True, siblings=single)
+    for arg in call.args:
+        if isinstance(arg, t.Name):
+            yield arg.id, Place(call, None)
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+
+
+def _find_hints(conditions: tuple[t.Expr, ...]) -> dict[str, list[tuple[str, int]]]:
+    """`N >= 512`, `all(R == 1)`: ranges of names, of every entry for a list."""
+    out: dict[str, list[tuple[str, int]]] = {}
+    for condition in conditions:
+        if isinstance(condition, t.Call) and condition.function == "all" and len(condition.args) == 1:
+            condition = condition.args[0]
+        if not isinstance(condition, t.Compare) or len(condition.ops) != 1 or condition.ops[0] not in _MIRRORED:
+            continue
+        left, right = condition.operands
+        if isinstance(left, t.Name) and isinstance(right, t.Int):
+            out.setdefault(left.id, []).append((condition.ops[0], right.value))
+        elif isinstance(right, t.Name) and isinstance(left, t.Int):
+            out.setdefault(right.id, []).append((_MIRRORED[condition.ops[0]], left.value))
+    return out
+
+
+def _constants(conditions: tuple[t.Expr, ...]) -> set[str]:
+    return {
+        arg.id
+        for condition in conditions
+        for node in walk_expr(condition)
+        if isinstance(node, t.Call) and node.function == "constant"
+        for arg in node.args
+        if isinstance(arg, t.Name)
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """`places` of every name, `hints` that compare a name with a number, and the parameters that must be `constants`."""
+
+    conditions: tuple[t.Expr, ...]
+    decls: Mapping[str, tuple[t.Expr, ...]]
+    places: Mapping[str, list[Place]]
+    hints: Mapping[str, list[tuple[str, int]]]
+    constants: set[str]
+
+
+@lru_cache(maxsize=64)
+def facts_of(sub: SubstitutionDef) -> Facts:
+    syntax = sub.syntax
+    conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
+    decls = {p.name: p.type.dims for p in syntax.params if p.type is not None and p.type.dims is not None}
+    return Facts(conditions, decls, _find_places(syntax.left), _find_hints(conditions), _constants(conditions))
