@@ -13,10 +13,10 @@ from dslc.analysis import isl
 from dslc.analysis.conditions import Case, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import Loop
-from dslc.ir.scalar import Apply, Num, Read, Scalar, Sym, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, rebuild, walk
 
 #: how often interval rules may branch before a proof is left to isl
-_STEPS = 2000
+_STEPS = 400
 _SPLITS = 8
 _PRODUCTS = 300
 
@@ -174,7 +174,7 @@ class _Prover:
         found = [
             -fact.constant
             for fact in self._nonneg
-            if fact.atoms == {factor} and fact.coefficients.get((factor,)) == 1 and len(fact.terms) <= 2
+            if fact.atoms == {factor} and _single(fact)
         ]
         return max(found, default=None)
 
@@ -265,8 +265,8 @@ def _bounds(iterators: tuple[Scalar, ...], nonneg: tuple[Poly, ...]) -> list[tup
         for fact in nonneg:
             if fact.degree_in(iterator) == 1 and fact.coefficients.get((iterator,)) == -1:
                 slope, high = fact.split(iterator)
-                later = iterators[iterators.index(iterator) :]
-                if slope.is_constant and not high.atoms & set(later):
+                later = [i for i in iterators[iterators.index(iterator) :] if isinstance(i, Iter)]
+                if slope.is_constant and not any(a in part.free for part in high.atoms for a in later):
                     out.append((iterator, ZERO, high))
                     break
     return out
@@ -278,8 +278,10 @@ def _with_factors(case: Case) -> tuple[Poly, ...]:
     lower = {next(iter(f.atoms)) for f in facts if len(f.atoms) == 1 and f.constant <= 0 and _single(f)}
     for fact in list(facts):
         for iterator in fact.atoms & lower:  # an iterator below a product: the product is positive
-            if fact.coefficients.get((iterator,)) == -1 and fact.degree_in(iterator) == 1:
-                facts.append(fact.split(iterator)[1])
+            if fact.degree_in(iterator) == 1:
+                slope, rest = fact.split(iterator)
+                if slope.is_constant and slope.constant < 0:
+                    facts.append(rest)
     _factors(facts, lower)
     one = {next(iter(f.atoms)) for f in facts if len(f.atoms) == 1 and f.constant < 0 and _single(f)}
     for equation in case.zero:
@@ -294,7 +296,7 @@ def _factors(facts: list[Poly], lower: set[Scalar]) -> None:
     for fact in list(facts):
         if len(fact.terms) == 2 and fact.constant <= -1:
             monomial = next(m for m, _ in fact.terms if m)
-            if fact.coefficients[monomial] > 0 and sum(1 for a in set(monomial) if a not in lower) <= 1:
+            if fact.coefficients[monomial] > 0 and sum(a not in lower for a in monomial) <= 1:
                 facts.extend(atom(factor) - 1 for factor in monomial)
 
 

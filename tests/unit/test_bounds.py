@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import random
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
 
 from dslc.analysis import isl
 from dslc.analysis.bounds import Report, check_operator
-from dslc.analysis.conditions import cases
+from dslc.analysis.conditions import Case, both, cases
+from dslc.analysis.numeric import Unknown, value
+from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
-from dslc.ir.scalar import apply, num, sym
+from dslc.analysis.reads import Loop
+from dslc.ir.scalar import Scalar, apply, iterator, num, sym
 from dslc.semantics.library import load, standard
 
 
@@ -161,3 +167,46 @@ def test_facts_are_used(goal: tuple[tuple[str, int], ...], holds: bool) -> None:
     total = apply("+", *(apply("*", num(factor), sym(name)) for name, factor in goal))
     facts = cases(apply(">=", sym("N"), sym("M")))
     assert all(nonnegative(total, (), case) for case in facts) is holds
+
+
+def _random_expression(rng: random.Random, depth: int, leaves: list[Scalar]) -> Scalar:
+    if depth == 0 or rng.random() < 0.2:
+        return rng.choice([*leaves, num(rng.randint(0, 3))])
+    name = rng.choice(["+", "+", "-", "*", "//", "%", "min", "max", "abs", "select"])
+    count = {"abs": 1, "select": 4}.get(name, 2)
+    args = [_random_expression(rng, depth - 1, leaves) for _ in range(count)]
+    if name == "select":
+        return apply("select", apply(rng.choice(["<", "<=", "==", "!="]), *args[:2]), *args[2:])
+    return apply(name, *args)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_proved_holds_at_every_small_size(seed: int) -> None:
+    """Random goals under random guards: a proof is never wrong at sizes up to 3."""
+    rng = random.Random(seed)
+    n, m, a = sym("N"), sym("M"), sym("a")
+    i, r = iterator("i0"), iterator("r0")
+    proved = 0
+    for _ in range(100):
+        loops = (
+            Loop(i, rng.choice([n, m, apply("+", n, m), apply("*", n, m)]), "traversal"),
+            Loop(r, rng.choice([n, m, apply("+", i, num(1))]), "sum"),
+        )
+        guard = apply(
+            rng.choice(["<", "<=", "==", "!="]),
+            _random_expression(rng, 1, [n, m, a, i, r]),
+            _random_expression(rng, 2, [n, m, a, i, r]),
+        )
+        goal = _random_expression(rng, 3, [n, m, a, i, r])
+        facts = both((Case((atom(n), atom(m))),), cases(guard))
+        if not all(nonnegative(goal, loops, case) for case in facts):
+            continue
+        proved += 1
+        for sizes in product(range(4), range(4), range(-3, 4)):
+            at: dict[Scalar, int] = dict(zip((n, m, a), sizes, strict=True))
+            for at_i in range(value(loops[0].extent, at)):
+                for at_r in range(value(loops[1].extent, {**at, i: at_i})):
+                    point = {**at, i: at_i, r: at_r}
+                    with suppress(Unknown):
+                        assert not value(guard, point) or value(goal, point) >= 0, (goal, guard, point)
+    assert proved > 20
