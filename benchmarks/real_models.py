@@ -18,6 +18,8 @@ import dslc
 from benchmarks import machine, models
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
+#: what follows this heading is written by hand and stays
+OTHERS = "## Other benchmarks"
 HEADER = (
     "model", "nodes", "after", "before ms", "after ms", "ratio", "95 % of ratio", "predicted", "max error",
     "original kept", "rules (predicted gain)", "seconds", "import + export s",
@@ -113,6 +115,7 @@ def _page(rows: list[Row], failed: list[str], arguments: argparse.Namespace) -> 
             table(rows),
             "",
             *(f"- failed: {line}" for line in failed),
+            OTHERS + (RESULTS.read_text("utf-8").partition(OTHERS)[2] if RESULTS.exists() else ""),
         ]
     )
 
