@@ -14,7 +14,7 @@ from dslc.ir.scalar import Apply, Num, Scalar, Sym, walk
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 
-_FUNCTIONS = {"+": "Add", "*": "Mul", "//": "Div", "min": "Min", "max": "Max"}
+_FUNCTIONS = {"+": "Add", "*": "Mul", "//": "Div", "%": "Mod", "min": "Min", "max": "Max"}
 _LIST = TensorType(DType.I64, (1,))
 
 
