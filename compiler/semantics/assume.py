@@ -20,8 +20,8 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.operator_env import _bind_attributes, _bind_statements, _declare
-from dslc.semantics.types import _bind_equal, shape_of
+from dslc.semantics.operator_env import bind_attributes, bind_statements, declare
+from dslc.semantics.types import bind_equal, shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -194,7 +194,7 @@ def bind_equalities(op: OperatorDef, env: Env) -> None:
             if isinstance(condition, t.Compare) and condition.ops == ("==",):
                 left, right = condition.operands
                 try:
-                    grew = _bind_equal(left, right, env) or _bind_equal(right, left, env) or grew
+                    grew = bind_equal(left, right, env) or bind_equal(right, left, env) or grew
                 except (Unbound, EvalError, Mismatch):
                     continue
 
@@ -223,9 +223,9 @@ def _with_attributes(
         params.append(input_value(f"p{k}", shape_of(param.type, known)))
     env = Env(op.module, rules)
     env.ranks.update(known.ranks)
-    _declare(op, env)
-    _bind_attributes(op, attrs, params, env)
-    _bind_statements(op, env)
+    declare(op, env)
+    bind_attributes(op, attrs, params, env)
+    bind_statements(op, env)
     for param, value in zip(op.syntax.params, params, strict=True):
         env.bind(param.name, value)
     for name, value in known.values.items():

@@ -39,9 +39,9 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
     if len(args) > len(params):
         raise Mismatch(f"{len(args)} tensors for {len(params)} parameters")
     given = [*args, *([None] * (len(params) - len(args)))]
-    _declare(op, env)
-    _bind_attributes(op, attrs, given, env)
-    _bind_statements(op, env)
+    declare(op, env)
+    bind_attributes(op, attrs, given, env)
+    bind_statements(op, env)
     pairs: list[tuple[t.TypeExpr, TensorType]] = []
     numbers: list[tuple[t.Param, Number]] = []
     absent: list[t.Param] = []
@@ -71,7 +71,8 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
     return env
 
 
-def _declare(op: OperatorDef, env: Env) -> None:
+def declare(op: OperatorDef, env: Env) -> None:
+    """The declared dimensions of the operator's tensors, and what its indices range over."""
     decls: dict[str, tuple[t.Expr, ...]] = {}
     for param in (*op.syntax.params, *op.syntax.outputs):
         if param.type is not None and param.type.dims is not None:
@@ -98,7 +99,8 @@ def _declare(op: OperatorDef, env: Env) -> None:
     env.ranges = ranges
 
 
-def _bind_statements(op: OperatorDef, env: Env) -> None:
+def bind_statements(op: OperatorDef, env: Env) -> None:
+    """Functions, `let`s and equations, each computed on first use."""
     outputs = {output.name: output for output in op.syntax.outputs}
     for statement in op.syntax.statements:
         if isinstance(statement, t.Function):
@@ -204,7 +206,12 @@ def _default(param: t.Param, env: Env) -> Thunk:
 # ---- attributes ----------------------------------------------------------------------------------------------
 
 
-def _bind_attributes(op: OperatorDef, attrs: Mapping[str, Any], args: Sequence[Argument], env: Env) -> None:
+def bind_attributes(op: OperatorDef, attrs: Mapping[str, Any], args: Sequence[Argument], env: Env) -> None:
+    """Attributes as given or by default, normalised on first use.
+
+    Raises:
+        EvalError: E0302 for an attribute that the operator does not have.
+    """
     declared = {attr.name for attr in op.attrs}
     for name in attrs:
         if name not in declared:

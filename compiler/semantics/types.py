@@ -226,7 +226,7 @@ def _try_condition(condition: t.Expr, env: Env) -> str:
     """'done' where the condition holds, 'bound' where it bound a name, '' where too little is known."""
     if isinstance(condition, t.Compare) and condition.ops == ("==",):
         left, right = condition.operands
-        bound = _bind_equal(left, right, env) or _bind_equal(right, left, env)
+        bound = bind_equal(left, right, env) or bind_equal(right, left, env)
         if bound:
             return "bound"
     try:
@@ -238,7 +238,8 @@ def _try_condition(condition: t.Expr, env: Env) -> str:
     return "done"
 
 
-def _bind_equal(target: t.Expr, source: t.Expr, env: Env) -> bool:
+def bind_equal(target: t.Expr, source: t.Expr, env: Env) -> bool:
+    """Binds `name`, `rank(pack)` or `[name, ...]` to the value of an expression; False where that is not possible (yet)."""
     if isinstance(target, t.Name) and "." not in target.id and not env.has(target.id):
         value = _known(source, env)
         if value is None or (isinstance(value, Num)):
