@@ -72,9 +72,9 @@ def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain) -> Opera
     parts = []
     size = ranges[axis][1]
     for start in range(0, size, -(-size // pieces)):
-        machine = _Machine(operands, domain)
         part = {**ranges, axis: (start, min(size, start + -(-size // pieces)))}
         parts.append(_result(machine.go(prepared.body, _Frame(part)), prepared.iters, part, kind, domain))
+        machine.forget(axis)
     return Operand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
 
 
@@ -104,17 +104,28 @@ def _pieces(body: Scalar, ranges: dict[Iter, tuple[int, int]]) -> tuple[Iter | N
 def _intermediates(root: Scalar, sizes: dict[Iter, int]) -> Iterator[tuple[frozenset[Iter], int]]:
     """The iterators and the number of elements of what is held in memory: factors of a summed product, not the product."""
     known = dict(sizes)
-    products: set[Scalar] = set()
+    passed: set[Scalar] = set()
     for node in walk(root):
         if isinstance(node, Reduce):
             for it, extent in zip(node.iters, node.extents, strict=True):
                 bound = _bound(extent, known)
                 known[it] = max(known.get(it, 0), bound)
-            if node.kind == "sum" and isinstance(node.body, Apply) and node.body.name == "*":
-                products.add(node.body)
+            if node.kind == "sum":
+                split = isinstance(node.body, Apply) and any(_splits(part) for part in node.body.args)
+                passed.update(_joints(node.body, {"*", "+"} if split else {"*"}))
+            if node.where is not None:
+                passed.update(_joints(node.where, {"and"}))
     for node in walk(root):
-        if node not in products and node.free:
+        if node not in passed and node.free:
             yield node.free, prod(known.get(it, 1) for it in node.free)
+
+
+def _joints(node: Scalar, names: set[str]) -> Iterator[Scalar]:
+    """The products, sums or conjunctions at the top of an expression, which are never computed as a whole."""
+    if isinstance(node, Apply) and node.name in names:
+        yield node
+        for arg in node.args:
+            yield from _joints(arg, names - {"+"})
 
 
 def _bound(extent: Scalar, sizes: dict[Iter, int]) -> int:
@@ -135,6 +146,10 @@ class _Machine:
         if found is None:
             found = self._memo[key] = self._compute(node, frame)
         return found
+
+    def forget(self, it: Iter) -> None:
+        """Drops what was computed for one range of an iterator."""
+        self._memo = {key: arr for key, arr in self._memo.items() if it not in key[0].free}
 
     def _compute(self, node: Scalar, frame: _Frame) -> Arr:
         if isinstance(node, Num):
