@@ -26,7 +26,6 @@ def command(cache: Path | None) -> int:
 def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
     """Name, value and whether it is fine, of everything that a run depends on."""
     import sys
-    import warnings
     from importlib import metadata
 
     from dslc.cost.cache import CostCache
@@ -43,13 +42,12 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
     out.append(("threads", f"{default_threads()} by default, {len(allowed_cpus())} processors allowed", True))
     out.append(("memory", f"{available_memory() / 2**30:.1f} GiB free", available_memory() > 1 << 29))
     out.append(_runtime())
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with CostCache(cache) as opened:
-            costs, verdicts = opened.counts()
-            size = opened.path.stat().st_size if opened.path.exists() else 0
+    caught: list[str] = []
+    with CostCache(cache, caught.append) as opened:
+        costs, verdicts = opened.counts()
+        size = opened.path.stat().st_size if opened.path.exists() else 0
     out.append(("cache", f"{opened.path}: {costs} costs, {verdicts} verdicts, {size / 2**20:.1f} MiB", not caught))
-    out.extend(("cache", str(warning.message), False) for warning in caught)
+    out.extend(("cache", text, False) for text in caught)
     out.append(_library())
     return out
 

@@ -12,7 +12,7 @@ import os
 import sqlite3
 import time
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -24,10 +24,14 @@ NAME = "costs.sqlite3"
 
 
 class CostCache:
-    """Measured seconds and timing verdicts by key. Use it as a context manager, or call `close`."""
+    """Measured seconds and timing verdicts by key. Use it as a context manager, or call `close`.
 
-    def __init__(self, folder: str | Path | None = None) -> None:
+    `warn` is told of a file that cannot be used, once; by default it is a Python warning.
+    """
+
+    def __init__(self, folder: str | Path | None = None, warn: Callable[[str], None] | None = None) -> None:
         self.path = cache_folder(folder) / NAME
+        self._warn = warn or (lambda text: warnings.warn(text, stacklevel=2))
         self._db = self._open()
 
     def __enter__(self) -> CostCache:
@@ -101,7 +105,7 @@ class CostCache:
         self._db = self._in_memory(problem) if lasting else self._aside(problem)
 
     def _in_memory(self, problem: Exception) -> sqlite3.Connection:
-        warnings.warn(f"the cost cache {self.path} cannot be used ({problem}): nothing is kept", stacklevel=4)
+        self._warn(f"the cost cache {self.path} cannot be used ({problem}): nothing is kept")
         return _connect(":memory:")
 
     def _aside(self, problem: Exception) -> sqlite3.Connection:
@@ -111,7 +115,7 @@ class CostCache:
             os.replace(self.path, aside)
             for suffix in ("-wal", "-shm"):
                 Path(str(self.path) + suffix).unlink(missing_ok=True)
-            warnings.warn(f"the cost cache {self.path} was set aside as {aside.name} ({problem})", stacklevel=4)
+            self._warn(f"the cost cache {self.path} was set aside as {aside.name} ({problem})")
             return _connect(str(self.path))
         except (OSError, sqlite3.Error) as second:
             return self._in_memory(second)

@@ -89,7 +89,7 @@ class _Run:
         if self.settings.budget == 0:
             return self._canonical()
         try:
-            with CostCache(self.settings.cache) as self.cache:
+            with CostCache(self.settings.cache, self.notes.append) as self.cache:
                 return self._searched()
         except _Kept as reason:
             return self._keep(str(reason))

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -178,6 +181,15 @@ def test_each_of_several_sizes_is_timed(quick: dict[str, Any]) -> None:
     assert report.kept_original or all(one.high >= 1 for one in report.sizes)
 
 
+def test_a_corrupt_cache_is_a_note_and_no_failure(quick: dict[str, Any]) -> None:
+    folder = Path(quick["cache"])
+    folder.mkdir()
+    (folder / "costs.sqlite3").write_bytes(b"rubbish" * 999)
+    report = dslc.optimize(powers(), **{**quick, "timing": False}).report
+    assert any("set aside" in note for note in report.notes)
+    assert report.steps
+
+
 # ---- the command line -------------------------------------------------------------------------------------------
 
 
@@ -264,6 +276,23 @@ def test_given_inputs_are_used_and_checked(files: tuple[Path, Path, list[str]], 
     assert command_line(["optimize", str(source), "-o", str(target), "--inputs", str(bad), *options]) == 1
     err = capsys.readouterr().err
     assert "shape [256, 1000], not [256, 1024]" in err and "no input `z`" in err
+
+
+def test_interrupting_the_search_writes_the_best_so_far(files: tuple[Path, Path, list[str]]) -> None:
+    source, target, _ = files
+    onnx.save(chain(6), source)
+    options = ["--budget", "1000s", "--threads", "1", "--cache", str(source.parent / "cache"), "--no-timing", "-v"]
+    command = [sys.executable, "-m", "dslc", "optimize", str(source), "-o", str(target), *options]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "times as fast" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        process.communicate(timeout=120)
+    # a search that was already over when the signal came is done, not interrupted
+    assert process.returncode in (130, 0)
+    assert len(onnx.load(target).graph.node) < 6
 
 
 def test_doctor_and_bench_say_what_they_should(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
