@@ -15,7 +15,7 @@ from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
 from dslc.onnx.folding import compute
 from dslc.onnx.plan import Plan
-from dslc.onnx.protos import ELEM_TYPES, all_names
+from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
 from dslc.onnx.symbols import Symbols
 from dslc.onnx.types import dim_name
 from dslc.semantics.library import Rules
@@ -202,9 +202,9 @@ class _Exporter:
     def _shell(self) -> ModelProto:
         """The original model without its graph's nodes and weights."""
         out = ModelProto()
-        _copy_fields(self.context.model, out, {"graph"})
+        copy_fields(self.context.model, out, {"graph"})
         skip = {"node", "initializer", "sparse_initializer", "input", "output", "value_info", "quantization_annotation"}
-        _copy_fields(self.original, out.graph, skip)
+        copy_fields(self.original, out.graph, skip)
         out.graph.SetInParent()
         return out
 
@@ -281,18 +281,6 @@ class _Exporter:
                 if not dimension.HasField("dim_value") and label in self.context.bind:
                     dimension.dim_value = self.context.bind[label]
         return out
-
-
-def _copy_fields(source: Any, target: Any, skip: set[str]) -> None:
-    for field, value in source.ListFields():
-        if field.name in skip:
-            continue
-        if hasattr(value, "extend"):
-            getattr(target, field.name).extend(value)
-        elif hasattr(value, "CopyFrom"):
-            getattr(target, field.name).CopyFrom(value)
-        else:
-            setattr(target, field.name, value)
 
 
 def _add_tensor(model: ModelProto, tensor: TensorProto | SparseTensorProto, name: str) -> None:

@@ -149,6 +149,16 @@ def check_shape(tensor: TensorProto, where: str) -> tuple[int, ...]:
     return shape
 
 
+#: where elements are that are not raw bytes; all other types are in int32_data
+_FIELDS: dict[int, str] = {
+    TensorProto.FLOAT: "float_data",
+    TensorProto.INT64: "int64_data",
+    TensorProto.DOUBLE: "double_data",
+    TensorProto.UINT32: "uint64_data",
+    TensorProto.UINT64: "uint64_data",
+}
+
+
 def check_length(tensor: TensorProto, where: str) -> None:
     """Raises E0813 where the elements inside the model are fewer or more than its shape says."""
     size = byte_size(tensor)
@@ -157,9 +167,8 @@ def check_length(tensor: TensorProto, where: str) -> None:
     if tensor.raw_data:
         found = len(tensor.raw_data)
     else:
-        per = {1: 4, 10: 2, 16: 2, 11: 8, 2: 1, 3: 1, 4: 2, 5: 2, 6: 4, 7: 8, 9: 1, 12: 4, 13: 8}[tensor.data_type]
-        fields = (tensor.float_data, tensor.int32_data, tensor.int64_data, tensor.double_data, tensor.uint64_data)
-        found = max(len(values) for values in fields) * per
+        name = _FIELDS.get(tensor.data_type, "int32_data")
+        found = len(getattr(tensor, name)) * DTYPES[tensor.data_type].bytes
     if found != size:
         raise error(
             "E0813", f"tensor `{tensor.name}` of {where} has {found} bytes where its shape needs {size}", path=where

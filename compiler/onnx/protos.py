@@ -291,3 +291,16 @@ def make_attribute(name: str, value: Any, schema: Any) -> AttributeProto:
     elif kind is None and isinstance(value, bool):
         value = int(value)
     return helper.make_attribute(name, value, attr_type=kind) if kind is not None else helper.make_attribute(name, value)
+
+
+def copy_fields(source: Any, target: Any, skip: set[str]) -> None:
+    """Copies the fields of a message, some left out."""
+    for field, value in source.ListFields():
+        if field.name in skip:
+            continue
+        if hasattr(value, "extend"):
+            getattr(target, field.name).extend(value)
+        elif hasattr(value, "CopyFrom"):
+            getattr(target, field.name).CopyFrom(value)
+        else:
+            setattr(target, field.name, value)

@@ -10,16 +10,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from google.protobuf.message import EncodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, GraphProto, ModelProto, TensorProto
 
 from dslc.errors import DslcError, error
 from dslc.onnx.external import Region, entries, is_external, region
+from dslc.onnx.protos import copy_fields
 
 #: protobuf messages end at 2 GiB; some room is left for the graph
 LIMIT = (2 << 30) - (64 << 20)
 _ALIGN = 64
 _SMALLEST = 1024
 _BLOCK = 8 << 20
+_CONTENTS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
 def save(
@@ -86,13 +89,15 @@ class _Writer:
             model = _without(self.model, moved)
             with self._open(self.data) as out:
                 places = [self._append(out, tensor) for tensor in moved]
-            targets = [t for t, m in zip(tensors_of(model.graph), tensors_of(self.model.graph), strict=True) if id(m) in _ids(moved)]
+            gone = _ids(moved)
+            both = zip(tensors_of(model.graph), tensors_of(self.model.graph), strict=True)
+            targets = [copy for copy, tensor in both if id(tensor) in gone]
             for tensor, (offset, length) in zip(targets, places, strict=True):
                 _refer(tensor, self.data.name, offset, length)
             written.append(self.data)
         try:
             content = model.SerializeToString()
-        except ValueError as problem:
+        except (ValueError, RuntimeError, EncodeError) as problem:
             raise error("E0812", f"{self.target} would be larger than 2 GiB: {problem}", path=str(self.target)) from None
         with self._open(self.target) as out:
             out.write(content)
@@ -166,19 +171,28 @@ def _copy(place: Region, out: IO[bytes]) -> None:
 
 
 def _without(model: ModelProto, moved: list[TensorProto]) -> ModelProto:
-    """A copy of the model in which the moved tensors have no elements."""
+    """A copy of the model in which the moved tensors have no elements; weights are never copied on the way."""
+    gone = _ids(moved)
+    weights = list(model.graph.initializer)
+    own = _ids(weights)
     held = []
     for tensor in moved:
-        if not is_external(tensor):
+        if not is_external(tensor) and id(tensor) not in own:
             held.append((tensor, tensor.raw_data))
             tensor.raw_data = b""
+    copy = ModelProto()
     try:
-        copy = ModelProto()
-        copy.CopyFrom(model)
+        copy_fields(model, copy, {"graph"})
+        copy_fields(model.graph, copy.graph, {"initializer"})
     finally:
         for tensor, content in held:
-            if content:
-                tensor.raw_data = content
+            tensor.raw_data = content
+    for weight in weights:
+        if id(weight) in gone:
+            bare = copy.graph.initializer.add()
+            copy_fields(weight, bare, {"raw_data", *_CONTENTS})
+        else:
+            copy.graph.initializer.append(weight)
     return copy
 
 

@@ -251,3 +251,19 @@ def test_large_weights_are_never_in_memory(tmp_path: Path, same_folder: bool) ->
     )
     assert int(done.stdout) * 1024 < size * size
     assert (tmp_path / "other" / "out.onnx.data").exists() != same_folder
+
+
+def test_tensors_of_nodes_go_beside_the_model_too(tmp_path: Path) -> None:
+    nodes = [
+        node("Constant", [], ["w"], value=onnx.numpy_helper.from_array(W)),
+        node("MatMul", ["x", "w"], ["p"]),
+        node("Add", ["p", "b"], ["y"]),
+    ]
+    b = helper.make_tensor("b", TensorProto.FLOAT, [300], np.arange(300, dtype="f").tolist())
+    made = model(nodes, [info("x", [1, 200])], [info("y", [1, 300])], [b])
+    before = made.SerializeToString()
+    save(made, tmp_path / "out.onnx", external_data=True)
+    assert made.SerializeToString() == before
+    assert (tmp_path / "out.onnx.data").stat().st_size >= W.nbytes + 1200
+    (expected,) = session(made).run(None, {"x": np.ones((1, 200), "f")})
+    np.testing.assert_array_equal(result(tmp_path / "out.onnx"), expected)
