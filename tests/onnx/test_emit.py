@@ -12,7 +12,9 @@ from small_models import I64, info, model, ops, rules, same_results, weight
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Graph, Value, input_value
+from dslc.ir.graph import Call, Graph, Scope, Value, input_value, scope_value
+from dslc.ir.scalar import apply as scalar
+from dslc.ir.scalar import iterator, num
 from dslc.onnx.exporter import export, exportable, node_model
 from dslc.onnx.importer import import_model
 from dslc.onnx.runtime import run as run_model
@@ -155,6 +157,18 @@ def test_a_fold_that_would_blow_up_is_left_to_run_time() -> None:
         [weight("w", draw(2000, 1)), weight("s", np.int64([2000, 2000]))],
     )
     assert ops(rewritten(before)) == ["Expand", "Mul"]
+
+
+def test_a_constant_expression_is_computed_by_its_definition() -> None:
+    """No node expresses it, and none has to: it depends on nothing."""
+    i, j = iterator("i0"), iterator("i1")
+    body = scalar("/", scalar("+", i, scalar("*", num(10), j)), num(4))
+    weights = scope_value(Scope((3, 5), body, DType.F32), ())
+    (value,) = apply(rules(), "std.matmul", [tensor("x", 2, 3), weights], {})
+    made, _ = node_model([value], rules(), 17)
+    assert ops(made) == ["MatMul"]
+    (y,) = run_model(made, {"x0": np.eye(2, 3, dtype="f")}, ["y0"])
+    np.testing.assert_array_equal(y, (np.arange(2)[:, None] + 10 * np.arange(5)) / np.float32(4))
 
 
 def test_a_huge_constant_on_the_way_is_not_made() -> None:
