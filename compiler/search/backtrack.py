@@ -15,8 +15,8 @@ from dslc.search.candidate import Candidate, Limits
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import Progress, State, least_gain, sweep
 
-#: so many of the cheapest graphs wait in the queue
-QUEUE = 2000
+#: the cheapest graphs wait in the queue: so many, and so many nodes in all
+QUEUE, NODES = 2000, 300_000
 MATCHES = 500
 
 
@@ -47,6 +47,7 @@ def backtrack(
     try:
         sweep(start, rules, costs, limits, improved)
         order = itertools.count()
+        longest = min(QUEUE, max(20, NODES // len(start.graph.nodes())))
         queue = [(best.cost, next(order), best)]
         seen = {hash(start.graph.outputs), hash(best.graph.outputs)}
         shuffled = list(rules)
@@ -76,8 +77,8 @@ def backtrack(
                     # go on from the better graph; what is left to try here waits
                     heapq.heappush(queue, (current.cost, next(order), current))
                     break
-            if len(queue) > QUEUE:
-                queue = heapq.nsmallest(QUEUE, queue)
+            if len(queue) > longest:
+                queue = heapq.nsmallest(longest, queue)
     except KeyboardInterrupt:
         limits.stopped = True
         limits.interrupted = True

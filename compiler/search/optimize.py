@@ -308,6 +308,9 @@ class _Run:
                 max_rel_error=0.0,
                 sizes=self._per_size([at[0] for at in verdicts]),
             )
+            somewhere = next((v for at in verdicts for v in at if v.faster), None)
+            if somewhere is not None:
+                raise _Kept(f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others")
             raise _Kept(f"no rewritten model was measured to be faster (best: {best.ratio} times as fast)")
         return self._written(contenders[chosen], start, [at[chosen] for at in verdicts])
 
