@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import json
 import math
 import signal
@@ -302,6 +303,13 @@ def test_doctor_and_bench_say_what_they_should(files: tuple[Path, Path, list[str
     assert command_line(["bench", str(source), str(source), "--budget", "1s", "--threads", "1"]) == 0
     out = capsys.readouterr().out
     assert "median" in out and "95 % interval" in out
+
+
+def test_examples_of_the_python_interface_run() -> None:
+    from dslc import api
+
+    found = doctest.testmod(api)
+    assert found.attempted >= 10 and found.failed == 0
 
 
 def test_help_lists_every_option() -> None:
