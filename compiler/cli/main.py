@@ -142,4 +142,5 @@ def run(args: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     """Entry point of the console script and of `python -m dslc`."""
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reports its use to its maker unless told otherwise
     sys.exit(run())
