@@ -20,7 +20,10 @@ from dslc.search.rewriting import disjoint, rewritten
 
 #: gains below this share of the whole cost are noise, and at one place those below so many seconds or this share of what the
 #: rewrite concerns
-SHARE, SECONDS, NOISE = 1e-3, 2e-7, 0.02
+SHARE, SECONDS = 1e-3, 2e-7
+#: what a rewrite must save of what it concerns: clear gains are all taken before small ones, which may be noise and could
+#: take a clear gain's place away
+CLEAR, SMALL = 0.15, 0.03
 MATCHES = 2000
 ROUNDS = 20
 
@@ -33,23 +36,24 @@ def least_gain(cost: float) -> float:
 
 
 def sweep(start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> Candidate:
-    """The result of taking every gain, in the order of the rules; never costs more than the start."""
+    """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
     state = State(start, costs)
-    for _ in range(ROUNDS):
-        before = state
-        for rule in rules:
-            while not limits.stopped:
-                after = _everywhere(state, rule, costs, limits)
-                if after is None:
-                    break
-                state = State(after, costs)
-                on_best(after)
-        if state is before or limits.stopped:
-            break
+    for least in (CLEAR, SMALL):
+        for _ in range(ROUNDS):
+            before = state
+            for rule in rules:
+                while not limits.stopped:
+                    after = _everywhere(state, rule, costs, limits, least)
+                    if after is None:
+                        break
+                    state = State(after, costs)
+                    on_best(after)
+            if state is before or limits.stopped:
+                break
     return state.candidate
 
 
-def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limits) -> Candidate | None:
+def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limits, least: float) -> Candidate | None:
     """One rule at all places where it gains, none of which share a node; None where it gains nowhere."""
     gains: dict[Any, float] = {}
     found: list[tuple[float, int, Match, dict[Value, Value]]] = []
@@ -64,7 +68,7 @@ def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limi
                 break
             cost, concerned = start.evaluation.after(new)
             gain = start.evaluation.cost - cost
-            gains[key] = gain if gain > max(SECONDS, NOISE * concerned) else 0.0
+            gains[key] = gain if gain > max(SECONDS, least * concerned) else 0.0
         if gains[key] > 0:
             found.append((-gains[key], number, match, new))
     taken: set[Any] = set()
