@@ -15,11 +15,13 @@ _HASHED = 1 << 26
 
 
 def counts(model: ModelProto) -> tuple[int, int, int]:
-    """Nodes (those of subgraphs included), elements of the weights, and their bytes."""
+    """Operators (those of subgraphs included, constants not), elements of the weights, and their bytes."""
     nodes = parameters = size = 0
     for graph in _graphs(model.graph):
-        nodes += len(graph.node)
-        for tensor in graph.initializer:
+        held = [node for node in graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
+        nodes += len(graph.node) - len(held)
+        constants = (attribute.t for node in held for attribute in node.attribute if attribute.HasField("t"))
+        for tensor in (*graph.initializer, *constants):
             parameters += math.prod(tensor.dims)
             size += byte_size(tensor) or 0
     return nodes, parameters, size

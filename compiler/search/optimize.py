@@ -35,10 +35,16 @@ from dslc.search.judge import Verdict, judge, winner
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
+from dslc.search.sweep import sweep
 from dslc.semantics.library import Rules, load_many, standard
 
-#: contenders that are timed against the original
-MOST = 3
+#: contenders on the way to the best candidate, and contenders that do without one of its rules
+MOST, VARIANTS = 3, 3
+VARIANT_STEPS = 3000
+#: contenders that are timed to the end, after all were timed briefly
+FINAL = 2
+#: above so many bytes of weights the best candidate stands alone: each contender holds a copy
+HEAVY = 1 << 28
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
 #: sizes to try for dimensions that nothing fixes
@@ -241,8 +247,17 @@ class _Run:
             self.progress.phase("comparing outputs")
             checked = self._check(checker, best)
             if isinstance(checked, Contender):
-                others = [self._check(checker, one) for one in distinct(best, MOST)[1:] if one.parent is not None]
-                return [checked, *(one for one in others if isinstance(one, Contender))]
+                if self.report.before is not None and self.report.before.bytes > HEAVY:
+                    return [checked]
+                more = [one for one in distinct(best, MOST)[1:] if one.parent is not None]
+                more += self._variants(best, start, rules, costs, limits)
+                seen = {hash(best.graph.outputs): checked}
+                for one in more:
+                    if hash(one.graph.outputs) not in seen:
+                        found = self._check(checker, one)
+                        if isinstance(found, Contender):
+                            seen[hash(one.graph.outputs)] = found
+                return list(seen.values())
             alone = self._check(checker, start)
             if not isinstance(alone, Contender):
                 raise _Kept(f"import and export alone change it: {alone.problem}")
@@ -274,6 +289,24 @@ class _Run:
             return [found]
         return []
 
+    def _variants(
+        self, best: Candidate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits
+    ) -> list[Candidate]:
+        """What a sweep finds without one rule of the best candidate: a prediction may be wrong for one rule alone."""
+        gains: dict[str, float] = {}
+        for step in best.path():
+            if step.rule:
+                gains[step.rule] = gains.get(step.rule, 0.0) + step.gain
+        out = []
+        for name in sorted(gains, key=lambda rule: -gains[rule])[:VARIANTS]:
+            if limits.interrupted:
+                break
+            others = [rule for rule in rules if rule.name != name]
+            found = sweep(start, others, costs, Limits(VARIANT_STEPS), lambda _: None)
+            if found is not start:
+                out.append(found)
+        return out
+
     def _check(self, checker: Checker, candidate: Candidate) -> Contender | Comparison:
         try:
             return checker.check(candidate)
@@ -291,6 +324,11 @@ class _Run:
         seconds = min(20.0, max(4.0, self.settings.budget / 3)) / len(inputs)
         identity = digest(self.original, self.folder)
         try:
+            if len(contenders) > FINAL:
+                feeds = inputs[0].feeds[0]
+                brief = judge(original, f"brief {identity}", contenders, feeds, self.target, seconds / 2, self.cache)
+                order = sorted(range(len(contenders)), key=lambda k: -brief[k].ratio.ratio)
+                contenders = [contenders[k] for k in order[:FINAL]]
             verdicts = [
                 judge(original, identity, contenders, found.feeds[0], self.target, seconds, self.cache) for found in inputs
             ]
