@@ -1,0 +1,1 @@
+"""Templates of kernels and reports. None is rendered in this version."""

@@ -1,0 +1,41 @@
+"""Imports go one way: from the command line towards the syntax, never back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import dslc
+
+ROOT = Path(dslc.__file__).parent
+#: a module may import from its own stage and from earlier ones
+ORDER = [
+    "version", "folders", "errors", "grammar", "syntax", "diagnostics", "ir", "semantics", "analysis", "interpret", "onnx",
+    "match", "cost", "report", "search", "api", "cli",
+]  # fmt: skip
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("dslc."):
+            yield node.module.split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("dslc."))
+
+
+def test_imports_point_to_earlier_stages() -> None:
+    wrong = []
+    for path in sorted(ROOT.rglob("*.py")):
+        stage = path.relative_to(ROOT).parts[0].removesuffix(".py")
+        if stage in {"__init__", "__main__"}:
+            continue
+        for other in imports(path):
+            if other in ORDER and ORDER.index(other) > ORDER.index(stage):
+                wrong.append(f"{path.relative_to(ROOT)} imports dslc.{other}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_stage_has_a_place() -> None:
+    stages = {path.name.removesuffix(".py") for path in ROOT.iterdir() if not path.name.startswith("__")}
+    assert {stage for stage in stages if stage != "py.typed"} <= {*ORDER, "rules", "codegen", "templates"}
