@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-from dslc.errors import error
+from dslc.errors import DslcError, error
+from dslc.onnx.external import byte_size, is_external
 
 
 def session(model: ModelProto | str | bytes, *, threads: int = 0, optimize: bool = True, prepacked: bool = True) -> Any:
@@ -75,3 +76,26 @@ def _array(value: Any) -> Any:
         tensor.raw_data = value._ortvalue.numpy().tobytes() if hasattr(value, "_ortvalue") else value.numpy().tobytes()
         return numpy_helper.to_array(tensor)
     return value.numpy()
+
+
+#: models with more weights (bytes) are not loaded only to see whether they load
+_LIGHT = 1 << 28
+
+
+def accepted(written: ModelProto, original: ModelProto) -> bool:
+    """Whether ONNX Runtime loads a model, or refuses the original of it just as well.
+
+    Models with external data or more than 256 MiB of weights are taken for accepted: loading them is not free.
+    """
+    tensors = written.graph.initializer
+    if any(is_external(tensor) for tensor in tensors) or sum(byte_size(tensor) or 0 for tensor in tensors) > _LIGHT:
+        return True
+    try:
+        session(written, threads=1)
+    except DslcError:
+        try:
+            session(original, threads=1)
+        except DslcError:
+            return True
+        return False
+    return True

@@ -27,6 +27,7 @@ from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
+from dslc.onnx.runtime import accepted
 from dslc.report import Counts, Report, Sizes, Step
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
@@ -111,6 +112,8 @@ class _Run:
 
     def _canonical(self) -> Optimized:
         model = export(self.imported.context, self.imported.graph, self.rules)
+        if not accepted(model, self.original):
+            return self._keep("ONNX Runtime loads it, and refuses its canonical form")
         report = self._finished(
             replace(self.report, kept_original=False, reason="canonical form, nothing measured", after=Counts(*counts(model)))
         )
