@@ -47,9 +47,6 @@ class Span:
     def text(self) -> str:
         return self.source.text[self.start : self.end]
 
-    def to(self, other: Span) -> Span:
-        return Span(self.source, self.start, max(self.end, other.end))
-
     def __str__(self) -> str:
         line, column = self.source.position(self.start)
         return f"{self.source.path}:{line}:{column}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from math import gcd
@@ -149,7 +148,3 @@ def primitive(poly: Poly) -> Poly:
     if divisor <= 1:
         return poly
     return _of({m: c // divisor for m, c in poly.terms})
-
-
-def atoms_of(polys: Iterable[Poly]) -> frozenset[Scalar]:
-    return frozenset().union(*(poly.atoms for poly in polys))

@@ -31,10 +31,6 @@ def wants_color(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
-def _where(diagnostic: Diagnostic) -> str:
-    return str(diagnostic.span) if diagnostic.span is not None else diagnostic.path
-
-
 def _extent(span: Span) -> tuple[int, int, int, int]:
     """First line, column, last line, column after the end; all from 1."""
     line, column = span.source.position(span.start)

@@ -58,10 +58,5 @@ class CompiledRule:
     def partial(self) -> bool:
         return self.definition.syntax.partial
 
-    @property
-    def tags(self) -> tuple[str, ...]:
-        sides = (*self.definition.syntax.left, *self.definition.syntax.right)
-        return tuple(name for s in sides if isinstance(s, t.Tags) for name in s.names)
-
     def __str__(self) -> str:
         return self.name

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Value, call, topological
-from dslc.ir.scalar import Number
+from dslc.ir.graph import Attrs, Value, call
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Env, EvalError, Mismatch, Unbound, fail
+from dslc.semantics.env import Env, Mismatch, Unbound, fail
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import Argument, operator_env, outward
 from dslc.semantics.types import shape_of
@@ -172,11 +171,3 @@ def inverse_steps(
         out.append(values)
         rest = (values[1],)
     return out
-
-
-def depends_on(value: Value, others: set[Value]) -> bool:
-    """Whether a value is computed from any of the others."""
-    return any(v in others for node in topological([value.node]) for v in node.values)
-
-
-__all__ = ["EvalError", "Mismatch", "Number", "apply", "depends_on", "inverse_steps", "rules_cache"]

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import Diagnostic, DslcError, Span
-from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Scalar, iterator, read
 from dslc.semantics.definitions import Module
@@ -148,19 +147,3 @@ class Env:
         if self.builder is not None:
             self.builder.extents[found] = extent
         return found
-
-
-__all__ = [
-    "AttrSet",
-    "Closure",
-    "DType",
-    "Env",
-    "EvalError",
-    "Mismatch",
-    "OperatorRef",
-    "Outputs",
-    "ScopeBuilder",
-    "Thunk",
-    "Unbound",
-    "fail",
-]

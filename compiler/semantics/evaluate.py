@@ -8,14 +8,13 @@ from typing import Any
 
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Number, Scalar, apply, as_scalar, num, reduce, table
+from dslc.ir.scalar import Number, Scalar, apply, as_scalar, reduce, table
 from dslc.semantics import lists
 from dslc.semantics.definitions import FunctionDef, OperatorDef
 from dslc.semantics.env import (
     AttrSet,
     Closure,
     Env,
-    EvalError,
     Mismatch,
     OperatorRef,
     Outputs,
@@ -27,7 +26,7 @@ from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDIC
 
 _CONSTANTS: dict[str, Number] = {"true": True, "false": False, "pi": math.pi, "nan": math.nan}
 _MAX_UNROLL = 1_000_000
-_MAX_EXPANSIONS = 50
+MAX_EXPANSIONS = 50
 
 
 def truth(value: Any) -> Any:
@@ -583,7 +582,7 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
     for param, arg in zip(function.params, expr.args, strict=True):
         inner.bind(param, evaluate(arg, env))
     inner.calls = env.calls + 1
-    if inner.calls > _MAX_EXPANSIONS:
+    if inner.calls > MAX_EXPANSIONS:
         raise fail(
             "E0317", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
         )
@@ -675,6 +674,3 @@ def _field(expr: t.Field, env: Env) -> Any:
     if isinstance(value, Outputs):
         raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
     raise fail("E0324", "this call has no named outputs", expr.span)
-
-
-__all__ = ["EvalError", "Unbound", "elements", "evaluate", "index_of", "num", "range_of", "scalar", "truth"]

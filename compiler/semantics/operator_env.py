@@ -12,7 +12,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Number, Scalar
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Closure, Env, Mismatch, Outputs, Thunk, Unbound, fail
+from dslc.semantics.env import Closure, Env, Mismatch, Thunk, fail
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import axes_of, plain
@@ -319,6 +319,3 @@ def outward(attr: t.Attr, value: Any) -> Any:
             return tuple(float(v) if not isinstance(v, Scalar) else v for v in value)
         return float(value) if not isinstance(value, Scalar) else value
     return value
-
-
-__all__ = ["Outputs", "Unbound", "normalise", "operator_env", "outward"]

@@ -9,8 +9,8 @@ from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Scope, Value, scope_value
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, as_scalar, iterator
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Closure, Env, Mismatch, ScopeBuilder, Thunk, fail
-from dslc.semantics.evaluate import evaluate, range_of, scalar, truth
+from dslc.semantics.env import Closure, Env, ScopeBuilder, Thunk, fail
+from dslc.semantics.evaluate import MAX_EXPANSIONS, evaluate, range_of, scalar
 from dslc.semantics.types import dim
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -221,7 +221,7 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
         raise problem
     inner = Env(op.module, env.rules)
     inner.builder, inner.depth, inner.calls = env.builder, env.depth, env.calls + 1
-    if inner.calls > 50:
+    if inner.calls > MAX_EXPANSIONS:
         raise fail("E0317", f"`{op.short}` is expanded without end", expr.span)
     for k, param in enumerate(params):
         if k < len(args):
@@ -255,6 +255,3 @@ def inline_operator(op: OperatorDef, args: tuple[Any, ...], env: Env, expr: t.Ca
 
 def _later(expr: t.Expr, env: Env) -> Thunk:
     return Thunk(lambda: evaluate(expr, env))
-
-
-__all__ = ["Mismatch", "build_scope", "inline_operator", "scalar_dtype", "truth"]
