@@ -38,7 +38,7 @@ from dslc.syntax.kept import parse_kept as parse
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
-BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets")}
+BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets", "taso")}
 
 
 @dataclass(frozen=True, eq=False)

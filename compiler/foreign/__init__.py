@@ -1,0 +1,1 @@
+"""Rule files of other projects: TASO, TENSAT, FlexFlow."""

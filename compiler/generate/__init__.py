@@ -1,0 +1,1 @@
+"""Substitutions that dslc finds itself: enumeration, pruning, naming, writing."""
