@@ -10,6 +10,7 @@ from dslc.ir.graph import Graph, Value
 from dslc.match.associative import unwrap
 from dslc.match.guards import bind_local, scope_of
 from dslc.match.matcher import Match
+from dslc.semantics.composites import spelled_out
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.types import shape_of
@@ -80,7 +81,7 @@ def replacements(match: Match) -> dict[Value, Value]:
                     raise Refused(f"`{name}` does not go back into the longer `{wrap.node.op}`")
                 found = whole
             out[old] = found
-        return out
+        return dict(zip(out, spelled_out(match.rule.rules, tuple(out.values())), strict=True))
     except Mismatch as problem:
         raise Refused(problem.reason) from None
     except Unbound as problem:

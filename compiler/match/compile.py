@@ -15,6 +15,7 @@ from dslc.match.rule import CompiledRule, TermGuard
 from dslc.match.sides import VOCABULARY, SideCompiler, Unusable
 from dslc.match.symmetry import exchangeable, interchangeable_arguments
 from dslc.match.types import quick_type
+from dslc.semantics.composites import with_modes_chosen
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -38,11 +39,13 @@ def compile_rule(rules: Rules, definition: SubstitutionDef, *, reverse: bool = F
 
 
 def compile_directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule, ...]:
-    """A rule, and the reverse of a two-way rule where that binds every variable."""
-    out = [compile_rule(rules, definition)]
-    if definition.syntax.arrow == "<=>":
-        with contextlib.suppress(Unusable):
-            out.append(_compile(rules, definition, True))
+    """A rule, and the reverse of a two-way rule where that binds every variable; once for each mode that it leaves open."""
+    out: list[CompiledRule] = []
+    for chosen in with_modes_chosen(rules, definition):
+        out.append(compile_rule(rules, chosen))
+        if definition.syntax.arrow == "<=>":
+            with contextlib.suppress(Unusable):
+                out.append(_compile(rules, chosen, True))
     return tuple(out)
 
 

@@ -16,6 +16,7 @@ from dslc.match.types import equal
 from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate
+from dslc.semantics.operator_env import operator_env
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
@@ -49,7 +50,8 @@ def _key(rule: CompiledRule, state: State) -> Any:
         (site, tuple((v.type, v.constant) for v in values_ if v.known)) for site, values_ in state.results.items()
     )
     names = tuple((name, freeze(value)) for name, value in state.names.items())
-    return (rule.name, values, results, names, tuple(_pending_key(item) for item in state.pending))
+    # the rule itself and not its name: one rule may be compiled once for each mode of an operator
+    return (rule, values, results, names, tuple(_pending_key(item) for item in state.pending))
 
 
 def _pending_key(item: Pending) -> Any:
@@ -150,6 +152,11 @@ def _solve(rule: CompiledRule, state: State, env: Env) -> None:
         if not _check(rule, item, env):
             missing = sorted(n for n in item.quoted.needs if not env.has(n)) if not isinstance(item, Complete) else ["?"]
             raise Mismatch(f"`{missing[0] if missing else '?'}` stays unknown", _span(item))
+    for frame in rule.left.spelled:
+        try:
+            _frame_env(frame, rule, env)
+        except Unbound as unknown:
+            raise Mismatch(f"`{unknown.name}` stays unknown", rule.span) from None
 
 
 def _span(item: Pending) -> Any:
@@ -223,6 +230,11 @@ def _frame_env(frame: Frame, rule: CompiledRule, env: Env) -> Env:
         # a default of an operator's parameter has a module of its own and no names
         return env if frame is rule.frame else Env(frame.module, rule.rules)
     caller = _frame_env(frame.caller, rule, env)
+    if frame.operator is not None:
+        op = frame.operator
+        given = {name: evaluate(argument, caller) for name, argument in frame.arguments.items()}
+        tensors = [given[param.name] for param in op.syntax.params]
+        return operator_env(rule.rules, op, tensors, {attr.name: given[attr.name] for attr in op.attrs})
     inner = Env(frame.module, rule.rules)
     for name, argument in frame.arguments.items():
         inner.bind(name, Thunk(lambda argument=argument: evaluate(argument, caller)))  # type: ignore[misc]

@@ -12,17 +12,22 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dslc.errors import Span
-from dslc.semantics.definitions import Module
+from dslc.semantics.definitions import Module, OperatorDef
 from dslc.syntax import tree as t
 
 
 @dataclass(frozen=True, eq=False)
 class Frame:
-    """The names that an expression sees: the rule itself (`caller` is None), or the parameters of an expanded function."""
+    """The names that an expression sees: the rule itself (`caller` is None), or the parameters of an expanded function.
+
+    `operator` is set where an abbreviating operator is expanded: then `lets` are what its statements name.
+    """
 
     module: Module
     arguments: Mapping[str, t.Expr] = field(default_factory=dict)
     caller: Frame | None = None
+    operator: OperatorDef | None = None
+    lets: Mapping[str, tuple[t.Expr, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +147,8 @@ class Side:
     """One side of a rule as a pattern.
 
     `names` are the intermediates and results by the names that the rule gives them; `tops` are the sites that no other site uses,
-    with the results among them; `roots` the results, in the order of the rule's outputs.
+    with the results among them; `roots` the results, in the order of the rule's outputs; `spelled` the expanded operators, whose types
+    and guards must hold.
     """
 
     sites: tuple[Site, ...]
@@ -151,6 +157,7 @@ class Side:
     tops: tuple[int, ...]
     variables: frozenset[str]
     binds: frozenset[str]
+    spelled: tuple[Frame, ...] = ()
 
     @functools.cached_property
     def paths(self) -> Mapping[int, tuple[Path, ...]]:

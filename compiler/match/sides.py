@@ -25,6 +25,8 @@ from dslc.match.pattern import (
     Site,
     Variable,
 )
+from dslc.match.spelled import chosen, inside
+from dslc.semantics.composites import abbreviates
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
@@ -81,6 +83,8 @@ class SideCompiler:
         self._bound: set[str] = set()
         self._used: set[int] = set()
         self._dissolved: set[int] = set()
+        self._spelled: list[Frame] = []
+        self._inner: dict[tuple[int, int], Pattern] = {}
 
     def run(self) -> Side:
         for statement in self._statements:
@@ -108,6 +112,7 @@ class SideCompiler:
             tuple(number[site.id] for site in kept if site.id not in self._used),
             frozenset(p for p in self._params if p in self._reached()),
             frozenset(self._bound),
+            tuple(self._spelled),
         )
 
     def _reached(self) -> set[str]:
@@ -144,6 +149,8 @@ class SideCompiler:
         if isinstance(expr, t.Name):
             if expr.id in frame.arguments and frame.caller is not None:
                 return self._tensor(frame.arguments[expr.id], frame.caller)
+            if expr.id in frame.lets:
+                return self._one_of(*frame.lets[expr.id], frame)
             if frame.caller is None:
                 if expr.id in self._params:
                     return Variable(expr.id)
@@ -157,6 +164,11 @@ class SideCompiler:
             return Number(self._quote(expr, frame))
         if isinstance(expr, t.Call):
             return self._call(expr, frame, 1)
+        if isinstance(expr, t.Conditional) and frame.operator is not None:
+            branch = chosen(self._rules, expr, frame)
+            if branch is None:
+                raise Unusable(f"`{expr.condition.span.text}` is not known: name the attribute of `{frame.operator.short}`", expr.span)
+            return self._tensor(branch, frame)
         if isinstance(expr, t.Field):
             if not isinstance(expr.call, t.Call):
                 raise Unusable("only a call has named results", expr.span)
@@ -192,6 +204,8 @@ class SideCompiler:
                 # `sqrt(2)` is a number, `sqrt(X)` a tensor
                 if name in _SCALAR_FUNCTIONS and not self._has_tensor(expr.args, frame):
                     return Number(self._quote(expr, frame))
+                if abbreviates(self._rules, found):
+                    return self._inside(found, expr, frame, outputs)
                 return self._site(expr, frame, found, outputs)
             if isinstance(found, FunctionDef):
                 function = found.syntax
@@ -208,6 +222,30 @@ class SideCompiler:
             return self._call(function.body, body, outputs)
         return self._tensor(function.body, body)
 
+    def _inside(self, op: OperatorDef, expr: t.Call, frame: Frame, outputs: int) -> Pattern:
+        """What an abbreviating operator stands for; its types and guards are checked once the sizes are known."""
+        body = inside(op, expr, frame)
+        if isinstance(body, str):
+            raise Unusable(body, expr.span)
+        self._spelled.append(body)
+        names = [output.name for output in op.syntax.outputs]
+        found = self._one_of(*body.lets[names[0]], body)
+        if len(names) > 1:
+            values = {body.lets[name][0] for name in names}
+            if len(values) > 1 or [body.lets[name][1] for name in names] != list(range(len(names))):
+                raise Unusable(f"the results of `{op.short}` are not those of one call", expr.span)
+            if isinstance(found, Result) and outputs > 1:
+                self._sites[found.site] = replace(self._sites[found.site], outputs=outputs)
+        return found
+
+    def _one_of(self, expr: t.Expr, output: int, frame: Frame) -> Pattern:
+        """One result of what a statement of an abbreviating operator names."""
+        key = (id(expr), id(frame))
+        if key not in self._inner:
+            self._inner[key] = self._tensor(expr, frame)
+        found = self._inner[key]
+        return Result(found.site, output) if isinstance(found, Result) and output else found
+
     def _has_tensor(self, args: tuple[t.Expr, ...], frame: Frame) -> bool:
         """Whether a tensor, an intermediate or a call of an operator stands in some arguments."""
         for node in walk_expr(args):
@@ -215,7 +253,10 @@ class SideCompiler:
             if frame.caller is None:
                 if name in self._params or name in self._binds or name in self._terms:
                     return True
-            elif name in frame.arguments and self._has_tensor((frame.arguments[name],), frame.caller):
+            elif name in frame.arguments:
+                if self._has_tensor((frame.arguments[name],), frame.caller):
+                    return True
+            elif name in frame.lets and self._has_tensor((frame.lets[name][0],), frame):
                 return True
             called = isinstance(node, t.Call) and name not in _SCALAR_FUNCTIONS
             if called and frame.module.lookup(name) is not None:
@@ -351,7 +392,8 @@ class SideCompiler:
                 n for n in names if n not in VOCABULARY and n not in self._functions and frame.module.lookup(n) is None
             )
         out: frozenset[str] = frozenset()
-        for name in names & set(frame.arguments):
+        # the sizes and `let`s of an operator follow from all of its arguments
+        for name in names & set(frame.arguments) if frame.operator is None else frame.arguments:
             out |= self._needs(frame.arguments[name], frame.caller)
         return out
 

@@ -1,0 +1,146 @@
+"""Operators that only abbreviate: a composite of other operators which no model holds, because ONNX has no name for it.
+
+Patterns see through them, and what a rule builds with them is spelled out before it goes into a graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from itertools import product
+from typing import Any, TypeVar
+
+from dslc.ir.graph import Call, Node, Value, topological, with_args
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.elaborate import elaborate
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+_N = TypeVar("_N")
+
+
+def abbreviates(rules: Rules, op: OperatorDef) -> bool:
+    """Whether an operator only stands for a graph of others and has no ONNX mapping of its own."""
+    cache = rules_cache(rules, "abbreviates")
+    found = cache.get(op.name)
+    if found is None:
+        found = cache[op.name] = _abbreviates(op)
+    return bool(found)
+
+
+def _abbreviates(op: OperatorDef) -> bool:
+    if any(isinstance(s, t.OnnxMap) for s in op.syntax.statements):
+        return False
+    bodies = bodies_of(op)
+    return all(output.name in bodies and _is_graph(op, bodies[output.name][0]) for output in op.syntax.outputs)
+
+
+def bodies_of(op: OperatorDef) -> dict[str, tuple[t.Expr, int]]:
+    """What the names without indices stand for (`let`s and outputs), and which of several results of that it is."""
+    out: dict[str, tuple[t.Expr, int]] = {}
+    for statement in op.syntax.statements:
+        if isinstance(statement, t.Let | t.Equation) and statement.target.places is None:
+            out[statement.target.name] = (statement.value, 0)
+        elif isinstance(statement, t.LetMany | t.EquationMany):
+            out.update({name: (statement.value, k) for k, name in enumerate(statement.names)})
+    return out
+
+
+def _is_graph(op: OperatorDef, expr: t.Expr) -> bool:
+    if isinstance(expr, t.Conditional):
+        return _is_graph(op, expr.then) and _is_graph(op, expr.otherwise)
+    if isinstance(expr, t.Name):
+        body = bodies_of(op).get(expr.id)
+        return any(p.name == expr.id for p in op.syntax.params) or (body is not None and _is_graph(op, body[0]))
+    return isinstance(expr, t.Call) and isinstance(op.module.lookup(expr.function), OperatorDef)
+
+
+def spelled_out(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The values with every abbreviating operator replaced by what it stands for.
+
+    Raises:
+        Mismatch, EvalError
+    """
+    mapped: dict[Value, Value] = {}
+    for node in topological(value.node for value in outputs):
+        args = tuple(mapped[arg] for arg in node.args)
+        mapped.update(zip(node.values, _spelled(rules, node, args), strict=True))
+    return tuple(mapped[value] for value in outputs)
+
+
+def _spelled(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    if not isinstance(node, Call) or not abbreviates(rules, rules.operator(node.op)):
+        return with_args(node, args)
+    instance = elaborate(rules, node.op, tuple(arg.type for arg in args), node.attrs)
+    inner: dict[Value, Value] = dict(zip(instance.params, args, strict=True))
+    for below in topological(value.node for value in instance.outputs):
+        if not (below.values and below.values[0] in inner):
+            inner.update(zip(below.values, _spelled(rules, below, tuple(inner[a] for a in below.args)), strict=True))
+    return tuple(inner[value] for value in instance.outputs)
+
+
+# ---- modes ---------------------------------------------------------------------------------------------------------
+
+
+def modes_of(op: OperatorDef) -> Mapping[str, tuple[t.Expr, ...]]:
+    """The attributes that choose between graphs, with every value that the guards allow: bools, and strings of `where a in [...]`."""
+    out: dict[str, tuple[t.Expr, ...]] = {}
+    for attr in op.attrs:
+        if attr.type.name == "bool" and attr.type.dims is None:
+            out[attr.name] = tuple(t.Name(word, span=attr.span) for word in ("false", "true"))
+        elif attr.type.name == "string":
+            out[attr.name] = _listed(op, attr.name)
+    return {name: values for name, values in out.items() if values}
+
+
+def _listed(op: OperatorDef, name: str) -> tuple[t.Expr, ...]:
+    for statement in op.syntax.statements:
+        for condition in statement.conditions if isinstance(statement, t.Where) else ():
+            if isinstance(condition, t.Compare) and condition.ops == ("in",):
+                left, right = condition.operands
+                if isinstance(left, t.Name) and left.id == name and isinstance(right, t.ListExpr):
+                    return tuple(e for e in right.elements if isinstance(e, t.Str))
+    return ()
+
+
+def with_modes_chosen(rules: Rules, definition: SubstitutionDef) -> tuple[SubstitutionDef, ...]:
+    """A rule whose abbreviating operators have variables as modes (`activation=c`), once for each choice of their values.
+
+    before: Y = taso.conv(X, K, activation=c)   after: ... activation="none" ..., and ... activation="relu" ...
+    """
+    choices: dict[str, tuple[t.Expr, ...]] = {}
+    for node in walk_expr((definition.syntax.left, definition.syntax.right)):
+        found = definition.module.lookup(node.function) if isinstance(node, t.Call) else None
+        if not isinstance(node, t.Call) or not isinstance(found, OperatorDef) or not abbreviates(rules, found):
+            continue
+        modes = modes_of(found)
+        for keyword in node.kwargs:
+            value = keyword.value
+            if keyword.name in modes and isinstance(value, t.Name) and value.id not in {"true", "false"}:
+                choices.setdefault(value.id, modes[keyword.name])
+    if not choices:
+        return (definition,)
+    out = []
+    for values in product(*choices.values()):
+        table = dict(zip(choices, values, strict=True))
+        out.append(dataclasses.replace(definition, syntax=_replaced(definition.syntax, table)))
+    return tuple(out)
+
+
+def _replaced(node: _N, table: Mapping[str, t.Expr]) -> _N:
+    if isinstance(node, t.Name) and node.id in table:
+        return table[node.id]  # type: ignore[return-value]
+    if isinstance(node, tuple):
+        return tuple(_replaced(part, table) for part in node)  # type: ignore[return-value]
+    if isinstance(node, t.Node):
+        changed: dict[str, Any] = {}
+        for field in dataclasses.fields(node):
+            value = getattr(node, field.name)
+            if field.name != "span" and isinstance(value, t.Node | tuple):
+                new = _replaced(value, table)
+                if new is not value:
+                    changed[field.name] = new
+        return dataclasses.replace(node, **changed) if changed else node
+    return node
