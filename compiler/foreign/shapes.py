@@ -1,0 +1,192 @@
+"""Shapes of the tensors of a foreign rule, inferred from its operators by unification.
+
+A dimension is a size, a number, a sum (of what was joined there, so that a split knows where to cut: TASO's split trees), a product
+of groups and channels, or the number of windows of a convolution. A shape is a list of dimensions that may go on (`tail`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+class Clash(Exception):
+    """No sizes fit these operators."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Size:
+    """An unknown size; identity tells sizes apart. A `pack` stands for any number of dimensions."""
+
+    hint: str
+    pack: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    parts: tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """(groups, channels)."""
+
+    first: Dim
+    second: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Positions of a window of `kernel` along `size`, with zeros around where `same`."""
+
+    size: Dim
+    kernel: Dim
+    stride: int
+    same: bool
+
+
+Dim: TypeAlias = "Size | Number | Sum | Product | Windows"
+
+
+@dataclass(eq=False, slots=True)
+class Row:
+    """Dimensions that are not known yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    dims: tuple[Dim, ...]
+    tail: Row | None = None
+
+
+@dataclass
+class Unifier:
+    """What is known of sizes and rows; equations between compound dimensions wait until nothing else is left."""
+
+    sizes: dict[Size, Dim] = field(default_factory=dict)
+    rows: dict[Row, Shape] = field(default_factory=dict)
+    waiting: list[tuple[Dim, Dim]] = field(default_factory=list)
+
+    def shape(self, shape: Shape) -> Shape:
+        """With what is known of its tail."""
+        dims, tail = list(shape.dims), shape.tail
+        while tail is not None and tail in self.rows:
+            more = self.rows[tail]
+            dims += more.dims
+            tail = more.tail
+        return Shape(tuple(dims), tail)
+
+    def dim(self, dim: Dim) -> Dim:
+        """With what is known of its sizes, in normal form."""
+        match dim:
+            case Size():
+                return self.dim(self.sizes[dim]) if dim in self.sizes else dim
+            case Sum(parts):
+                return Sum(tuple(self.dim(part) for part in parts))
+            case Product(first, second):
+                first, second = self.dim(first), self.dim(second)
+                if first == Number(1):
+                    return second
+                return first if second == Number(1) else Product(first, second)
+            case Windows(size, kernel, stride, same):
+                size, kernel = self.dim(size), self.dim(kernel)
+                if stride == 1 and (same or kernel == Number(1)):
+                    return size
+                # with zeros on both sides the kernel, which is odd, makes no difference
+                return Windows(size, Number(1) if same else kernel, stride, same)
+        return dim
+
+    def equal_shapes(self, a: Shape, b: Shape) -> None:
+        """Raises Clash where the ranks differ, or sizes."""
+        a, b = self.shape(a), self.shape(b)
+        common = min(len(a.dims), len(b.dims))
+        for left, right in zip(a.dims[:common], b.dims[:common], strict=True):
+            self.equal(left, right)
+        if len(a.dims) < len(b.dims):
+            a, b = b, a
+        more = Shape(a.dims[common:], a.tail)
+        if b.tail is None:
+            if more.dims:
+                raise Clash(f"tensors of {len(a.dims)} and of {len(b.dims)} dimensions are equal")
+            if a.tail is not None:
+                self.rows[a.tail] = Shape(())
+        elif not more.dims and more.tail is b.tail:
+            return
+        elif more.tail is b.tail:
+            raise Clash("a tensor has more dimensions than itself")
+        else:
+            self.rows[b.tail] = more
+
+    def equal(self, a: Dim, b: Dim) -> None:
+        """Raises Clash where two sizes cannot be equal."""
+        a, b = self.dim(a), self.dim(b)
+        if a == b:
+            return
+        if isinstance(b, Size):
+            a, b = b, a
+        if isinstance(a, Size):
+            if a.pack != (isinstance(b, Size) and b.pack):
+                raise Clash("a batch of any rank is a single dimension")
+            if any(part is a for part in parts_of(b)):
+                self._factor(a, b)
+                return
+            self.sizes[a] = b
+            return
+        if isinstance(a, Number) and isinstance(b, Number):
+            raise Clash(f"{a.value} is {b.value}")
+        self.waiting.append((a, b))
+
+    def _factor(self, a: Dim, b: Dim) -> None:
+        """A size that is a product with itself: the other factor is 1."""
+        if isinstance(b, Product) and (b.first == a or b.second == a):
+            self.equal(b.second if b.first == a else b.first, Number(1))
+            return
+        raise Clash("a size is larger than itself")
+
+    def settle(self) -> None:
+        """Compound dimensions are equal where their parts are: enough, though not always needed. Raises Clash."""
+        while self.waiting:
+            a, b = (self.dim(each) for each in self.waiting.pop(0))
+            if a == b:
+                continue
+            for left_dim, right_dim in _pairs(a, b):
+                self.equal(left_dim, right_dim)
+
+
+def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
+    """What has to be equal for two different dimensions to be equal."""
+    match a, b:
+        case (Size(), _) | (_, Size()):
+            return [(a, b)]
+        case (Product(), _) if b in (a.first, a.second):
+            return [(a.second if b == a.first else a.first, Number(1))]
+        case (_, Product()) if a in (b.first, b.second):
+            return [(b.second if a == b.first else b.first, Number(1))]
+        case (Sum(left), Sum(right)) if len(left) == len(right):
+            return list(zip(left, right, strict=True))
+        case (Product(), Product()):
+            return [(a.first, b.first), (a.second, b.second)]
+        case (Windows(), Windows()) if (a.stride, a.same) == (b.stride, b.same):
+            return [(a.size, b.size), (a.kernel, b.kernel)]
+    raise Clash("two sizes of different make are equal")
+
+
+def parts_of(dim: Dim) -> Iterator[Dim]:
+    """A dimension and everything in it."""
+    yield dim
+    match dim:
+        case Sum(parts):
+            for part in parts:
+                yield from parts_of(part)
+        case Product(first, second):
+            yield from parts_of(first)
+            yield from parts_of(second)
+        case Windows(size, kernel, _, _):
+            yield from parts_of(size)
+            yield from parts_of(kernel)

@@ -1,0 +1,359 @@
+"""Foreign rules in the language, over the operators of `taso`: types inferred, guards that the operators want, split positions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from dslc.foreign.rule import ForeignRule, Operator, Tensor
+from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Windows, parts_of
+from dslc.foreign.typing import (
+    CONSTANTS,
+    POINTWISE,
+    POOLS,
+    Mode,
+    Typing,
+    activation,
+    axis_of,
+    convolutions,
+    padding,
+    permutation,
+    strides,
+)
+from dslc.syntax.vocabulary import CONSTANTS as RESERVED
+from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
+
+_OUTPUTS = ("Y", "Z", "U", "V")
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """The text of a substitution, and the operators it names: (module of `std` or "", name)."""
+
+    name: str
+    text: str
+    operators: tuple[tuple[str, str], ...]
+    mode: Mode
+
+
+def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation]:
+    """The rule in the language, the most general reading first; the proofs decide which of them holds.
+
+    Raises:
+        Unknown: an operator has no counterpart.
+        Clash: no sizes fit (raised in place of the first reading).
+    """
+    clash: Clash | None = None
+    seen: set[str] = set()
+    for mode in _modes(rule):
+        try:
+            found = _Writer(Typing(rule, mode), name, doc).translation()
+        except Clash as problem:
+            clash = clash or problem
+            continue
+        if found.text not in seen:
+            seen.add(found.text)
+            yield found
+    if not seen:
+        raise clash or Clash("no reading")
+
+
+def _modes(rule: ForeignRule) -> Iterator[Mode]:
+    kinds = set(rule.kinds())
+    batched = bool(kinds & {"matmul", "linear"}) and not kinds & {"concat", "split", "transpose", "constant_imm"}
+    count = convolutions(rule)
+    groups = [frozenset(g) for size in range(count, -1, -1) for g in combinations(range(count), size)]
+    fixed = bool(kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"})
+    for kernels in (False, True) if fixed else (False,):
+        for grouped in groups if count <= 4 else (frozenset(range(count)), frozenset[int]()):
+            for batch in (True, False) if batched else (False,):
+                yield Mode(batch, grouped, kernels)
+
+
+@dataclass
+class _Writer:
+    typing: Typing
+    name: str
+    doc: str
+    names: dict[Size | Row, str] = field(default_factory=dict)
+    bound: set[Size | Row] = field(default_factory=set)
+    used: dict[tuple[str, str], None] = field(default_factory=dict)
+    _bound_results: dict[Tensor, str] = field(default_factory=dict)
+
+    @property
+    def rule(self) -> ForeignRule:
+        return self.typing.rule
+
+    def translation(self) -> Translation:
+        if any(output.source.operator < 0 for output in self.rule.outputs):
+            raise Clash("the source has no operator")
+        self._tensors = self._tensor_names()
+        self._bind()
+        params = ", ".join(
+            f"{self._tensors[number]}: {self._type(self.typing.inputs[number])}" for number in self.rule.inputs()
+        )
+        outputs = _OUTPUTS if len(self.rule.outputs) <= len(_OUTPUTS) else tuple(f"Y{k}" for k in range(len(self.rule.outputs)))
+        outputs = outputs[: len(self.rule.outputs)]
+        left = self._side(0, outputs)
+        right = self._side(1, outputs)
+        guards = self._guards()
+        lines = [f"substitution {self.name}({params}) -> {', '.join(outputs)} {{", f'  """{self.doc}"""']
+        lines += [f"  {line}" for line in left]
+        lines += [f"  where {', '.join(guards)}"] if guards else []
+        lines += ["  =>", *(f"  {line}" for line in right)]
+        tags = self._tags()
+        lines += [f"  tags {', '.join(tags)}"] if tags else []
+        return Translation(self.name, "\n".join([*lines, "}"]), tuple(self.used), self.typing.mode)
+
+    # ---- names -------------------------------------------------------------------------------------------------
+
+    def _tensor_names(self) -> dict[int, str]:
+        """`X4` for the free input -4, its own name where it has one that may be written."""
+        out: dict[int, str] = {}
+        given = dict(self.rule.names)
+        for number in self.rule.inputs():
+            own = given.get(number, "")
+            free = _NAME.fullmatch(own) and own not in KEYWORDS | RESERVED.keys() | set(DTYPE_NAMES) | {*_OUTPUTS, "T"}
+            clash = re.fullmatch(r"X\d+|[A-Z]\d*", own) or own in out.values()
+            out[number] = own if free and not clash else f"X{-number}"
+        return out
+
+    def _name_of(self, size: Size | Row) -> str:
+        if size not in self.names:
+            hint = "S" if isinstance(size, Row) else size.hint
+            taken = {*self.names.values(), "T", *self._tensors.values(), *_OUTPUTS}
+            name, number = hint, 2
+            while name in taken:
+                name, number = f"{hint}{number}", number + 1
+            self.names[size] = name
+        return self.names[size]
+
+    def _bind(self) -> None:
+        """What the source says: sizes of its inputs, kernels and parts in its attributes. What only the target names is a number."""
+        unifier = self.typing.unifier
+        read = {t.operator for op in self.rule.source for t in op.inputs if t.operator < 0}
+        for number in self.rule.inputs():
+            if number not in read:
+                raise Clash(f"the target reads the input {number}, which the source does not")
+            shape = unifier.shape(self.typing.inputs[number])
+            for dim in shape.dims:
+                self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
+            if shape.tail is not None:
+                self.bound.add(shape.tail)
+        for (side, at), dims in self.typing.stated.items():
+            if side == 0 and self.rule.source[at].kind != "conv2d":
+                for dim in dims:
+                    self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
+        for side_at, op in enumerate(self.rule.source):
+            if op.kind == "constant_one":
+                shape = unifier.shape(self.typing.results[0, side_at, 0])
+                self.bound.update(p for d in shape.dims for p in parts_of(unifier.dim(d)) if isinstance(p, Size))
+                self.bound.update([shape.tail] if shape.tail is not None else [])
+        for (_, value), size in self.typing.kernels.items():
+            known = unifier.dim(size)
+            if isinstance(known, Size) and known not in self.bound:
+                unifier.equal(known, Number(value))
+
+    # ---- sizes -------------------------------------------------------------------------------------------------
+
+    def _dim(self, dim: Dim, typed: bool = False) -> str:
+        dim = self.typing.unifier.dim(dim)
+        match dim:
+            case Size():
+                if dim not in self.bound:
+                    raise Clash("the source does not say how large something of the target is")
+                return f"*{self._name_of(dim)}" if dim.pack else self._name_of(dim)
+            case Number(value):
+                return str(value)
+            case Sum(parts):
+                return " + ".join(self._dim(part) for part in parts)
+            case Product(first, second):
+                if typed:
+                    return f"({self._dim(first)}, {self._dim(second)})"
+                return " * ".join(self._factor(part) for part in (first, second))
+            case Windows(size, kernel, stride, same):
+                window = "1" if same else self._factor(kernel)
+                return f"({self._dim(size)} - {window}) // {stride} + 1"
+
+    def _factor(self, dim: Dim) -> str:
+        text = self._dim(dim)
+        return text if re.fullmatch(r"\w+", text) else f"({text})"
+
+    def _type(self, shape: Shape) -> str:
+        return f"T[{self._shape(shape, True)}]"
+
+    def _shape(self, shape: Shape, typed: bool) -> str:
+        shape = self.typing.unifier.shape(shape)
+        texts = [self._dim(dim, typed) for dim in shape.dims]
+        if shape.tail is not None:
+            if shape.tail not in self.bound:
+                raise Clash("the source does not say how many dimensions something of the target has")
+            texts.append(f"*{self._name_of(shape.tail)}")
+        return ", ".join(texts)
+
+    # ---- statements --------------------------------------------------------------------------------------------
+
+    def _side(self, side: int, outputs: tuple[str, ...]) -> list[str]:
+        """Statements in the order of the operators; what is used once is written where it is used, if that keeps the order."""
+        operators = (self.rule.source, self.rule.target)[side]
+        roots = [output.source if side == 0 else output.target for output in self.rule.outputs]
+        uses: dict[int, int] = {}
+        for tensor in (*roots, *(t for op in operators for t in op.inputs)):
+            uses[tensor.operator] = uses.get(tensor.operator, 0) + 1
+        order = linear(operators, roots)
+        nested = order == list(range(len(operators)))
+        given: dict[Tensor, str] = {}
+        for name, root in zip(outputs, roots, strict=True):
+            if root.operator >= 0:
+                given.setdefault(root, name)
+        results = dict(given)
+        lines: list[str] = []
+        inner = self._inner_names(side)
+        for at, op in enumerate(operators):
+            count = len([key for key in self.typing.results if key[:2] == (side, at)])
+            alone = nested and uses.get(at, 0) == 1 and Tensor(at) not in given
+            if count == 1 and alone:
+                results[Tensor(at)] = self._call(side, at, op, results)
+                continue
+            if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:
+                call = self._call(side, at, op, results)
+                for output, field_name in ((0, "Y"), (1, "Z")):
+                    tensor = Tensor(at, output)
+                    if tensor not in given:
+                        results[tensor] = f"{call}.{field_name}"
+                    else:
+                        lines.append(f"{given[tensor]} = {call}.{field_name}")
+                continue
+            names = [results.setdefault(Tensor(at, k), next(inner)) if Tensor(at, k) not in results else results[Tensor(at, k)]
+                     for k in range(count)]  # fmt: skip
+            lines.append(f"{', '.join(names)} = {self._call(side, at, op, results)}")
+        for name, root in zip(outputs, roots, strict=True):
+            if root.operator < 0:
+                lines.append(f"{name} = {self._tensors[root.operator]}")
+            elif given[root] != name:
+                lines.append(f"{name} = {given[root]}")
+        return lines
+
+    def _inner_names(self, side: int) -> Iterator[str]:
+        k = 0
+        while True:
+            k += 1
+            name = f"{'AB'[side]}{k}"
+            if name not in self.names.values() and name not in self._tensors.values():
+                self.names[Size(name)] = name
+                yield name
+
+    def _call(self, side: int, at: int, op: Operator, results: dict[Tensor, str]) -> str:
+        args = [self._tensors[t.operator] if t.operator < 0 else results[t] for t in op.inputs]
+        module, function, attrs = self._function(side, at, op)
+        text = self._apply(module, function, [*args, *attrs])
+        wanted = activation(op) if op.kind not in {"split", "concat"} else ""
+        if wanted and not (op.kind == "conv2d" and wanted == "relu"):
+            text = self._apply("", wanted, [text])
+        return text
+
+    def _apply(self, module: str, function: str, args: list[str]) -> str:
+        self.used[module, function] = None
+        return f"{module + '.' if module else ''}{function}({', '.join(args)})"
+
+    def _function(self, side: int, at: int, op: Operator) -> tuple[str, str, list[str]]:
+        kind = op.kind
+        stated = [self._dim(d) for d in self.typing.stated.get((side, at), ())] if kind != "conv2d" else []
+        if kind in POINTWISE:
+            return (*POINTWISE[kind], [])
+        if kind == "mul":
+            return "", "smul", []
+        if kind in ("matmul", "linear"):
+            return "", "matmul", []
+        if kind == "transpose":
+            order = permutation(op)
+            if order == (1, 0):
+                return "", "transpose", []
+            return "layout", "transpose", [f"perm=[{', '.join(map(str, order))}]"]
+        if kind == "conv2d":
+            relu = ['activation="relu"'] if activation(op) == "relu" else []
+            return "", "conv", [*self._window_attrs(op), *relu]
+        if kind in POOLS:
+            return "", POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
+        if kind == "enlarge":
+            return "", "enlarge", [f"size=[{stated[0]}, {stated[1]}]"]
+        if kind == "concat":
+            return "", "concat", [f"axis={axis_of(op)}"]
+        if kind == "split":
+            return "", "split", [f"axis={axis_of(op)}", f"sizes=[{', '.join(stated)}]"]
+        if kind == "constant_imm":
+            return "", "I_matmul", ["dtype=T", f"size={stated[0]}"]
+        if kind == "constant_one":
+            return "", "I_ewmul", ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+        return "", CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
+
+    def _window_attrs(self, op: Operator) -> list[str]:
+        first, second = strides(op)
+        stride = [] if (first, second) == (1, 1) else [f"stride=[{first}, {second}]"]
+        return stride + (['padding="valid"'] if padding(op) == "valid" else [])
+
+    # ---- guards ------------------------------------------------------------------------------------------------
+
+    def _guards(self) -> list[str]:
+        """What the operators of the target want of sizes, where those of the source do not want it already."""
+        wanted: tuple[list[str], list[str]] = ([], [])
+        for side, operators in enumerate((self.rule.source, self.rule.target)):
+            for at, op in enumerate(operators):
+                dims = [self.typing.unifier.dim(d) for d in self.typing.stated.get((side, at), ())]
+                if op.kind in {"conv2d", *POOLS} and padding(op) == "same":
+                    wanted[side].extend(self._odd(dim) for dim in dims)
+                elif op.kind == "enlarge":
+                    for new, old in ((dims[0], dims[2]), (dims[1], dims[3])):
+                        wanted[side].extend(self._enlarged(new, old))
+        known = {"", *wanted[0]}
+        return list(dict.fromkeys(guard for guard in wanted[1] if guard not in known))
+
+    def _odd(self, dim: Dim) -> str:
+        if isinstance(dim, Number):
+            if dim.value % 2 == 0:
+                raise Clash(f"an even kernel of {dim.value} with padding on both sides")
+            return ""
+        return f"{self._factor(dim)} % 2 == 1"
+
+    def _enlarged(self, new: Dim, old: Dim) -> list[str]:
+        if new == old:
+            return []
+        if isinstance(new, Number) and isinstance(old, Number):
+            if new.value < old.value or (new.value - old.value) % 2:
+                raise Clash(f"a kernel of {old.value} is enlarged to {new.value}")
+            return []
+        if isinstance(new, Number) and new.value in (1, 2):
+            return [f"{self._dim(old)} == {new.value}"]
+        return [f"{self._dim(old)} <= {self._dim(new)}", f"({self._dim(new)} - {self._factor(old)}) % 2 == 0"]
+
+    def _tags(self) -> list[str]:
+        """What the language has no place for, and an export writes again: the kernels that a rule was found on, shuffles."""
+        found, shuffles = [], []
+        for op in (*self.rule.source, *self.rule.target):
+            height, width = op.get("kernel_h"), op.get("kernel_w")
+            if isinstance(height, int) and isinstance(width, int) and height > 0 and width > 0:
+                found.append(f"{height}x{width}")
+            if op.kind == "transpose" and op.get("outshuffle") is not None:
+                shuffles.append(str(op.get("outshuffle")))
+        return ([f"kernels_{'_'.join(found)}"] if found else []) + (
+            [f"shuffle_{'_'.join(shuffles)}"] if any(s != "0" for s in shuffles) else []
+        )
+
+
+def linear(operators: tuple[Operator, ...], roots: list[Tensor]) -> list[int]:
+    """The operators in the order in which they are met from the outputs, arguments first."""
+    order: list[int] = []
+
+    def visit(at: int) -> None:
+        if at < 0 or at in order:
+            return
+        for tensor in operators[at].inputs:
+            visit(tensor.operator)
+        order.append(at)
+
+    for root in roots:
+        visit(root.operator)
+    return order
