@@ -21,6 +21,7 @@ COMMANDS = {
     "check": ("dslc.cli.check", "Report mistakes in rule files and libraries."),
     "fmt": ("dslc.cli.fmt", "Format rule files."),
     "test": ("dslc.cli.test", "Run the `test` and `example` blocks of rule files."),
+    "verify": ("dslc.cli.verify", "Prove rules and laws, or find where their sides differ."),
     "show": ("dslc.cli.show", "Print what follows from an operator's equation."),
     "explain": ("dslc.cli.explain", "Explain a diagnostic's code, a rule or an operator."),
     "new": ("dslc.cli.new", "Start a rule library."),

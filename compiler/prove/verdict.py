@@ -23,7 +23,8 @@ class Counterexample:
     """Sizes and attributes for which the sides differ, as replayed by the interpreter.
 
     `drawn`: what the rule's names stand for, as text; `output` and `position`: the first element that differs; `left` and
-    `right`: its value on either side, as text; `monomial`: the product of reads whose coefficients differ, where known.
+    `right`: its value on either side, as text; `monomial`: the product of reads whose coefficients differ, where known;
+    `trace`: the inputs and every intermediate of both sides, a line each.
     """
 
     drawn: Mapping[str, str]
@@ -32,6 +33,7 @@ class Counterexample:
     left: str
     right: str
     monomial: str = ""
+    trace: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,213 @@
+"""`dslc verify`: every rule and law with its status, each prover's answer, and counterexamples."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, cast
+
+import click
+
+from dslc.cli.options import seconds_of
+
+if TYPE_CHECKING:
+    from dslc.prove.verdict import ProverName, RuleVerdict
+    from dslc.prove.verify import Progress
+    from dslc.semantics.library import Rules
+
+
+@click.command("verify")
+@click.argument("names", nargs=-1, metavar="[FILE|LIBRARY]...")
+@click.option(
+    "--prover", "provers", multiple=True, type=click.Choice(["exact", "axioms", "field"]),
+    help="Ask only this prover; may be repeated.",
+)  # fmt: skip
+@click.option("--rule", "patterns", multiple=True, metavar="NAME", help="Only this rule or law; `conv*` is a pattern.")
+@click.option(
+    "--output-format", type=click.Choice(["full", "concise", "json", "markdown"]), default="full", show_default=True,
+    help="How the outcome is printed; markdown: one line for each library.",
+)  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8).")
+@click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="For each prover and rule.")
+@click.option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
+@click.option("-q", "--quiet", is_flag=True, help="No table and no progress.")
+def command(
+    names: tuple[str, ...],
+    provers: tuple[str, ...],
+    patterns: tuple[str, ...],
+    output_format: str,
+    jobs: int | None,
+    timeout: str,
+    no_lock: bool,
+    seed: int,
+    quiet: bool,
+) -> int:
+    """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
+
+    What was proved is kept in `dslc.lock` beside each library, and not proved again while nothing that it rests on changes.
+    Exit code 1 where a rule is refuted.
+    """
+    from dslc.diagnostics.render import render, wants_color
+    from dslc.prove.verify import PROVERS, diagnostic_of, verify
+    from dslc.prove.worker import definition_of
+    from dslc.semantics.library import load_many
+
+    limit = seconds_of(timeout, "--timeout")
+    if limit <= 0:
+        raise click.BadParameter("a prover needs some time", param_hint="--timeout")
+    wanted = names or ("std",)
+    rules = load_many(wanted)
+    chosen = _chosen(rules, wanted, patterns)
+    asked = cast("tuple[ProverName, ...]", tuple(p for p in PROVERS if not provers or p in provers))
+    notes: list[str] = []
+    began = time.perf_counter()
+    with _progress(quiet or output_format in {"json", "markdown"}) as told:
+        verdicts = verify(
+            rules, chosen, default_jobs() if jobs is None else jobs, None if no_lock else "beside", told,
+            provers=asked, limit=limit, seed=seed, notes=notes,
+        )  # fmt: skip
+    seconds = time.perf_counter() - began
+    findings = [d for v in verdicts if (d := diagnostic_of(definition_of(rules, v.rule), v)) is not None]
+    if output_format == "json":
+        click.echo(json.dumps({"rules": [as_dict(verdict) for verdict in verdicts]}, indent=2))
+    elif output_format == "markdown":
+        click.echo(markdown(rules, verdicts, seconds))
+    else:
+        if findings:
+            click.echo(render(findings, output_format, color=wants_color(sys.stderr)), nl=False, err=output_format == "full")
+        if output_format == "concise":
+            for verdict in verdicts:
+                click.echo(f"{verdict.rule}: {verdict.status}" + (f": {verdict.reason}" if verdict.reason else ""))
+        elif not quiet:
+            _table(verdicts)
+        for note in dict.fromkeys(notes):
+            click.echo(f"note: {note}", err=True)
+        click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
+    return 1 if findings else 0
+
+
+def default_jobs() -> int:
+    """A process for each core that this one may use, at most 8."""
+    import os
+
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(8, count)
+
+
+def _chosen(rules: Rules, names: Sequence[str], patterns: Sequence[str]) -> list[str]:
+    """The rules and laws that are meant; raises DslcError E0909 where a name is none."""
+    import difflib
+    from fnmatch import fnmatchcase
+
+    from dslc.cli.test import modules_of
+    from dslc.errors import Diagnostic, DslcError
+    from dslc.prove.verify import chosen
+
+    inside = chosen(rules, modules_of(rules, names))
+    if not patterns:
+        return inside
+    findings, found = [], set()
+    for pattern in patterns:
+        matching = {n for n in inside if fnmatchcase(n, pattern) or fnmatchcase(n.rpartition(".")[2], pattern)}
+        if not matching:
+            close = difflib.get_close_matches(pattern, [*inside, *(n.rpartition(".")[2] for n in inside)], n=1)
+            hint = f"did you mean `{close[0]}`?" if close else ""
+            findings.append(Diagnostic("E0909", f"no rule or law is named `{pattern}`", hint=hint))
+        found |= matching
+    if findings:
+        raise DslcError(findings, exit_code=2)
+    return [name for name in inside if name in found]
+
+
+def as_dict(verdict: RuleVerdict) -> dict[str, Any]:
+    """One rule of the JSON output."""
+    import dataclasses
+
+    found = verdict.counterexample
+    return {
+        "rule": verdict.rule,
+        "status": verdict.status,
+        "reason": verdict.reason,
+        "digest": verdict.digest,
+        "verdicts": [
+            {
+                "prover": one.prover,
+                "answer": one.answer,
+                "ms": one.milliseconds,
+                "reason": one.reason,
+                "scope": one.scope,
+                "error_bound": one.error_bound,
+            }
+            for one in verdict.verdicts
+        ],
+        "counterexample": None if found is None else dataclasses.asdict(found),
+    }
+
+
+def summary(verdicts: Sequence[RuleVerdict]) -> str:
+    """`12 proved, 3 bounded`."""
+    from dslc.prove.verdict import STATUSES
+
+    counts = Counter(verdict.status for verdict in verdicts)
+    return ", ".join(f"{counts[status]} {status}" for status in STATUSES if counts[status]) or "nothing to prove"
+
+
+def markdown(rules: Rules, verdicts: Sequence[RuleVerdict], seconds: float) -> str:
+    """The statuses of each library as a table, with the seconds of the whole run below."""
+    from dslc.prove.verdict import STATUSES
+    from dslc.prove.worker import definition_of
+
+    rows = ["| library | rules and laws | " + " | ".join(STATUSES) + " |", "|---" + "|---:" * (len(STATUSES) + 1) + "|"]
+    libraries = dict.fromkeys(definition_of(rules, verdict.rule).module.library for verdict in verdicts)
+    for library in libraries:
+        own = [v for v in verdicts if definition_of(rules, v.rule).module.library == library]
+        counts = Counter(verdict.status for verdict in own)
+        rows.append(f"| {library} | {len(own)} | " + " | ".join(str(counts[status]) for status in STATUSES) + " |")
+    return "\n".join([*rows, "", f"{len(verdicts)} in {seconds:.0f} s"])
+
+
+def _table(verdicts: Sequence[RuleVerdict]) -> None:
+    """Every rule that is not simply proved, then per status and prover how many and how long."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from dslc.prove.verdict import STATUSES
+
+    console = Console(highlight=False, soft_wrap=True)
+    table = Table("rule", "status", "field ms", "exact ms", "axioms ms", "reason", title_justify="left")
+    order = {status: k for k, status in enumerate(STATUSES)}
+    for verdict in sorted(verdicts, key=lambda one: order[one.status]):
+        times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "" for one in verdict.verdicts}
+        reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
+        table.add_row(
+            verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), reason
+        )
+    console.print(table)
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[Progress | None]:
+    """A bar on the terminal with the counts so far."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    counts: Counter[str] = Counter()
+    columns = (TextColumn("proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.fields[counts]}"))
+    with Progress(*columns, console=Console(stderr=True, highlight=False), transient=True) as bar:
+        task = bar.add_task("proving", counts="")
+
+        def told(done: int, total: int, verdict: RuleVerdict) -> None:
+            counts[verdict.status] += 1
+            text = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+            bar.update(task, completed=done, total=total, counts=text)
+
+        shown: Callable[[int, int, RuleVerdict], None] = told
+        yield shown

@@ -1,0 +1,157 @@
+"""Counterexamples: a difference replayed on numbers that a reader can follow, with every intermediate of both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.check_rule import draw
+from dslc.interpret.domain import Array, Domain, Redraw
+from dslc.interpret.exact import Exact
+from dslc.interpret.field import Field
+from dslc.interpret.floats import Floats
+from dslc.interpret.instantiate import Instance, show
+from dslc.interpret.run import InterpretError, run
+from dslc.ir.graph import Call, Constant, Input, Value, topological
+from dslc.prove.verdict import Counterexample
+from dslc.semantics.library import Rules
+
+_TRIES = 6
+_TOLERANCE = 1e-7
+# arrays up to so many elements are printed
+_PRINTED = 36
+_LINES = 40
+
+
+def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
+    """A counterexample where an output has another type on the right."""
+    for name, left in instance.left.items():
+        right = instance.right[name]
+        if left.type != right.type:
+            return Counterexample(drawn, name, (), str(left.type), str(right.type))
+    return None
+
+
+def replayed(
+    rules: Rules,
+    left: Sequence[Value],
+    right: Sequence[Value],
+    names: Sequence[str],
+    inputs: Sequence[Value],
+    rng: np.random.Generator,
+    drawn: Mapping[str, str],
+    over_field: bool = True,
+    monomial: str = "",
+) -> Counterexample | None:
+    """The first element that differs, on small integers if those show it, else on floats, else (`over_field`) modulo p.
+
+    None where none of them shows a difference.
+    """
+    domains: list[Domain] = [Exact()] * _TRIES if over_field else []
+    domains += [Floats(rounded=False)] * (2 * _TRIES)
+    domains += [Field(seed) for seed in range(_TRIES)] if over_field else []
+    for attempt, domain in enumerate(domains):
+        feeds = {value: _small(value, domain, rng, attempt) for value in inputs}
+        try:
+            results = run(rules, (*left, *right), feeds, domain)
+        except (Redraw, InterpretError):
+            continue
+        for name, value, a, b in zip(names, left, results[: len(left)], results[len(left) :], strict=True):
+            found = _first(value, a, b, domain)
+            if found is not None:
+                trace = _trace(rules, left, right, names, feeds, domain)
+                return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, trace)
+    return None
+
+
+def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:
+    """Small integers where the domain is exact, as `draw` otherwise."""
+    if not isinstance(domain, Exact) or not value.type.dtype.is_float:
+        return draw(value.type, domain, rng, attempt % 4, positive=bool(attempt % 2))
+    shape = tuple(int(str(size)) for size in value.type.shape)
+    out = np.empty(shape, dtype=object)
+    flat = out.reshape(-1)
+    for k, item in enumerate(rng.integers(-3 - attempt, 5 + attempt, flat.size)):
+        flat[k] = Fraction(int(item))
+    return out
+
+
+def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] | None:
+    if value.type.dtype.is_float:
+        equal = np.asarray(domain.close(a, b, _TOLERANCE))
+        if a.dtype.kind == "f":
+            equal = equal | np.isnan(a)
+    else:
+        equal = np.asarray(a == b)
+    return None if bool(equal.all()) else tuple(int(k) for k in np.argwhere(~equal)[0])
+
+
+def _trace(
+    rules: Rules,
+    left: Sequence[Value],
+    right: Sequence[Value],
+    names: Sequence[str],
+    feeds: Mapping[Value, Any],
+    domain: Domain,
+) -> str:
+    """Inputs, then the applications of either side in order, each with its value."""
+    known: dict[Value, str] = {}
+    lines = []
+    for value, array in feeds.items():
+        known[value] = getattr(value.node, "name", "?")
+        lines.append(f"{known[value]}: {value.type} = {_array(array)}")
+    for title, side in (("left", left), ("right", right)):
+        lines.append(f"{title}:")
+        outputs = dict(zip(side, names, strict=True))
+        for node in topological(value.node for value in side):
+            if isinstance(node, Input) or all(value in known for value in node.values):
+                continue
+            for value in node.values:
+                known[value] = outputs.get(value, f"%{len(known)}")
+            results = run(rules, node.values, feeds, domain)
+            text = ", ".join(known[value] for value in node.values)
+            lines.append(f"  {text} = {_application(value, known)} = {'; '.join(_array(each) for each in results)}")
+        lines.extend(f"  {name} = {known[value]}" for value, name in outputs.items() if known[value] != name)
+    return "\n".join(lines[:_LINES] + [f"... {len(lines) - _LINES} more lines"] * (len(lines) > _LINES))
+
+
+def _application(value: Value, known: Mapping[Value, str]) -> str:
+    node = value.node
+    args = [known[arg] for arg in node.args]
+    if isinstance(node, Call):
+        attrs = [f"{name}={show(item)}" for name, item in node.attrs]
+        return f"{node.op.rpartition('.')[2]}({', '.join((*args, *attrs))})"
+    return "a constant" if isinstance(node, Constant) else f"an expression over ({', '.join(args)})"
+
+
+def _array(array: Any) -> str:
+    data = np.asarray(array)
+    if data.size > _PRINTED:
+        return f"({' x '.join(map(str, data.shape))} elements)"
+    return _nested(data.tolist())
+
+
+def _nested(item: Any) -> str:
+    return "[" + ", ".join(_nested(part) for part in item) + "]" if isinstance(item, list) else _item(item)
+
+
+def _item(item: Any) -> str:
+    item = item.item() if isinstance(item, np.generic) else item
+    return f"{item:.7g}" if isinstance(item, float) else str(item)
+
+
+def text_of(found: Counterexample) -> str:
+    """The counterexample of a diagnostic: what names stand for, the trace, and the first element that differs."""
+    lines = []
+    if found.drawn:
+        lines.append(", ".join(f"{name} = {value}" for name, value in found.drawn.items()))
+    if found.trace:
+        lines.append(found.trace)
+    if found.monomial:
+        lines.append(f"the coefficients of {found.monomial} differ")
+    place = f"{found.output}{list(found.position)}" if found.position else found.output
+    lines.append(f"{place} is {found.left} on the left and {found.right} on the right")
+    return "\n".join(lines)

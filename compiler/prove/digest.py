@@ -1,0 +1,72 @@
+"""Content hashes of rules: a proof holds as long as the hash of all that it rests on is the same."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import replace
+from typing import Any
+
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.printer import show
+
+#: raised whenever a prover changes what it may answer: proofs of other versions are made again
+PROVER_VERSION = 1
+
+_WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
+def rule_digest(rules: Rules, definition: SubstitutionDef | PropertyDef) -> str:
+    """SHA-256 over a rule's printed normal form and that of every operator, function and trait that it uses, transitively.
+
+    Docstrings, tags, examples and ONNX mappings do not count: no proof depends on them.
+    """
+    used: dict[str, str] = {}
+    own = _text(rules, definition.name, definition.syntax)
+    stack = [(own, definition.module)]
+    while stack:
+        text, module = stack.pop()
+        for word in _WORD.findall(text):
+            found = module.lookup(word)
+            if isinstance(found, OperatorDef | FunctionDef) and found.name not in used:
+                used[found.name] = _operator_text(rules, found)
+                stack.append((used[found.name], found.module))
+    total = hashlib.sha256(f"{PROVER_VERSION}\0{definition.name}\0{own}".encode())
+    for name in sorted(used):
+        total.update(f"\0{name}\0{used[name]}".encode())
+    return total.hexdigest()
+
+
+def _operator_text(rules: Rules, definition: Any) -> str:
+    text = _text(rules, definition.name, definition.syntax)
+    return f"{text}\n{rules.traits_of(definition.name)}" if isinstance(definition, OperatorDef) else text
+
+
+def _text(rules: Rules, name: str, syntax: Any) -> str:
+    cache = rules_cache(rules, "digest texts")
+    found: str | None = cache.get(id(syntax))
+    if found is None:
+        found = cache[id(syntax)] = show(_bare(syntax))
+    return found
+
+
+def _bare(syntax: Any) -> Any:
+    """Without what no proof depends on."""
+    if isinstance(syntax, t.Operator):
+        kept = tuple(s for s in syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags))
+        return replace(syntax, doc=None, statements=kept)
+    if isinstance(syntax, t.Substitution):
+        left, right = (tuple(s for s in side if not isinstance(s, t.Tags)) for side in (syntax.left, syntax.right))
+        return replace(syntax, doc=None, left=left, right=right)
+    return replace(syntax, doc=None) if hasattr(syntax, "doc") else syntax
+
+
+def modules_digest(modules: tuple[Module, ...]) -> str:
+    """SHA-256 over the texts of some files."""
+    total = hashlib.sha256()
+    for module in sorted(modules, key=lambda one: one.name):
+        total.update(f"{module.name}\0{module.file.source.text}\0".encode())
+    return total.hexdigest()

@@ -1,0 +1,153 @@
+"""`dslc.lock`: what is known of a library's rules, kept beside it; and the same for single rules in the cache folder.
+
+A lock is JSON with one line for each rule, sorted by name, so that two versions of it can be compared and merged as text. What
+it says of a rule counts as long as the rule's digest is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from dslc.prove.digest import PROVER_VERSION
+from dslc.prove.verdict import STATUSES, Counterexample, RuleVerdict, Verdict
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+
+LOCK = "dslc.lock"
+_FORMAT = 1
+_LARGEST = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The verdicts of one file by rule; `problem` says why a file that is there counts for nothing."""
+
+    verdicts: Mapping[str, RuleVerdict]
+    problem: str = ""
+
+    def of(self, rule: str, digest: str) -> RuleVerdict | None:
+        found = self.verdicts.get(rule)
+        return found if found is not None and found.digest == digest else None
+
+
+EMPTY = Lock({})
+
+
+def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
+    """Where the verdict of a rule is kept: beside the file that defines it."""
+    return Path(definition.module.file.source.path).resolve().parent / LOCK
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock of a folder: empty where there is none, and with its `problem` where it cannot be used."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            return Lock({}, f"{path} is too large to be a lock")
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return EMPTY
+    except (OSError, UnicodeDecodeError) as problem:
+        return Lock({}, f"{path} cannot be read: {problem}")
+    try:
+        data = json.loads(text)
+        if data["format"] != _FORMAT or data["prover"] != PROVER_VERSION:
+            return Lock({}, f"{path} was written by another version of the provers")
+        return Lock({name: from_dict(name, entry) for name, entry in data["rules"].items()})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Lock({}, f"{path} is damaged")
+
+
+def write_lock(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
+    """Writes a lock that is complete or as it was; gives a note where that is not possible, or where a useless one was set aside."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(to_dict(verdicts[name]), sort_keys=True)}" for name in sorted(verdicts)]
+    head = f'{{"format": {_FORMAT}, "prover": {PROVER_VERSION}, "rules": {{\n'
+    text = head + ",\n".join(lines) + ("\n" if lines else "") + "}}\n"
+    note = ""
+    if read_lock(path).problem:
+        aside = path.with_name(f"{path.name}.old")
+        with contextlib.suppress(OSError):
+            os.replace(path, aside)
+            note = f"{path.name} could not be used and was set aside as {aside}"
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.exists() and path.read_text("utf-8") == text:
+            return note
+        partial.write_text(text, "utf-8")
+        os.replace(partial, path)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        return f"{path} cannot be written: {problem.strerror}"
+    return note
+
+
+def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
+    """Plain values; without times, so that proving again changes nothing."""
+    out: dict[str, Any] = {"digest": verdict.digest, "status": verdict.status}
+    if verdict.reason:
+        out["reason"] = verdict.reason
+    out["verdicts"] = []
+    for one in verdict.verdicts:
+        entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
+        for name in ("reason", "scope"):
+            if getattr(one, name):
+                entry[name] = getattr(one, name)
+        if one.error_bound is not None:
+            entry["error_bound"] = one.error_bound
+        if one.counterexample is not None:
+            entry["counterexample"] = {k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}}
+        out["verdicts"].append(entry)
+    return out
+
+
+def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
+    """The inverse; raises KeyError, TypeError or ValueError for what is no verdict."""
+    if entry["status"] not in STATUSES:
+        raise ValueError(entry["status"])
+    verdicts = []
+    for one in entry["verdicts"]:
+        if one["prover"] not in {"field", "exact", "axioms"} or one["answer"] not in {"equal", "differs", "unknown", "skipped"}:
+            raise ValueError(one["prover"])
+        found = one.get("counterexample")
+        example = None
+        if found is not None:
+            texts = {key: str(found.get(key, "")) for key in ("output", "left", "right", "monomial", "trace")}
+            drawn = {str(key): str(value) for key, value in found["drawn"].items()}
+            example = Counterexample(drawn=drawn, position=tuple(int(k) for k in found["position"]), **texts)
+        bound = one.get("error_bound")
+        verdicts.append(
+            Verdict(
+                one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
+                counterexample=example, error_bound=None if bound is None else float(bound),
+            )
+        )  # fmt: skip
+    return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")))
+
+
+class ProofCache:
+    """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "proofs"
+
+    def get(self, rule: str, digest: str) -> RuleVerdict | None:
+        try:
+            found = from_dict(rule, json.loads((self._folder / f"{digest}.json").read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        return found if found.digest == digest else None
+
+    def put(self, verdicts: Iterable[RuleVerdict]) -> None:
+        """Keeps verdicts; a folder that cannot be written keeps nothing."""
+        for verdict in verdicts:
+            path = self._folder / f"{verdict.digest}.json"
+            partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+            with contextlib.suppress(OSError):
+                self._folder.mkdir(parents=True, exist_ok=True)
+                partial.write_text(json.dumps(to_dict(verdict), sort_keys=True), "utf-8")
+                os.replace(partial, path)

@@ -1,0 +1,178 @@
+"""Provers in worker processes: a rule that takes too long costs its worker, and not the run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from types import TracebackType
+from typing import IO
+
+from dslc.prove.verdict import ProverName, Verdict
+from dslc.prove.worker import Task, receive, send
+
+# a worker that has not loaded the rules by then never will
+_START = 120.0
+
+
+class CannotStart(Exception):
+    """The workers do not see the same rules."""
+
+
+@dataclass(eq=False)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    reading: IO[bytes]
+    writing: IO[bytes]
+    ready: bool = False
+    task: Task | None = None
+    verdicts: list[Verdict] = field(default_factory=list)
+    began: float = 0.0
+
+
+class Pool:
+    """Worker processes that all hold the same rules. Use it as a context manager: leaving it ends them.
+
+    Args:
+        places: the files to load.
+        digest: of their texts; a worker that finds other texts is not used.
+        workers: how many.
+        limit: seconds that one prover may take for one rule; then its process is killed and replaced.
+    """
+
+    def __init__(self, places: Sequence[str], digest: str, workers: int, limit: float) -> None:
+        self._places, self._digest, self._limit = list(places), digest, limit
+        self._count = workers
+        self._selector = selectors.DefaultSelector()
+        self._workers: list[_Worker] = []
+
+    def __enter__(self) -> Pool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        for worker in list(self._workers):
+            self._end(worker)
+        self._selector.close()
+
+    def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
+        """Every task with its verdicts, in the order in which they are done. Raises CannotStart."""
+        waiting = deque(tasks)
+        known: dict[str, list[Verdict]] = {}
+        left = len(tasks)
+        while len(self._workers) < min(self._count, len(tasks)):
+            self._start()
+        while left:
+            for worker in self._workers:
+                if worker.ready and worker.task is None and waiting:
+                    self._give(worker, waiting.popleft())
+            for worker in self._readable():
+                done = self._hear(worker)
+                if done is None:
+                    continue
+                task, verdicts, rest = done
+                known.setdefault(task.rule, []).extend(verdicts)
+                if rest:
+                    waiting.appendleft(replace(task, provers=rest))
+                    continue
+                left -= 1
+                yield task, known.pop(task.rule)
+
+    def _start(self) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "dslc.prove.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # nothing may wait in a buffer, where the selector does not see it
+            bufsize=0,
+            stderr=None if os.environ.get("DSLC_DEBUG") else subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+            # Ctrl-C is for the caller, which then ends its workers; a worker's own processes end with it
+            start_new_session=True,
+        )
+        assert process.stdin is not None and process.stdout is not None
+        worker = _Worker(process, process.stdout, process.stdin, began=time.monotonic())
+        self._workers.append(worker)
+        self._selector.register(process.stdout, selectors.EVENT_READ, worker)
+        with contextlib.suppress(OSError):
+            send(process.stdin, self._places)
+
+    def _give(self, worker: _Worker, task: Task) -> None:
+        worker.task, worker.verdicts, worker.began = task, [], time.monotonic()
+        with contextlib.suppress(OSError):
+            send(worker.writing, task)
+
+    def _readable(self) -> list[_Worker]:
+        """Workers with news, and those whose time is up."""
+        now = time.monotonic()
+        ends = [w.began + (self._limit if w.ready else _START) for w in self._workers if w.task is not None or not w.ready]
+        events = self._selector.select(max(0.0, min(ends, default=now + 1) - now))
+        found = [key.data for key, _ in events]
+        now = time.monotonic()
+        for worker in self._workers:
+            limit = self._limit if worker.ready else _START
+            if worker not in found and (worker.task is not None or not worker.ready) and now > worker.began + limit:
+                found.append(worker)
+        return found
+
+    def _hear(self, worker: _Worker) -> tuple[Task, list[Verdict], tuple[ProverName, ...]] | None:
+        """What a worker has done; the provers that are still to be asked elsewhere where it had to be ended."""
+        late = time.monotonic() > worker.began + (self._limit if worker.ready else _START)
+        message = _GONE if late and not self._has_news(worker) else self._message(worker)
+        if message is _GONE:
+            return self._lost(worker, late)
+        if not worker.ready:
+            if message != self._digest:
+                raise CannotStart("the rules were changed while they were proved")
+            worker.ready = True
+            return None
+        worker.began = time.monotonic()
+        assert worker.task is not None
+        if isinstance(message, Verdict):
+            worker.verdicts.append(message)
+            return None
+        task, worker.task = worker.task, None
+        return task, worker.verdicts, ()
+
+    def _has_news(self, worker: _Worker) -> bool:
+        return any(key.data is worker for key, _ in self._selector.select(0))
+
+    def _message(self, worker: _Worker) -> object:
+        try:
+            return receive(worker.reading)
+        except (EOFError, OSError):
+            return _GONE
+
+    def _lost(self, worker: _Worker, late: bool) -> tuple[Task, list[Verdict], tuple[ProverName, ...]] | None:
+        """A worker that is too slow, or gone: a new one takes its place, and the prover that it was at has not decided."""
+        if not worker.ready:
+            raise CannotStart("a worker process does not start")
+        self._end(worker)
+        self._start()
+        task = worker.task
+        if task is None:
+            return None
+        at = len(worker.verdicts)
+        seconds = time.monotonic() - worker.began
+        reason = f"stopped after {self._limit:g} s" if late else "its process died, as it does when memory runs out"
+        stopped = Verdict(task.provers[at], "unknown", round(seconds * 1e3, 3), reason)
+        return task, [*worker.verdicts, stopped], task.provers[at + 1 :]
+
+    def _end(self, worker: _Worker) -> None:
+        self._workers.remove(worker)
+        self._selector.unregister(worker.reading)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(worker.process.pid, signal.SIGKILL)
+        for stream in (worker.reading, worker.writing):
+            with contextlib.suppress(OSError):
+                stream.close()
+        worker.process.wait()
+
+
+_GONE = object()

@@ -1,0 +1,185 @@
+"""The provers behind one interface: each answers for a substitution, or for all equations of a law."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Constant, Input, ScopeNode, Value, input_value, scope_value, topological, with_args
+from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild
+from dslc.prove.verdict import Answer, Counterexample, ProverName, Verdict
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
+
+if TYPE_CHECKING:
+    from dslc.prove.axioms import AxiomProver
+
+#: in the order in which they are asked: cheap refutation first, the independent second opinion last
+PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
+
+Definition = SubstitutionDef | PropertyDef
+
+
+def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
+    """What has to be proved: a substitution itself, or one for each equation of a law."""
+    if isinstance(definition, SubstitutionDef):
+        return (definition,)
+    from dslc.prove.laws import law_substitutions
+
+    return law_substitutions(rules, definition)
+
+
+def prover_verdict(
+    rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, milliseconds: int = 3000,
+    axioms: AxiomProver | None = None,
+) -> Verdict:  # fmt: skip
+    """One prover's answer, for all equations of a law together."""
+    began = time.perf_counter()
+    answers: dict[ProverName, Callable[[SubstitutionDef], Verdict]] = {
+        "field": lambda sub: _field(rules, sub, seed),
+        "exact": lambda sub: exact_verdict(rules, sub),
+        "axioms": lambda sub: _axioms(rules, sub, milliseconds, axioms),
+    }
+    parts = []
+    for sub in subjects(rules, definition):
+        parts.append(answers[prover](sub))
+        if parts[-1].answer == "differs":
+            break
+    return _joined(prover, parts, round((time.perf_counter() - began) * 1e3, 3))
+
+
+def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -> Verdict:
+    if not parts:
+        return Verdict(prover, "unknown", milliseconds, "nothing to prove")
+    order: tuple[Answer, ...] = ("differs", "unknown", "skipped", "equal")
+    worst = min(parts, key=lambda part: order.index(part.answer))
+    if worst.answer != "equal":
+        return Verdict(prover, worst.answer, milliseconds, worst.reason, worst.scope, worst.counterexample)
+    reasons, scopes = (dict.fromkeys(getattr(p, name) for p in parts if getattr(p, name)) for name in ("reason", "scope"))
+    bounds = [part.error_bound for part in parts]
+    bound = None if None in bounds else max(b for b in bounds if b is not None)
+    return Verdict(prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound)
+
+
+def _field(rules: Rules, sub: SubstitutionDef, seed: int) -> Verdict:
+    from dslc.prove.field import field_verdict
+
+    return field_verdict(rules, sub, seed)
+
+
+def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: AxiomProver | None) -> Verdict:
+    from dslc.prove.axioms import axioms_verdict
+
+    verdict: Verdict = axioms_verdict(rules, sub, milliseconds=milliseconds) if prover is None else prover.verdict(rules, sub)
+    return verdict
+
+
+# ---- exact --------------------------------------------------------------------------------------------------------
+
+
+def exact_verdict(rules: Rules, sub: SubstitutionDef) -> Verdict:
+    """The exact prover on every symbolic instance of the rule's cover.
+
+    Before each proof it shows that each side equals itself. Sizes for which it finds a difference are replayed in the
+    interpreter: what does not differ there is no refutation, and a mistake in a prover.
+    """
+    from dslc.prove.exact import Differs, Undecided, compare
+    from dslc.prove.instances import Uncovered, cover
+
+    began = time.perf_counter()
+
+    def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
+        return Verdict("exact", answer, round((time.perf_counter() - began) * 1e3, 3), reason, scope, found)
+
+    if sub.syntax.partial:
+        return verdict("skipped", "partial: the sides may differ")
+    try:
+        covered = cover(rules, sub)
+    except Uncovered as problem:
+        return verdict("unknown", str(problem))
+    if not covered.instances:
+        return verdict("unknown", "no symbolic instance")
+    undecided = ""
+    for instance in covered.instances:
+        for side in (instance.left, instance.right):
+            itself = compare(rules, side, side, instance.conditions)
+            if isinstance(itself, Differs):
+                return verdict("unknown", f"a side differs from itself at {instance.text}: a mistake in the prover")
+            if isinstance(itself, Undecided):
+                undecided = undecided or _at(itself.reason, instance.text)
+                break
+        result = compare(rules, instance.left, instance.right, instance.conditions)
+        if isinstance(result, Differs):
+            found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
+            if found is None:
+                sizes = ", ".join(f"{name} = {size}" for name, size in sorted(result.sizes.items()))
+                return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
+            return verdict("differs", found=found)
+        if isinstance(result, Undecided):
+            undecided = undecided or _at(result.reason, instance.text)
+    if undecided:
+        return verdict("unknown", undecided)
+    return verdict("equal", f"{len(covered.instances)} symbolic instances", covered.scope)
+
+
+def _at(reason: str, text: str) -> str:
+    return f"{reason} (at {text})" if text else reason
+
+
+def replay(
+    rules: Rules,
+    left: Sequence[Value],
+    right: Sequence[Value],
+    names: Sequence[str],
+    inputs: Sequence[Value],
+    sizes: Mapping[str, int],
+    monomial: str = "",
+    seed: int = 0,
+) -> Counterexample | None:
+    """Both sides at numbers for their unknown sizes, in the interpreter; None where they agree."""
+    from dslc.prove.counterexample import replayed
+
+    bound = at_sizes((*left, *right, *inputs), sizes)
+    split = len(left), len(left) + len(right)
+    sides = bound[: split[0]], bound[split[0] : split[1]]
+    drawn = {name: str(size) for name, size in sorted(sizes.items())}
+    for name, one, other in zip(names, *sides, strict=True):
+        if one.type != other.type:
+            return Counterexample(drawn, name, (), str(one.type), str(other.type))
+    return replayed(rules, *sides, names, bound[split[1] :], np.random.default_rng(seed), drawn, True, monomial)
+
+
+def at_sizes(values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Value, ...]:
+    """Expanded values with numbers for unknown sizes; a size that is not given is its least."""
+    memo: dict[Scalar, Scalar] = {}
+
+    def bound(item: Scalar) -> Scalar:
+        return rebuild(item, leaf, memo)
+
+    def leaf(node: Scalar) -> Scalar | None:
+        return num(sizes.get(node.name, max(1, node.least or 1))) if isinstance(node, Sym) else None
+
+    def size(dim: Scalar | int) -> Scalar | int:
+        found = bound(dim) if isinstance(dim, Scalar) else dim
+        return int(found.value) if isinstance(found, Num) else found
+
+    known: dict[Value, Value] = {}
+    for node in topological(value.node for value in values):
+        args = tuple(known[arg] for arg in node.args)
+        if isinstance(node, Input):
+            type = Value(node).type
+            known[Value(node)] = input_value(node.name, TensorType(type.dtype, tuple(size(dim) for dim in type.shape)))
+        elif isinstance(node, ScopeNode):
+            scope = node.scope
+            new = replace(scope, extents=tuple(size(dim) for dim in scope.extents), body=bound(scope.body))
+            known[Value(node)] = scope_value(new, args)
+        elif isinstance(node, Constant):
+            known[Value(node)] = Value(node)
+        else:
+            known.update(zip(node.values, with_args(node, args), strict=True))
+    return tuple(known[value] for value in values)

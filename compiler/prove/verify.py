@@ -1,0 +1,268 @@
+"""What is known of rules: all provers on each of them, their agreement, and the status that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from dslc.errors import Diagnostic, DslcError
+from dslc.prove.counterexample import text_of
+from dslc.prove.digest import modules_digest, rule_digest
+from dslc.prove.lock import LOCK, Lock, lock_path, read_lock, write_lock
+from dslc.prove.pool import CannotStart, Pool
+from dslc.prove.provers import PROVERS, Definition
+from dslc.prove.verdict import ProverName, RuleVerdict, Status, Verdict
+from dslc.prove.worker import Task, answers, definition_of
+from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+#: seconds that one prover may take for one rule
+LIMIT = 30.0
+
+#: told of every verdict: how many are done, how many there are, and the verdict
+Progress = Callable[[int, int, RuleVerdict], None]
+
+
+def verify_rule(
+    rules: Rules,
+    definition: Definition,
+    provers: Sequence[ProverName] = PROVERS,
+    *,
+    seed: int = 0,
+    milliseconds: int = 3000,
+    thorough: bool = False,
+    axioms: Any = None,
+) -> RuleVerdict:
+    """The verdict of one rule or law, in this process and without a hard limit of time.
+
+    Args:
+        milliseconds: for the axioms prover.
+        thorough: ask all provers, also after one has found a difference.
+        axioms: a running `AxiomProver` to use.
+
+    Raises:
+        DslcError: E0510 where the provers disagree.
+    """
+    task = Task(definition.name, tuple(provers), seed, milliseconds, thorough)
+    if definition.name not in rules.substitutions and definition.name not in rules.laws:
+        rules = with_rule(rules, definition)
+    return conclude(rules, definition, answers(rules, task, axioms))
+
+
+def with_rule(rules: Rules, definition: Definition) -> Rules:
+    """The rules with one more."""
+    from dataclasses import replace
+
+    if isinstance(definition, SubstitutionDef):
+        return replace(rules, substitutions={**rules.substitutions, definition.name: definition})
+    return replace(rules, laws={**rules.laws, definition.name: definition})
+
+
+def verify(
+    rules: Rules,
+    names: Sequence[str] | None = None,
+    workers: int = 2,
+    lock: Path | Literal["beside"] | None = None,
+    progress: Progress | None = None,
+    *,
+    provers: Sequence[ProverName] = PROVERS,
+    limit: float = LIMIT,
+    seed: int = 0,
+    thorough: bool = False,
+    notes: list[str] | None = None,
+) -> tuple[RuleVerdict, ...]:
+    """The verdicts of substitutions and laws, in their order.
+
+    Args:
+        names: qualified; all by default.
+        workers: processes; 0 proves in this one, without limits of time.
+        lock: a `dslc.lock` to read and write, or "beside" each library; what it knows of unchanged rules is not proved again.
+        limit: seconds for one prover and one rule.
+        notes: collects what is to be said of the locks.
+
+    Raises:
+        DslcError: E0510 where the provers disagree.
+    """
+    definitions: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
+    if names is not None:
+        wanted = set(names)
+        definitions = [one for one in definitions if one.name in wanted]
+    digests = {one.name: rule_digest(rules, one) for one in definitions}
+    # an answer of some provers only is not what a lock promises
+    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, notes if notes is not None else [])
+    found: dict[str, RuleVerdict] = {}
+    for one in definitions:
+        old = locks.of(one, digests[one.name])
+        if old is not None:
+            found[one.name] = old
+    tasks = [
+        Task(one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough) for one in definitions if one.name not in found
+    ]
+    done = len(found)
+    try:
+        for task, verdicts in _results(rules, tasks, workers, limit):
+            definition = definition_of(rules, task.rule)
+            verdict = conclude(rules, definition, verdicts, digests[task.rule])
+            found[task.rule] = verdict
+            done += 1
+            if progress is not None:
+                progress(done, len(definitions), verdict)
+    finally:
+        locks.write(found)
+    return tuple(found[one.name] for one in definitions)
+
+
+def _results(rules: Rules, tasks: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, list[Verdict]]]:
+    places = [module.file.source.path for module in rules.modules]
+    if not tasks:
+        return
+    digest = modules_digest(rules.modules)
+    done: set[str] = set()
+    if workers > 0 and all(Path(place).is_file() for place in places):
+        try:
+            with Pool(places, digest, workers, limit) as pool:
+                for task, verdicts in pool.run(tasks):
+                    done.add(task.rule)
+                    yield task, verdicts
+            return
+        except CannotStart:
+            pass  # what is in memory differs from what is on disk: only this process has it
+    for task in tasks:
+        if task.rule not in done:
+            yield task, answers(rules, task)
+
+
+class _Locks:
+    """The locks of a run, read when first asked for."""
+
+    def __init__(self, rules: Rules, where: Path | Literal["beside"] | None, notes: list[str]) -> None:
+        self._rules, self._where, self._notes = rules, where, notes
+        self._read: dict[Path, Lock] = {}
+
+    def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
+        if self._where is None:
+            return None
+        path = lock_path(definition) if self._where == "beside" else self._where
+        if path not in self._read:
+            self._read[path] = read_lock(path)
+            if self._read[path].problem:
+                self._notes.append(f"{self._read[path].problem}; its rules are proved again")
+        return self._read[path].of(definition.name, digest)
+
+    def write(self, found: dict[str, RuleVerdict]) -> None:
+        """Verdicts of this run beside those of rules that it did not concern; none of rules that are gone."""
+        if self._where is None:
+            return
+        present = {*self._rules.substitutions, *self._rules.laws}
+        libraries = {module.library for module in self._rules.modules}
+        for path, lock in self._read.items():
+            kept = {
+                name: verdict
+                for name, verdict in lock.verdicts.items()
+                if name in present or name.rpartition(".")[0] not in libraries
+            }
+            for name, verdict in found.items():
+                if self._where != "beside" or lock_path(definition_of(self._rules, name)) == path:
+                    kept[name] = verdict
+            note = write_lock(path, kept)
+            if note:
+                self._notes.append(note)
+
+
+# ---- the status ---------------------------------------------------------------------------------------------------
+
+
+def conclude(
+    rules: Rules, definition: Definition, verdicts: Sequence[Verdict], digest: str | None = None
+) -> RuleVerdict:
+    """The strongest status that the verdicts allow.
+
+    Raises:
+        DslcError: E0510 where one prover finds a difference in what another has shown to be equal for all shapes.
+    """
+    by = {one.prover: one for one in verdicts}
+    unlimited = [one for one in verdicts if one.answer == "equal" and one.prover != "field" and not one.scope]
+    refuting = next((one for one in verdicts if one.answer == "differs"), None)
+    if refuting is not None and unlimited:
+        raise _disagreement(definition, unlimited[0], refuting)
+    status, reason = _status(definition, by, refuting)
+    return RuleVerdict(definition.name, status, tuple(verdicts), digest or rule_digest(rules, definition), reason)
+
+
+def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:
+    if refuting is not None:
+        return "refuted", ""
+    if isinstance(definition, SubstitutionDef) and definition.syntax.partial:
+        field = by.get("field")
+        return "undecided", field.reason if field is not None else "partial"
+    exact, axioms, field = by.get("exact"), by.get("axioms"), by.get("field")
+    if exact is not None and exact.answer == "equal":
+        return ("bounded", exact.scope) if exact.scope else ("proved", "")
+    if axioms is not None and axioms.answer == "equal":
+        undecided = f", where the exact prover says: {exact.reason}" if exact is not None else ""
+        return "bounded", f"follows from the laws that the axioms prover holds{undecided}"
+    trusted = trusted_reason(definition)
+    if trusted is not None:
+        return "trusted", trusted
+    reason = next((one.reason for one in (exact, field, axioms) if one is not None and one.reason), "")
+    if field is not None and field.answer == "equal":
+        return "tested", reason
+    return "undecided", reason
+
+
+def trusted_reason(definition: Definition) -> str | None:
+    """Why the rule's author trusts it, where its text says so."""
+    syntax = definition.syntax
+    if isinstance(syntax, t.Property):
+        return syntax.trusted
+    return next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
+
+
+def _disagreement(definition: Definition, equal: Verdict, differs: Verdict) -> DslcError:
+    message = f"the {equal.prover} prover shows `{definition.name}` for every shape, and the {differs.prover} prover refutes it"
+    found = differs.counterexample
+    return DslcError(
+        [
+            Diagnostic(
+                "E0510", message, definition.syntax.span, counterexample=text_of(found) if found is not None else "",
+                hint="one of the provers is wrong: this is a bug of dslc, please report it",
+            )
+        ]
+    )  # fmt: skip
+
+
+def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
+    """What a refuted rule's user is told; None for every other status."""
+    found = verdict.counterexample
+    if verdict.status != "refuted" or found is None:
+        return None
+    law = not isinstance(definition, SubstitutionDef)
+    if found.position == () and not found.trace:
+        code, what = ("E0502" if law else "E0312"), "differ in type"
+    else:
+        code, what = ("E0502" if law else "E0501"), "differ"
+    message = f"the sides of `{definition.name}` {what}"
+    return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found))
+
+
+def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
+    """The names of all substitutions and laws of some modules."""
+    inside = set(modules)
+    found: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
+    return [one.name for one in found if one.module in inside]
+
+
+__all__ = [
+    "LIMIT",
+    "LOCK",
+    "PROVERS",
+    "chosen",
+    "conclude",
+    "diagnostic_of",
+    "trusted_reason",
+    "verify",
+    "verify_rule",
+    "with_rule",
+]

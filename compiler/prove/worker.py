@@ -1,0 +1,111 @@
+"""The process that proves: it loads the rules once, then answers for one rule after the other (run as `python -m`).
+
+Messages are pickled values behind their length. The first one says which files to load; the answer is the digest of their texts.
+Then each task is answered by a verdict for every prover, as soon as it is known, and by None at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import struct
+import sys
+from dataclasses import dataclass
+from typing import IO, Any
+
+from dslc.errors import DslcError
+from dslc.prove.digest import modules_digest
+from dslc.prove.provers import Definition, prover_verdict
+from dslc.prove.verdict import ProverName, Verdict
+from dslc.semantics.library import Rules, load_many
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rule and the provers that are to be asked about it, in this order."""
+
+    rule: str
+    provers: tuple[ProverName, ...]
+    seed: int = 0
+    milliseconds: int = 3000
+    #: ask all provers, also after one has found a difference
+    thorough: bool = False
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    data = pickle.dumps(message)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """The next message. Raises EOFError where the other side is gone."""
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
+    return pickle.loads(_exactly(stream, length))
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    parts = []
+    while count:
+        part = stream.read(count)
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def definition_of(rules: Rules, name: str) -> Definition:
+    found: Definition | None = rules.substitutions.get(name) or rules.laws.get(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def answers(rules: Rules, task: Task, axioms: Any = None) -> list[Verdict]:
+    """The verdicts of one task; see `answer`."""
+    out: list[Verdict] = []
+    for prover in task.provers:
+        out.append(answer(rules, task, prover, axioms))
+        if out[-1].answer == "differs" and not task.thorough:
+            break
+    return out
+
+
+def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> Verdict:
+    """One prover's verdict; a prover that fails has not decided, and says why."""
+    try:
+        definition = definition_of(rules, task.rule)
+        return prover_verdict(rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms)
+    except DslcError as problem:
+        return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))
+    except Exception as problem:
+        if os.environ.get("DSLC_DEBUG"):
+            raise
+        return Verdict(prover, "unknown", reason=f"the prover failed: {type(problem).__name__}: {problem}"[:500])
+
+
+def main() -> None:
+    """Serves until the other side closes its end."""
+    # what a library prints must not end up among the messages
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        places = receive(sys.stdin.buffer)
+        rules = load_many(places)
+        send(output, modules_digest(rules.modules))
+        while True:
+            task: Task = receive(sys.stdin.buffer)
+            for prover in task.provers:
+                verdict = answer(rules, task, prover)
+                send(output, verdict)
+                if verdict.answer == "differs" and not task.thorough:
+                    break
+            send(output, None)
+
+
+if __name__ == "__main__":
+    main()
