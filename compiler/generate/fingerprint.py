@@ -1,0 +1,65 @@
+"""Fingerprints (TASO, section 2.2): a first hash over size, shape and content of a tensor, a second, symmetric one over a set of tensors.
+
+The first is a pair of linear hashes modulo p = 2^31 - 1 with random weights, one for each shape: two different tensors have the same one with
+probability 1/p^2. Everything follows from the seed.
+"""
+
+from __future__ import annotations
+
+import zlib
+from functools import lru_cache
+from math import prod
+
+import numpy as np
+
+from dslc.interpret.domain import Array
+from dslc.interpret.field import P
+from dslc.ir.dtype import TensorType
+
+_ROWS = 1 << 16
+
+
+@lru_cache(maxsize=4096)
+def _weights(type: TensorType, seed: int) -> tuple[Array, int]:
+    """Weights as float64 [elements, 8]: the two hashes' weights in four pieces of 8 bits each; and what the type adds."""
+    rng = np.random.default_rng((zlib.crc32(str(type).encode()), seed))
+    count = prod(int(str(size)) for size in type.shape)
+    weights = rng.integers(1, P, (count, 2), dtype=np.int64)
+    pieces = np.concatenate([(weights >> shift) & 0xFF for shift in (0, 8, 16, 24)], axis=1)
+    return pieces.astype(np.float64), int(rng.integers(0, 1 << 62))
+
+
+def first_hash(values: Array, type: TensorType, seed: int = 0) -> Array:
+    """uint64 hashes below 2^62 of a batch of tensors [batch, *shape] (elements below 2^32, integers of any sign, or booleans)."""
+    pieces, own = _weights(type, seed)
+    flat = values.reshape(len(values), len(pieces))
+    out = np.empty(len(flat), dtype=np.uint64)
+    # 2^31 * 2^8 * elements must stay exact in float64
+    step = 1 << 13
+    for start in range(0, len(flat), _ROWS):
+        part = flat[start : start + _ROWS]
+        if part.dtype not in (np.dtype(np.uint32), np.dtype(bool)):
+            part = part % P
+        sums = np.zeros((len(part), 2), dtype=np.int64)
+        for low in range(0, flat.shape[1], step):
+            products = (part[:, low : low + step].astype(np.float64) @ pieces[low : low + step]).astype(np.int64) % P
+            sums += products[:, 0:2] + (products[:, 2:4] << 8) + (products[:, 4:6] << 16) + (products[:, 6:8] << 24)
+            sums %= P
+        out[start : start + _ROWS] = (sums[:, 0].astype(np.uint64) << np.uint64(31)) | sums[:, 1].astype(np.uint64)
+    return (out + np.uint64(own)) & np.uint64((1 << 62) - 1)
+
+
+def mix(x: Array) -> Array:
+    """A bijection of 64-bit words without structure (splitmix64)."""
+    x = np.asarray(x, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return np.asarray(x ^ (x >> np.uint64(31)))
+
+
+def second_hash(hashes: Array) -> Array:
+    """A hash of sets: [..., outputs] to [...], the same for every order of the outputs; 0 stands for no output."""
+    mixed = np.where(hashes == 0, np.uint64(0), mix(hashes))
+    with np.errstate(over="ignore"):
+        return mix(mixed.sum(axis=-1, dtype=np.uint64))
