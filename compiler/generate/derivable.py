@@ -1,0 +1,305 @@
+"""What follows from rules that were kept already: a term is rewritten by them, one step at a time, until its representative is reached.
+
+All terms of an enumeration together are an e-graph whose classes are their values: an application is compared with a pattern through
+every known way to write its arguments, as all smaller equations follow from the rules that were kept for them (they are looked at in
+order of size). So one rule at the root of a term, and what is known of smaller terms, is one step; terms of the same size are steps
+on the way, larger ones are not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.generate.general import GeneralRule
+from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.text import choice, declared
+from dslc.generate.trees import outputs
+from dslc.ir.dtype import DType
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+_STEPS = 200
+
+#: inputs and attribute variables of a rule, with what they stand for
+Binding = dict[Any, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pattern:
+    """One direction of a kept rule."""
+
+    rule: GeneralRule
+    sources: tuple[Term, ...]
+    targets: tuple[Term, ...]
+
+
+class Known:
+    """Representatives of terms, the ways to write them, and the rules that were kept."""
+
+    def __init__(self, rules: Rules, equations: Iterable[Equation]) -> None:
+        self._rules = rules
+        self._representative: dict[Term, Term] = {}
+        self._members: dict[Term, list[Term]] = defaultdict(list)
+        for equation in equations:
+            self._representative[equation.left] = equation.right
+            self._members[equation.right].append(equation.left)
+        self._patterns: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
+        self._joint: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
+
+    def forget(self, term: Term) -> None:
+        """An equation that was not kept (it failed a test or a proof) may not be used for larger ones."""
+        found = self._representative.pop(term, None)
+        if found is not None:
+            self._members[found].remove(term)
+
+    def keep(self, rule: GeneralRule) -> None:
+        """From now on the rule, in each direction that binds all it needs, may be used."""
+        candidate = rule.candidate
+        directions = [(candidate.sources, candidate.targets)]
+        if rule.arrow == "<=>":
+            directions.append((candidate.targets, candidate.sources))
+        elif not any(term.is_leaf for term in candidate.targets) and set(inputs(candidate.sources)) <= set(inputs(candidate.targets)):
+            # attributes of the one side may not follow from the other; then an instance is not found below
+            directions.append((candidate.targets, candidate.sources))
+        for sources, targets in directions:
+            pattern = Pattern(rule, sources, targets)
+            assert sources[0].item is not None
+            table = self._patterns if len(sources) == 1 else self._joint
+            table[(sources[0].item.op, sources[0].output)].append(pattern)
+
+    def normal(self, term: Term) -> Term:
+        """A term with the representatives of its parts, and its own where one is known."""
+        done: dict[Term, Term] = {}
+        for part in subterms((term,)):
+            if part.item is None:
+                done[part] = part
+                continue
+            args = tuple(done[arg] for arg in part.args)
+            try:
+                new = part if args == part.args else outputs(self._rules, part.item, args)[part.output]
+            except Mismatch:
+                new = part
+            done[part] = self._representative.get(new, new)
+        return done[term]
+
+    def _rebuilt(self, term: Term) -> Term:
+        """A term with the representatives of its parts, but not its own."""
+        if term.item is None:
+            return term
+        args = tuple(self.normal(arg) for arg in term.args)
+        try:
+            return outputs(self._rules, term.item, args)[term.output]
+        except Mismatch:
+            return term
+
+    # ---- one result ----------------------------------------------------------------------------------------------
+
+    def derivable(self, term: Term, target: Term) -> bool:
+        """Whether rewriting leads from a term to another one of the same value.
+
+        The steps keep or reduce the number of operators; at most 200 terms are looked at.
+        """
+        goal, most = self.normal(target), max(size((term,)), size((target,)))
+        start = self._rebuilt(term)
+        seen, todo = {start}, [start]
+        if start is goal or (start is not term and self._representative.get(start) is goal):
+            return True
+        while todo and len(seen) < _STEPS:
+            here = todo.pop(0)
+            for there in self._steps(here):
+                if there in seen:
+                    continue
+                if there is goal or (size((there,)) < most and self._representative.get(there, there) is goal):
+                    return True
+                if size((there,)) <= most:
+                    seen.add(there)
+                    todo.append(there)
+        return False
+
+    def _steps(self, term: Term) -> Iterator[Term]:
+        if term.item is None:
+            return
+        for pattern in self._patterns.get((term.item.op, term.output), ()):
+            for binding in self._node(pattern.rule, pattern.sources[0], term, {}):
+                made = self._made(pattern, pattern.targets, binding)
+                if made is not None and made[0].type.tensor == term.type.tensor:
+                    yield self._rebuilt(made[0])
+
+    # ---- several results ------------------------------------------------------------------------------------------
+
+    def derivable_joint(self, candidate: Candidate) -> bool:
+        """Whether a kept rule with several results, used at the sources, gives the targets (or what they equal)."""
+        goals = tuple(self._rebuilt(term) for term in candidate.targets)
+        first = candidate.sources[0]
+        ways = [m for m in self._ways(first) if m.item is not None]
+        for way in ways:
+            assert way.item is not None
+            for pattern in self._joint.get((way.item.op, way.output), ()):
+                if len(pattern.sources) != len(candidate.sources):
+                    continue
+                for binding in self._all(pattern, candidate.sources):
+                    made = self._made(pattern, pattern.targets, binding)
+                    if made is not None and tuple(self._rebuilt(term) for term in made) == goals:
+                        return True
+        return False
+
+    def _all(self, pattern: Pattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None) -> Iterator[Binding]:
+        if at == len(terms):
+            yield binding or {}
+            return
+        for more in self._class(pattern.rule, pattern.sources[at], terms[at], binding or {}):
+            yield from self._all(pattern, terms, at + 1, more)
+
+    # ---- matching -------------------------------------------------------------------------------------------------
+
+    def _ways(self, term: Term) -> list[Term]:
+        return [term, *self._members.get(term, ())]
+
+    def _class(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
+        if pattern.item is None:
+            bound = binding.get(pattern)
+            if bound is None:
+                if len(pattern.type.dims) == len(term.type.dims) or (rule.form.pack and pattern.type.dims):
+                    yield {**binding, pattern: term}
+            elif bound is term:
+                yield binding
+            return
+        for way in self._ways(term):
+            yield from self._node(rule, pattern, way, binding)
+
+    def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
+        if pattern.item is None or term.item is None or pattern.item.op != term.item.op or pattern.output != term.output:
+            return
+        more = self._attributes(rule, pattern.item, term.item, binding)
+        if more is not None:
+            yield from self._args(rule, pattern.args, term.args, more)
+
+    def _args(
+        self, rule: GeneralRule, patterns: tuple[Term, ...], terms: tuple[Term, ...], binding: Binding
+    ) -> Iterator[Binding]:
+        if not patterns:
+            yield binding
+            return
+        for more in self._class(rule, patterns[0], terms[0], binding):
+            yield from self._args(rule, patterns[1:], terms[1:], more)
+
+    def _attributes(self, rule: GeneralRule, pattern: Item, item: Item, binding: Binding) -> Binding | None:
+        out = dict(binding)
+        values = dict(item.attrs)
+        for name, wanted in pattern.attrs:
+            value = values[name]
+            if name in pattern.sized or isinstance(wanted, DType):
+                variable: Any = None
+                if name in pattern.sized:
+                    continue
+            else:
+                variable = self._variable(rule, pattern, name, wanted)
+            if variable is None:
+                if value != wanted:
+                    return None
+            elif out.setdefault(variable, value) != value:
+                return None
+        return out
+
+    def _variable(self, rule: GeneralRule, item: Item, name: str, value: Any) -> Any:
+        hole = rule.form.holes.get(choice(self._rules, item, name, value))
+        if hole is None and rule.form.pack == "axis" and declared(self._rules, item, name).type.name == "axis":
+            return "a"
+        return hole
+
+    # ---- building -------------------------------------------------------------------------------------------------
+
+    def _made(self, pattern: Pattern, roots: tuple[Term, ...], binding: Binding) -> tuple[Term, ...] | None:
+        """The roots with a binding's inputs and attributes; None where they have no type, or the sizes don't fit the rule."""
+        sizes = fitting(pattern.rule, {term: value for term, value in binding.items() if isinstance(term, Term)})
+        if sizes is None:
+            return None
+        done: dict[Term, Term] = {}
+        try:
+            for term in subterms(roots):
+                if term.item is None:
+                    if term not in binding:
+                        return None
+                    done[term] = binding[term]
+                    continue
+                item = self._item(pattern.rule, term, binding, sizes)
+                if item is None:
+                    return None
+                done[term] = outputs(self._rules, item, tuple(done[arg] for arg in term.args))[term.output]
+        except (Mismatch, DslcError):
+            return None
+        return tuple(done[root] for root in roots)
+
+    def _item(self, rule: GeneralRule, term: Term, binding: Binding, sizes: Mapping[str, Any]) -> Item | None:
+        item = term.item
+        assert item is not None
+        attrs = []
+        axis = item.axis
+        for name, value in item.attrs:
+            if name in item.sized:
+                found = sized_value(rule.typed.sized[term.node][name], isinstance(value, tuple), rule, sizes)
+                if found is None:
+                    return None
+                attrs.append((name, found))
+                continue
+            variable = None if isinstance(value, DType) else self._variable(rule, item, name, value)
+            new = value if variable is None else binding[variable]
+            if axis is not None and declared(self._rules, item, name).type.name == "axis":
+                axis = new
+            attrs.append((name, new))
+        return Item(item.op, tuple(attrs), item.cut, axis, item.sized)
+
+
+def fitting(rule: GeneralRule, binding: Mapping[Term, Term]) -> dict[str, Any] | None:
+    """The sizes of a rule for given inputs; None where their shapes are no instance of its types. `S`, `L`, `R` are shapes."""
+    sizes: dict[str, Any] = {}
+    sums: list[tuple[str, int]] = []
+    for term, dims in rule.typed.tensors.items():
+        if term not in binding:
+            continue
+        shape = binding[term].type.shape
+        lists: list[tuple[str, tuple[int, ...]]] = []
+        singles = list(zip(dims, shape, strict=False))
+        if dims and rule.form.pack == "all":
+            lists, singles = [("S", shape)], []
+        elif dims and rule.form.pack == "batch":
+            cut = len(shape) - len(dims)
+            if cut < 0:
+                return None
+            lists, singles = [("L", shape[:cut])], list(zip(dims, shape[cut:], strict=True))
+        elif dims and rule.form.pack == "axis":
+            lists, singles = [("rank", (len(shape),))], []
+        elif len(dims) != len(shape):
+            return None
+        for name, value in lists:
+            if sizes.setdefault(name, value) != value:
+                return None
+        for dim, number in singles:
+            if dim in rule.typed.sizes:
+                if sizes.setdefault(dim, number) != number:
+                    return None
+            else:
+                sums.append((dim, number))
+    for dim, number in sums:
+        parts = dim.split(" + ")
+        if all(part in sizes or part.isdigit() for part in parts):
+            if sum(sizes[part] if part in sizes else int(part) for part in parts) != number:
+                return None
+    return sizes
+
+
+def sized_value(text: str, several: bool, rule: GeneralRule, sizes: Mapping[str, Any]) -> Any:
+    """The value of an attribute that is given by sizes; None where they are not known."""
+    if rule.form.pack == "all" and several:
+        return sizes.get("S")
+    out = []
+    for part in text.strip("[]").split(", "):
+        words = part.split(" + ")
+        if not all(word in sizes or word.isdigit() for word in words):
+            return None
+        out.append(sum(sizes[word] if word in sizes else int(word) for word in words))
+    return tuple(out) if several else out[0]

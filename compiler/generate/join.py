@@ -1,0 +1,61 @@
+"""Rules with several results (TASO, Figure 2b).
+
+`split_0(matmul(x, concat(a, b))) == matmul(x, a)` holds for every b, but read from right to left nothing says what b is. Its sister
+for `split_1` binds it: both together are one rule with two results, `matmul(x, a)` and `matmul(x, b)` on one side, the halves of the
+merged product on the other. So equations whose inputs differ are joined where they share the application that brings the inputs in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+
+from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.trees import outputs
+from dslc.semantics.library import Rules
+
+
+def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[Candidate]:
+    """Substitutions with several results, sources first that are to be looked for; at most `most` operators on either side.
+
+    All outputs of an application that has several are one rule; else two equations that share the application of which one of them
+    alone does not bind all inputs.
+    """
+    halves: dict[tuple[Item, tuple[Term, ...]], dict[int, Term]] = defaultdict(dict)
+    loose: dict[Term, list[Equation]] = defaultdict(list)
+    for equation in equations:
+        for term, other in ((equation.left, equation.right), (equation.right, equation.left)):
+            if term.item is None:
+                continue
+            if len(rules.operators[term.item.op].syntax.outputs) > 1:
+                known = halves[term.node].get(term.output)
+                if known is None or size((other,)) < size((known,)):
+                    halves[term.node][term.output] = other
+            elif set(inputs((other,))) < set(inputs((term,))):
+                for shared in _bringing(term, other):
+                    loose[shared].append(Equation(term, other))
+    for (item, args), found in halves.items():
+        count = len(rules.operators[item.op].syntax.outputs)
+        if len(found) == count:
+            yield from _checked(tuple(found[k] for k in range(count)), outputs(rules, item, args), most)
+    for group in loose.values():
+        for one, other in combinations(group, 2):
+            yield from _checked((one.right, other.right), (one.left, other.left), most)
+
+
+def _bringing(term: Term, other: Term) -> Iterator[Term]:
+    """The proper parts of a term that hold all inputs which the other term lacks."""
+    missing = set(inputs((term,))) - set(inputs((other,)))
+    for part in subterms(term.args):
+        if part.args and missing <= set(inputs((part,))):
+            yield part
+
+
+def _checked(sources: tuple[Term, ...], targets: tuple[Term, ...], most: int) -> Iterator[Candidate]:
+    """What can be looked for: every source is computed, and together they have all inputs of the targets."""
+    if len(set(sources)) < len(sources) or any(term.is_leaf for term in sources):
+        return
+    if not set(inputs(targets)) <= set(inputs(sources)) or size(sources) > most or size(targets) > most:
+        return
+    yield Candidate(sources, targets)

@@ -1,0 +1,52 @@
+"""What a generation is asked for, and what is counted while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+#: told about progress: the stage, how much of it is done, how much there is (0 where that is not known), and a short text
+Progress = Callable[[str, int, int, str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One generation. Nothing here but `workers`, `scheduler`, `budget` and `resume` may change what is found.
+
+    `libraries` are where the operators come from; `operators` their names (empty: all that have a body and are listed in the
+    library's rule set `generate`, or all of them); `budget` seconds of wall-clock time after which no further candidate is looked at.
+    """
+
+    libraries: tuple[str, ...] = ("taso",)
+    operators: tuple[str, ...] = ()
+    max_operators: int = 3
+    inputs: str = ""
+    seed: int = 0
+    proof: bool = True
+    budget: float | None = None
+    workers: int = 1
+    scheduler: str | None = None
+    resume: Path | None = None
+    #: memory of one worker of a local cluster, in bytes
+    memory: int = 2 << 30
+
+
+@dataclass(slots=True)
+class Stages:
+    """Counts, seconds and left-out rules of each stage; the report that `--report` writes."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    #: (rule as text, why it was left out)
+    left_out: list[tuple[str, str]] = field(default_factory=list)
+    peak_memory: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "counts": self.counts,
+            "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+            "left_out": [{"rule": rule, "reason": reason} for rule, reason in self.left_out],
+            "peak_memory_bytes": self.peak_memory,
+        }
