@@ -1,0 +1,201 @@
+"""Coefficients: rational functions of sizes, with rational numbers. Equal coefficients are mostly equal objects by value.
+
+A common numeric factor and a common monomial are cancelled, and a denominator that divides its numerator; whether a coefficient is zero
+is decided exactly, since it is zero where its numerator is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, reduce
+from math import gcd
+
+from dslc.analysis.poly import Monomial, Poly, as_poly, atom
+from dslc.ir.scalar import Apply, Num, Scalar, Sym
+
+# a power beyond this one is kept as a function
+_POWERS = 12
+
+
+class NotRational(Exception):
+    """A number with no exact value: infinite, or the rounded value of a function."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """`top / bottom`; the bottom is never the zero polynomial."""
+
+    top: Poly
+    bottom: Poly
+
+    def __add__(self, other: Ratio) -> Ratio:
+        if self.bottom == other.bottom:
+            return _ratio(self.top + other.top, self.bottom)
+        return _ratio(self.top * other.bottom + other.top * self.bottom, self.bottom * other.bottom)
+
+    def __mul__(self, other: Ratio) -> Ratio:
+        if self is ONE or self == ONE:
+            return other
+        if other is ONE or other == ONE:
+            return self
+        return _ratio(self.top * other.top, self.bottom * other.bottom)
+
+    def __neg__(self) -> Ratio:
+        return Ratio(self.top * -1, self.bottom)
+
+    @property
+    def inverse(self) -> Ratio:
+        return _ratio(self.bottom, self.top)
+
+    @property
+    def is_zero(self) -> bool:
+        return not self.top.terms
+
+    @property
+    def number(self) -> Fraction | None:
+        """The value, where it depends on no size."""
+        if self.top.is_constant and self.bottom.is_constant:
+            return Fraction(self.top.constant, self.bottom.constant)
+        return None
+
+    @property
+    def unknowns(self) -> frozenset[Scalar]:
+        return self.top.atoms | self.bottom.atoms
+
+    def __str__(self) -> str:
+        if self.bottom == as_poly(1):
+            return str(self.top)
+        return f"({self.top}) / ({self.bottom})"
+
+
+def _ratio(top: Poly, bottom: Poly) -> Ratio:
+    if not top.terms:
+        return ZERO
+    if bottom.is_constant and abs(bottom.constant) == 1:
+        return Ratio(top * bottom.constant, _ONE) if bottom.constant == -1 else Ratio(top, bottom)
+    return _cancelled(top, bottom)
+
+
+@cache
+def _cancelled(top: Poly, bottom: Poly) -> Ratio:
+    shared = list(_common([m for m, _ in (*top.terms, *bottom.terms)]))
+    divisor = reduce(gcd, (abs(c) for _, c in (*top.terms, *bottom.terms)))
+    if bottom.terms[0][1] < 0:
+        divisor = -divisor
+    top, bottom = _divided(top, shared, divisor), _divided(bottom, shared, divisor)
+    if not bottom.is_constant and (whole := quotient_of(top, bottom)) is not None:
+        return Ratio(whole, _ONE)
+    if not top.is_constant and len(top.terms) > 1 and (whole := quotient_of(bottom, top)) is not None:
+        return _cancelled(_ONE, whole)
+    return Ratio(top, bottom)
+
+
+def _common(monomials: list[Monomial]) -> Monomial:
+    first, *others = monomials
+    shared = list(first)
+    for other in others:
+        rest, kept = list(other), []
+        for factor in shared:
+            if factor in rest:
+                rest.remove(factor)
+                kept.append(factor)
+        shared = kept
+    return tuple(shared)
+
+
+def _divided(poly: Poly, shared: list[Scalar], divisor: int) -> Poly:
+    terms: dict[Monomial, int] = {}
+    for monomial, coefficient in poly.terms:
+        rest = list(monomial)
+        for factor in shared:
+            rest.remove(factor)
+        terms[tuple(rest)] = coefficient // divisor
+    return polynomial_of(terms)
+
+
+def polynomial_of(terms: dict[Monomial, int]) -> Poly:
+    total = as_poly(0)
+    for monomial, coefficient in terms.items():
+        part = as_poly(coefficient)
+        for factor in monomial:
+            part = part * atom(factor)
+        total = total + part
+    return total
+
+
+def _leading(poly: Poly) -> tuple[Monomial, int]:
+    return max(poly.terms, key=lambda item: (len(item[0]), [str(factor) for factor in item[0]]))
+
+
+def quotient_of(top: Poly, bottom: Poly) -> Poly | None:
+    """`top / bottom` where that is a polynomial with integer coefficients (division by leading terms)."""
+    lead, by = _leading(bottom)
+    total = as_poly(0)
+    for _ in range(32):
+        if not top.terms:
+            return total
+        monomial, coefficient = _leading(top)
+        rest = list(monomial)
+        for factor in lead:
+            if factor not in rest:
+                return None
+            rest.remove(factor)
+        if coefficient % by:
+            return None
+        part = polynomial_of({tuple(rest): coefficient // by})
+        total, top = total + part, top - part * bottom
+    return None
+
+
+_ONE = as_poly(1)
+ZERO = Ratio(as_poly(0), _ONE)
+ONE = Ratio(_ONE, _ONE)
+MINUS_ONE = Ratio(as_poly(-1), _ONE)
+
+
+def from_number(value: bool | int | Fraction | float) -> Ratio:
+    """Raises NotRational at infinities, and at floats that look like a rounded result: their decimal is long."""
+    if isinstance(value, float):
+        text = repr(value)
+        digits = text.partition("e")[0].replace(".", "").replace("-", "").strip("0")
+        if text.strip("-") in {"inf", "nan"} or len(digits) > 12:
+            raise NotRational(text)
+        value = Fraction(text)
+    number = Fraction(value)
+    return _ratio(as_poly(number.numerator), as_poly(number.denominator))
+
+
+def from_poly(poly: Poly) -> Ratio:
+    return Ratio(poly, _ONE) if poly.terms else ZERO
+
+
+@cache
+def from_sizes(node: Scalar) -> Ratio:
+    """The coefficient that an expression over sizes is (no iterator, no read); unknown functions of sizes are unknowns.
+
+    Raises NotRational at numbers without an exact value.
+    """
+    if isinstance(node, Num):
+        return from_number(node.value)
+    if isinstance(node, Sym):
+        return from_poly(atom(node))
+    if isinstance(node, Apply):
+        if node.name == "+":
+            return reduce(lambda a, b: a + b, (from_sizes(arg) for arg in node.args), ZERO)
+        if node.name == "*":
+            return reduce(lambda a, b: a * b, (from_sizes(arg) for arg in node.args), ONE)
+        if node.name == "/" and not (below := from_sizes(node.args[1])).is_zero:
+            return from_sizes(node.args[0]) * below.inverse
+        if node.name == "^" and (power := _whole(node.args[1])) is not None:
+            base = from_sizes(node.args[0])
+            if power >= 0 or not base.is_zero:
+                return reduce(lambda a, b: a * b, [base if power >= 0 else base.inverse] * abs(power), ONE)
+    return from_poly(atom(node))
+
+
+def _whole(node: Scalar) -> int | None:
+    """A small whole exponent."""
+    if isinstance(node, Num) and not isinstance(node.value, bool) and node.value == int(node.value) and abs(node.value) <= _POWERS:
+        return int(node.value)
+    return None

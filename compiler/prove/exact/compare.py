@@ -1,0 +1,378 @@
+"""The comparison of two programs for all sizes, and the set of positions at which they differ.
+
+Both sides are one expression per output (inline), in mixed radix (radix), as sums of products of reads (evaluate, terms). Where the
+difference has the empty normal form, the programs are equal for all sizes; where only monomials of free tensors are left, they differ,
+and any position of such a monomial shows it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from dslc.analysis.isl import Frame, GivenUp, limited
+from dslc.analysis.numeric import Unknown, value
+from dslc.analysis.poly import Monomial, Poly
+from dslc.ir.graph import Input, Value
+from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, walk
+from dslc.prove.exact.affine import Affine, MissingUnknown, NotAffine, about_positions, largest_first, strides, unknown
+from dslc.prove.exact.equations import as_scalar_of, facts, solved
+from dslc.prove.exact.evaluate import Evaluator, Place
+from dslc.prove.exact.functions import Functions
+from dslc.prove.exact.inline import CannotInline, Inliner
+from dslc.prove.exact.radix import Radix, flattened, quotients_left
+from dslc.prove.exact.terms import Algebra, Sum, Term, Unsolved, negated
+
+if TYPE_CHECKING:
+    from dslc.semantics.library import Rules
+
+_OPERATIONS = 3_000_000
+_PARAMETERS = 24
+_SMALL = (2, 3, 5, 9)
+_ASSIGNMENTS = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """The programs are equal for all sizes that satisfy the conditions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """At these sizes, output number `output` differs at `position`, in the coefficient of `monomial`."""
+
+    sizes: Mapping[str, int]
+    output: int
+    position: tuple[int, ...]
+    monomial: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where two programs differ: per output an isl set of its positions, parametric in the sizes.
+
+    `exact`: they differ at every point of the set, for some tensors; else they are equal outside it, and it may be too large.
+    """
+
+    sets: tuple[Any, ...]
+    exact: bool
+
+    @property
+    def is_empty(self) -> bool:
+        return all(bool(each.is_empty()) for each in self.sets)
+
+    def __str__(self) -> str:
+        return "\n".join(str(each) for each in self.sets)
+
+
+def compare(
+    rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
+) -> Equal | Differs | Undecided:
+    """Whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
+
+    Args:
+        conditions: what is known of the sizes: truth values over symbols.
+        seconds: after so long the answer is Undecided.
+
+    Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
+    """
+    try:
+        problem = _Problem(left, right, conditions, seconds)
+        with limited(_OPERATIONS):
+            return problem.verdict()
+    except (Unsolved, CannotInline, GivenUp) as reason:
+        return Undecided(str(reason))
+
+
+def difference(
+    rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
+) -> Region:
+    """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
+    try:
+        problem = _Problem(left, right, conditions, seconds)
+        with limited(_OPERATIONS):
+            return problem.region()
+    except (CannotInline, GivenUp) as reason:
+        raise Unsolved(str(reason)) from None
+
+
+class _Problem:
+    def __init__(self, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float) -> None:
+        self._seconds = seconds
+        self._all = tuple(conditions)
+        self._known, self._conditions = solved(conditions)
+        inliner = Inliner(self._known)
+        self._inputs = inliner.inputs
+        roots: list[Scalar] = []
+        self._positions: list[tuple[Scalar, ...]] = []
+        if len(left) != len(right):
+            raise Unsolved("the programs have different numbers of outputs")
+        for a, b in zip(left, right, strict=True):
+            self._same_shape(inliner, a, b)
+            position = inliner.position(a)
+            roots += [inliner.output(a, position), inliner.output(b, position)]
+            self._positions.append(position)
+        radix = Radix(inliner.extents, facts(self._conditions))
+        roots, self._parts = radix.split(roots)
+        roots = self._flattened(inliner, radix, roots)
+        self._pairs = list(zip(roots[::2], roots[1::2], strict=True))
+        self._extents = inliner.extents
+        self._layouts = self._strides(roots)
+        self._monomials: list[Monomial] = [(s,) for s in self._symbols(roots)]
+
+    def _same_shape(self, inliner: Inliner, a: Value, b: Value) -> None:
+        shapes = [[inliner.size(size) for size in each.type.shape] for each in (a, b)]
+        if len(shapes[0]) != len(shapes[1]):
+            raise Unsolved(f"the types {a.type} and {b.type} differ")
+        radix = Radix({}, facts(self._conditions))
+        for one, other in zip(*shapes, strict=True):
+            if one is not other and not (
+                radix.least(apply("-", one, other)) and radix.least(apply("-", other, one))
+            ):
+                raise Unsolved(f"the sizes {one} and {other} are not known to be equal")
+
+    def _flattened(self, inliner: Inliner, radix: Radix, roots: list[Scalar]) -> list[Scalar]:
+        """Tensors that are still read at quotients by sizes, by their position in memory."""
+        for operand in sorted(quotients_left(roots)):
+            shape = [inliner.size(size) for size in self._inputs[operand].type.shape]
+            roots = [radix.simplify(flattened(root, operand, shape)) for root in roots]
+        if quotients_left(roots):
+            raise Unsolved("a position is divided by a size that does not divide the range")
+        return roots
+
+    def _strides(self, roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, ...]]:
+        found: dict[tuple[int, int], set[Monomial]] = {}
+        for root in roots:
+            for node in walk(root):
+                if isinstance(node, Read) and all(about_positions(index) for index in node.index):
+                    for axis, index in enumerate(node.index):
+                        found.setdefault((node.operand, axis), set()).update(strides(index))
+        return {place: largest_first(monomials) for place, monomials in found.items()}
+
+    def _symbols(self, roots: Sequence[Scalar]) -> list[Sym]:
+        names: dict[Sym, None] = {}
+        sources = [*roots, *self._conditions, *self._extents.values()]
+        for root in sources:
+            names.update((node, None) for node in walk(root) if isinstance(node, Sym))
+        return sorted(names, key=lambda s: s.name)
+
+    # ---- solving ---------------------------------------------------------------------------------------------------
+
+    def verdict(self) -> Equal | Differs | Undecided:
+        while True:
+            try:
+                return self._verdict()
+            except MissingUnknown as missing:
+                self._add(missing.monomial)
+
+    def region(self) -> Region:
+        while True:
+            try:
+                return self._region()
+            except MissingUnknown as missing:
+                self._add(missing.monomial)
+
+    def _add(self, monomial: Monomial) -> None:
+        if len(self._monomials) >= _PARAMETERS + len(self._parts):
+            raise Unsolved("too many products of sizes")
+        self._monomials.append(monomial)
+
+    def _prepare(self) -> None:
+        self._frame = Frame([" * ".join(map(str, monomial)) for monomial in self._monomials])
+        self._affine = Affine(self._frame, self._monomials)
+        self._functions = Functions()
+        polys = [unknown(monomial) for monomial in self._monomials]
+        self._algebra = Algebra(self._frame, polys, self._seconds, self._functions.resolve)
+        self._functions.algebra = self._algebra
+        self._evaluator = Evaluator(
+            self._algebra, self._affine, self._functions, self._inputs, self._layouts, self._extents
+        )
+        self._sizes = self._possible_sizes()
+
+    def _possible_sizes(self) -> Any:
+        """The sizes that satisfy the conditions, as far as they are affine (a set without dimensions)."""
+        total = self._frame.universe(0)
+        for condition in (*self._conditions, *self._bounds()):
+            try:
+                total = total.intersect(self._affine.condition(condition, ()))
+            except NotAffine:
+                continue
+        return total.coalesce()
+
+    def _bounds(self) -> Iterator[Scalar]:
+        for monomial in self._monomials:
+            if len(monomial) == 1 and isinstance(monomial[0], Sym):
+                if monomial[0].least is not None:
+                    yield _at_least(monomial[0])
+            elif all(isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in monomial):
+                for factor in dict.fromkeys(monomial):
+                    rest = list(monomial)
+                    rest.remove(factor)
+                    yield _raw(">=", apply("*", *monomial), factor)
+
+    def _terms(self, number: int) -> tuple[Place, Sum]:
+        """The normal form of the difference of one output."""
+        variables = self._variables(number)
+        place = self._evaluator.place(variables, self._sizes)
+        one, other = self._pairs[number]
+        if one is other:
+            return place, ()
+        left, right = self._evaluator.value(one, place), self._evaluator.value(other, place)
+        return place, self._algebra.normal(left + negated(right))
+
+    def _variables(self, number: int) -> tuple[Iter, ...]:
+        """The iterators of one output, with split ones as their parts."""
+        out: list[Iter] = []
+        for position in self._positions[number]:
+            if isinstance(position, Iter):
+                whole = self._parts.get(position, position)
+                out.extend(sorted(whole.free, key=lambda it: it.name) if position in self._parts else [position])
+        return tuple(out)
+
+    def _verdict(self) -> Equal | Differs | Undecided:
+        self._prepare()
+        answers = [self._answer(number) for number in range(len(self._pairs))]
+        for kind in (Differs, Undecided):
+            for answer in answers:
+                if isinstance(answer, kind):
+                    return answer
+        return Equal()
+
+    def _answer(self, number: int) -> Equal | Differs | Undecided:
+        _, terms = self._terms(number)
+        if not terms:
+            return Equal()
+        functions = [atom for term in terms for atom in term.atoms if atom.opaque]
+        if functions:
+            names = dict.fromkeys(self._functions.name(atom) for atom in functions)
+            return Undecided(f"the sides differ in how they use {', '.join(names)}, of which too little is known")
+        if any(not isinstance(self._inputs[int(atom.name[1:])].node, Input) for term in terms for atom in term.atoms):
+            return Undecided("the sides differ in the elements of a constant")
+        for term in terms:
+            found = self._sample(number, term)
+            if found is not None:
+                return found
+        return Undecided("the sides differ, at no sizes that were found")
+
+    # ---- counterexamples -------------------------------------------------------------------------------------------
+
+    def _sample(self, number: int, term: Term) -> Differs | None:
+        products = [k for k, monomial in enumerate(self._monomials) if len(monomial) > 1 or not isinstance(monomial[0], Sym)]
+        for bound in _SMALL:
+            small = term.map.intersect_params(self._small(bound))
+            if small.is_empty():
+                continue
+            for candidate in self._candidates(small, bound) if products else (small,):
+                point = self._frame.point(candidate)
+                if point is None:
+                    continue
+                found = self._checked(number, term, *point)
+                if found is not None:
+                    return found
+        return None
+
+    def _small(self, bound: int) -> Any:
+        total = self._frame.universe(0)
+        for monomial in self._monomials:
+            if len(monomial) == 1 and isinstance(monomial[0], Sym):
+                total = total.intersect(self._affine.condition(_raw("<=", monomial[0], num(bound)), ()))
+        return total.params()
+
+    def _candidates(self, map: Any, bound: int) -> Iterator[Any]:
+        """The map at fixed sizes, where some parameter stands for a product of them."""
+        symbols = [m[0] for m in self._monomials if len(m) == 1 and isinstance(m[0], Sym)]
+        for count, numbers in enumerate(product(range(1, bound + 1), repeat=len(symbols))):
+            if count >= _ASSIGNMENTS:
+                return
+            at: dict[Scalar, int] = dict(zip(symbols, numbers, strict=True))
+            where = self._frame.universe(0)
+            for monomial in self._monomials:
+                fixed = value(apply("*", num(1), *monomial), at)
+                where = where.intersect(self._affine.condition(_raw("==", as_scalar_of(unknown(monomial)), num(fixed)), ()))
+            yield map.intersect_params(where.params())
+
+    def _checked(
+        self, number: int, term: Term, parameters: Mapping[str, int], position: Sequence[int], reads: Sequence[int]
+    ) -> Differs | None:
+        """The counterexample at a point, if the conditions hold there and the coefficient does not vanish."""
+        at: dict[Scalar, int] = {}
+        for monomial, size in zip(self._monomials, parameters.values(), strict=True):
+            if len(monomial) == 1 and isinstance(monomial[0], Sym):
+                at[monomial[0]] = size
+        try:
+            for name, meaning in self._known.items():
+                at[name] = int(value(meaning, at))
+            if not all(value(condition, at) for condition in self._all):
+                return None
+            coefficient = Fraction(_poly_at(term.coefficient.top, at), 1) / Fraction(_poly_at(term.coefficient.bottom, at), 1)
+            if coefficient == 0:
+                return None
+            at.update(zip(self._variables(number), position, strict=True))
+            whole = {it: int(value(part, at)) for it, part in self._parts.items() if all(f in at for f in part.free)}
+            at.update(whole)
+            shown = tuple(int(value(each, at)) for each in self._positions[number])
+        except (Unknown, ZeroDivisionError):
+            return None
+        sizes = {name.name: size for name, size in at.items() if isinstance(name, Sym)}
+        return Differs(dict(sorted(sizes.items())), number, shown, self._monomial(term, reads, at))
+
+    def _monomial(self, term: Term, reads: Sequence[int], at: Mapping[Scalar, int]) -> str:
+        parts: list[str] = []
+        start = 0
+        for atom in term.atoms:
+            operand = int(atom.name[1:])
+            index = list(reads[start : start + atom.arity])
+            start += atom.arity
+            shown: list[int] = []
+            axes = len([1 for place in self._layouts if place[0] == operand])
+            for axis in range(axes):
+                total = 0
+                for stride in self._layouts[operand, axis]:
+                    total += int(value(apply("*", num(1), *stride), at)) * index.pop(0)
+                shown.append(total)
+            node = self._inputs[operand].node
+            name = node.name if isinstance(node, Input) else "constant"
+            parts.append(f"{name}[{', '.join(map(str, shown))}]")
+        return " * ".join(parts) or "1"
+
+    # ---- regions ---------------------------------------------------------------------------------------------------
+
+    def _region(self) -> Region:
+        self._prepare()
+        exact = all(len(m) == 1 and isinstance(m[0], Sym) for m in self._monomials)
+        sets: list[Any] = []
+        for number in range(len(self._pairs)):
+            place, terms = self._terms(number)
+            total = place.domain.subtract(place.domain)
+            for term in terms:
+                exact = exact and not any(atom.opaque for atom in term.atoms) and term.coefficient.number is not None
+                total = total.union(term.map.domain())
+            sets.append(total.coalesce())
+        return Region(tuple(sets), exact)
+
+
+def _raw(name: str, left: Scalar, right: Scalar) -> Scalar:
+    return Apply._make((left, right), name)
+
+
+def _at_least(size: Sym) -> Scalar:
+    """A size's own lower bound, as a condition (the smart constructors know it and would drop it)."""
+    return _raw(">=", size, num(size.least or 0))
+
+
+def _poly_at(poly: Poly, at: Mapping[Scalar, int]) -> Any:
+    total: Any = 0
+    for monomial, coefficient in poly.terms:
+        part: Any = coefficient
+        for factor in monomial:
+            part = part * value(factor, at)
+        total = total + part
+    return total

@@ -1,0 +1,266 @@
+"""Opaque functions of canonical arguments: exp, a quotient, the largest of a set, ... are atoms, equal where their arguments are.
+
+Where an argument is one polynomial, up to the index of its reads, the function is a tensor of its own, read at the smallest index
+that the polynomial reads: so what moves elements about (slices, permutations, joins) disappears from inside a function. Two such
+tensors are one where they agree as far as both are defined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dslc.ir.scalar import Num, apply, num
+from dslc.prove.exact.coefficient import MINUS_ONE, ONE, ZERO, NotRational, Ratio, from_number
+from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved
+
+Label = tuple[int, tuple[Atom, ...], Ratio]
+
+_REGIONS = 48
+INFINITY = Atom("inf", 0, opaque=True)
+#: functions with values 0 and 1
+TRUTHS = frozenset({"positive", "zero", "isnan", "isinf"})
+
+
+@dataclass(slots=True)
+class _Function:
+    """`name` of a polynomial: `bodies` give, for every canonical index, where each kind of term is read."""
+
+    name: str
+    labels: tuple[Label, ...]
+    arity: int
+    bodies: list[Any]
+    domain: Any
+    atom: Atom
+    same: _Function | None = field(default=None)
+
+    @property
+    def representative(self) -> _Function:
+        at = self
+        while at.same is not None:
+            at = at.same
+        return at
+
+
+class Functions:
+    """The opaque functions of one comparison."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Function] = {}
+        self.algebra: Algebra
+
+    def resolve(self, atom: Atom) -> Atom:
+        if atom.name.startswith("1/"):
+            below = self.resolve(Atom(atom.name[2:], atom.arity, atom.opaque, atom.truth))
+            return atom if below.name == atom.name[2:] else inverse(below)
+        found = self._known.get(atom.name)
+        return atom if found is None or found.same is None else found.representative.atom
+
+    def name(self, atom: Atom) -> str:
+        """What an atom stands for, in words."""
+        found = self._known.get(atom.name)
+        return atom.name if found is None else found.name
+
+    # ---- functions of several arguments -------------------------------------------------------------------------------
+
+    def applied(self, name: str, arguments: Sequence[Sum], domain: Any) -> Sum:
+        parts = [((k, t.atoms, t.coefficient), t.map) for k, argument in enumerate(arguments) for t in self.algebra.normal(argument)]
+        out: list[Term] = []
+        for region, here in self._regions(parts, domain):
+            out.extend(self._uniform(name, len(arguments), region, here))
+        return tuple(out)
+
+    def _uniform(self, name: str, count: int, region: Any, parts: list[tuple[Label, Any]]) -> Sum:
+        algebra = self.algebra
+        if all(not atoms for (_, atoms, _), _ in parts):
+            numbers = [sum((c for (k, _, c), _ in parts if k == at), ZERO).number for at in range(count)]
+            folded = _folded(name, numbers)
+            if isinstance(folded, Ratio):
+                return algebra.number(folded, region)
+            if folded is not None:
+                return (Term(ONE, (folded,), algebra.frame.relation(region, ())),)
+        if name == "inverse" and len(parts) == 1:
+            (_, atoms, coefficient), map = parts[0]
+            if map.is_single_valued():
+                return (Term(coefficient.inverse, tuple(inverse(atom) for atom in atoms), map),)
+        atom, index = self._function(name, parts, region)
+        return (Term(ONE, (atom,), index),)
+
+    def _regions(self, parts: list[tuple[Label, Any]], domain: Any) -> list[tuple[Any, list[tuple[Label, Any]]]]:
+        """The domain cut into regions where the same kinds of terms exist, each with the maps restricted to it."""
+        regions: list[tuple[Any, tuple[int, ...]]] = [(domain, ())]
+        for k, (_, map) in enumerate(parts):
+            self.algebra.check()
+            where = map.domain()
+            new: list[tuple[Any, tuple[int, ...]]] = []
+            for region, inside in regions:
+                both = region.intersect(where)
+                if both.is_empty():
+                    new.append((region, inside))
+                    continue
+                new.append((both, (*inside, k)))
+                rest = region.subtract(where)
+                if not rest.is_empty():
+                    new.append((rest, inside))
+            regions = new
+            if len(regions) > _REGIONS:
+                raise Unsolved("the argument of a function is a different sum in too many regions")
+        return [
+            (region, [(parts[k][0], parts[k][1].intersect_domain(region) if len(regions) > 1 else parts[k][1]) for k in inside])
+            for region, inside in regions
+        ]
+
+    # ---- one function --------------------------------------------------------------------------------------------------
+
+    def _function(self, name: str, parts: list[tuple[Label, Any]], region: Any) -> tuple[Atom, Any]:
+        """The atom and the map to its index, for a polynomial that is uniform on a region."""
+        parts = sorted(parts, key=lambda part: _label_order(part[0]))
+        labels = tuple(label for label, _ in parts)
+        maps = [map for _, map in parts]
+        index = self._index(maps, region)
+        back = index.reverse()
+        bodies = [back.apply_range(map) for map in maps]
+        return self._lookup(name, labels, bodies, index.range(), self.algebra.frame.dims(index)), index
+
+    def _index(self, maps: list[Any], region: Any) -> Any:
+        """A map from positions to indices that determines what every map reads."""
+        index = self.algebra.frame.relation(region, ())
+        several = []
+        for map in maps:
+            if map.is_single_valued():
+                index = index.flat_range_product(map)
+            else:
+                several.append(map)
+                index = index.flat_range_product(map.lexmin())
+        if all(_determines(index, map) for map in several):
+            return index
+        for map in several:
+            index = index.flat_range_product(map.lexmax())
+        if all(_determines(index, map) for map in several):
+            return index
+        frame = self.algebra.frame
+        count = frame.dims(region)
+        return index.flat_range_product(frame.move(count, tuple(range(count))))
+
+    def _lookup(self, name: str, labels: tuple[Label, ...], bodies: list[Any], domain: Any, arity: int) -> Atom:
+        found: _Function | None = None
+        for known in list(self._known.values()):
+            if known.same is not None or known.name != name or known.arity != arity or len(known.labels) != len(labels):
+                continue
+            if tuple(self._resolved(label) for label in known.labels) != labels:
+                continue
+            common = known.domain.intersect(domain)
+            if arity and common.is_empty():
+                continue
+            if not all(
+                a.intersect_domain(common).is_equal(b.intersect_domain(common))
+                for a, b in zip(known.bodies, bodies, strict=True)
+            ):
+                continue
+            bodies = [a.union(b).coalesce() for a, b in zip(known.bodies, bodies, strict=True)]
+            domain = known.domain.union(domain).coalesce()
+            if found is None:
+                found = known
+            else:
+                known.same = found
+            found.bodies, found.domain = bodies, domain
+        if found is None:
+            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name in TRUTHS)
+            found = self._known[atom.name] = _Function(name, labels, arity, bodies, domain, atom)
+        return found.atom
+
+    def _resolved(self, label: Label) -> Label:
+        return label[0], tuple(self.resolve(atom) for atom in label[1]), label[2]
+
+    # ---- the largest of a set ------------------------------------------------------------------------------------------
+
+    def largest(self, members: Sequence[tuple[Sum, Any, int]], domain: Any) -> Sum:
+        """The largest of all members: each a sum over a domain that has so many dimensions more than `domain`."""
+        elements: dict[Label, Any] = {}
+        for terms, where, bound in members:
+            for label, map in self._elements(terms, where):
+                outer = self.algebra.frame.dims(where) - bound
+                flat = self.algebra.frame.drop(map, outer, bound)
+                elements[label] = elements[label].union(flat).coalesce() if label in elements else flat
+        out: list[Term] = []
+        for region, parts in self._regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
+            out.extend(self._largest(region, parts))
+        return tuple(out)
+
+    def _largest(self, region: Any, parts: list[tuple[Label, Any]]) -> Sum:
+        numbers = {label: label[2].number for label, _ in parts if not label[1] and label[2].number is not None}
+        if len(numbers) > 1:
+            top = max(value for value in numbers.values() if value is not None)
+            parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] == top]
+        if not parts:
+            return (Term(MINUS_ONE, (INFINITY,), self.algebra.frame.relation(region, ())),)
+        if len(parts) == 1 and parts[0][1].is_single_valued():
+            (_, atoms, coefficient), map = parts[0]
+            if coefficient.is_zero:
+                return ()
+            found = self._known.get(self.resolve(atoms[0]).name) if len(atoms) == 1 and coefficient == ONE else None
+            if found is not None and found.name == "sum":
+                return tuple(
+                    Term(c, inner, map.apply_range(body))
+                    for (_, inner, c), body in zip(found.labels, found.bodies, strict=True)
+                )
+            return (Term(coefficient, atoms, map),)
+        atom, index = self._function("largest", parts, region)
+        return (Term(ONE, (atom,), index),)
+
+    def _elements(self, terms: Sum, domain: Any) -> list[tuple[Label, Any]]:
+        """The members as monomials: a longer sum is an atom of its own; a nested largest is what it is the largest of."""
+        parts = [((0, t.atoms, t.coefficient), t.map) for t in self.algebra.normal(terms)]
+        out: list[tuple[Label, Any]] = []
+        for region, here in self._regions(parts, domain):
+            if not here:
+                out.append(((0, (), ZERO), self.algebra.frame.relation(region, ())))
+                continue
+            if len(here) > 1 or not here[0][1].is_single_valued():
+                atom, index = self._function("sum", here, region)
+                out.append(((0, (atom,), ONE), index))
+                continue
+            (_, atoms, coefficient), map = here[0]
+            if atoms == (INFINITY,) and (value := coefficient.number) is not None and value < 0:
+                continue
+            found = self._known.get(atoms[0].name) if len(atoms) == 1 and coefficient == ONE else None
+            if found is not None and found.name == "largest":
+                out.extend((self._resolved(label), map.apply_range(body)) for label, body in zip(found.labels, found.bodies, strict=True))
+            else:
+                out.append(((0, atoms, coefficient), map))
+        return [(label, map) for label, map in out if not map.is_empty()]
+
+
+def inverse(atom: Atom) -> Atom:
+    if atom.name.startswith("1/"):
+        return Atom(atom.name[2:], atom.arity, atom.opaque, atom.truth)
+    return Atom(f"1/{atom.name}", atom.arity, opaque=True)
+
+
+def _determines(index: Any, map: Any) -> bool:
+    return bool(index.apply_range(index.reverse().apply_range(map)).is_equal(map))
+
+
+def _label_order(label: Label) -> tuple[int, list[tuple[str, int]], str]:
+    return label[0], [(atom.name, atom.arity) for atom in label[1]], str(label[2])
+
+
+def _folded(name: str, numbers: list[Fraction | None]) -> Ratio | Atom | None:
+    """The value of a function at numbers: exact, or a constant named after it; None where it is not known."""
+    known = [number for number in numbers if number is not None]
+    if len(known) < len(numbers):
+        return None
+    if name in {"inverse", "positive", "zero"}:
+        (number,) = known
+        if name == "inverse":
+            return from_number(1 / number) if number else None
+        return ONE if (number > 0 if name == "positive" else number == 0) else ZERO
+    result = apply(name, *(num(number) for number in known))
+    if not isinstance(result, Num):
+        return None
+    try:
+        return from_number(result.value)
+    except NotRational:
+        return Atom(f"{name}({', '.join(map(str, known))})", 0, opaque=True)

@@ -1,0 +1,172 @@
+"""Programs as single expressions: every read of a scope is replaced by that scope's body, until only inputs are read.
+
+Iterators get names of their own: they are named after their axis or depth and their extent, so that equal
+subexpressions stay one object, and an index that is put into a deeper body is never captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dslc.ir.constants import ArrayData, FillRef, clamped
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    Table,
+    apply,
+    as_scalar,
+    iterator,
+    num,
+    read,
+    reduce,
+    table,
+)
+
+# a constant of at most so many elements is written out
+_TABLE = 64
+# expressions beyond this are no rule any more
+_NODES = 60_000
+
+
+class CannotInline(Exception):
+    """A program that is no expression over inputs, with the reason."""
+
+
+class Inliner:
+    """Shared by both sides, so that inputs have one number. `extents` gives the range of every iterator."""
+
+    def __init__(self, known: Mapping[Scalar, Scalar]) -> None:
+        #: the tensors that the expressions read, by operand number
+        self.inputs: list[Value] = []
+        self.extents: dict[Iter, Scalar] = {}
+        self._known = known
+        self._numbers: dict[Value, int] = {}
+        self._memo: dict[tuple[Value, tuple[Scalar, ...], int], Scalar] = {}
+
+    def position(self, value: Value) -> tuple[Scalar, ...]:
+        """A position of an output: an iterator for every axis, 0 where it has size 1."""
+        position: list[Scalar] = []
+        for axis, size in enumerate(value.type.shape):
+            extent = self.size(size)
+            if extent is num(1):
+                position.append(num(0))
+            else:
+                at = iterator(f"o{axis}:{extent}")
+                self.extents[at] = extent
+                position.append(at)
+        return tuple(position)
+
+    def output(self, value: Value, position: tuple[Scalar, ...]) -> Scalar:
+        """The element of an output at a position, as an expression over inputs."""
+        return self._value(value, position, 0)
+
+    def size(self, size: int | Scalar) -> Scalar:
+        return self._scalar(as_scalar(size), {}, (), 0)
+
+    def _value(self, value: Value, index: tuple[Scalar, ...], depth: int) -> Scalar:
+        key = (value, index, depth)
+        found = self._memo.get(key)
+        if found is None:
+            if len(self._memo) > _NODES:
+                raise CannotInline("the programs are too large")
+            found = self._memo[key] = self._fresh(value, index, depth)
+        return found
+
+    def _fresh(self, value: Value, index: tuple[Scalar, ...], depth: int) -> Scalar:
+        node = value.node
+        if isinstance(node, ScopeNode):
+            return self._scalar(node.scope.body, self._positions(node.scope, index), node.args, depth)
+        if isinstance(node, Constant):
+            data = node.data
+            if isinstance(data, FillRef):
+                return num(clamped(data.value, value.type.dtype))
+            if isinstance(data, ArrayData) and 0 < data.array.size <= _TABLE and value.type.dtype is not DType.BF16:
+                return table(_nested(data.array.tolist()), index) if index else num(data.array.item())
+        elif not isinstance(node, Input):
+            raise CannotInline(f"the node {getattr(node, 'label', getattr(node, 'op', '?'))} has no expression")
+        number = self._numbers.setdefault(value, len(self.inputs))
+        if number == len(self.inputs):
+            self.inputs.append(value)
+        return read(number, index)
+
+    def _positions(self, scope: Scope, index: tuple[Scalar, ...]) -> dict[Iter, Scalar]:
+        """The values of a scope's iterators at a position of its result; parts of merged dimensions are taken out of it."""
+        extents = [self.size(extent) for extent in scope.extents]
+        out: dict[Iter, Scalar] = {}
+        at = 0
+        for count, position in zip(scope.groups or (1,) * len(extents), index, strict=True):
+            rest = position
+            for k in reversed(range(at, at + count)):
+                if extents[k] is num(1):
+                    out[scope.iters[k]] = num(0)
+                elif k == at or all(extents[j] is num(1) for j in range(at, k)):
+                    out[scope.iters[k]] = rest
+                else:
+                    out[scope.iters[k]] = apply("%", rest, extents[k])
+                    rest = apply("//", rest, extents[k])
+            at += count
+        return out
+
+    def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
+        memo: dict[Scalar, Scalar] = {}
+
+        def go(node: Scalar) -> Scalar:
+            found = memo.get(node)
+            if found is None:
+                found = memo[node] = fresh(node)
+            return found
+
+        def fresh(node: Scalar) -> Scalar:
+            if isinstance(node, Iter):
+                return at[node]
+            if isinstance(node, Sym):
+                return self._known.get(node, node)
+            if isinstance(node, Apply):
+                return apply(node.name, *(go(arg) for arg in node.args))
+            if isinstance(node, Table):
+                return table(node.values, tuple(go(part) for part in node.index))
+            if isinstance(node, Read):
+                index = tuple(go(part) for part in node.index)
+                operand = args[node.operand]
+                value = self._value(operand, index, depth)
+                return value if node.other is None else apply("select", self._inside(operand, index), value, go(node.other))
+            if isinstance(node, Reduce):
+                return self._reduce(node, at, args, depth)
+            return node
+
+        return go(root)
+
+    def _inside(self, operand: Value, index: tuple[Scalar, ...]) -> Scalar:
+        condition: Scalar = num(True)
+        for position, size in zip(index, operand.type.shape, strict=True):
+            condition = apply("and", condition, apply("<=", num(0), position))
+            condition = apply("and", condition, apply("<", position, self.size(size)))
+        return condition
+
+    def _reduce(self, node: Reduce, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
+        inner = dict(at)
+        iters: list[Iter] = []
+        extents: list[Scalar] = []
+        for it, size in zip(node.iters, node.extents, strict=True):
+            extent = self._scalar(size, inner, args, depth)
+            if extent is num(1):
+                inner[it] = num(0)
+                continue
+            name = iterator(f"b{depth + len(iters)}:{extent}")
+            self.extents[name] = extent
+            inner[it] = name
+            iters.append(name)
+            extents.append(extent)
+        below = depth + len(iters)
+        where = None if node.where is None else self._scalar(node.where, inner, args, below)
+        return reduce(node.kind, tuple(iters), tuple(extents), self._scalar(node.body, inner, args, below), where)
+
+
+def _nested(item: object) -> object:
+    return tuple(_nested(part) for part in item) if isinstance(item, list) else item

@@ -1,0 +1,327 @@
+"""Positions in mixed radix: `//` and `%` by symbolic sizes vanish, because an iterator over `A * B` becomes two, over A and over B.
+
+Three steps, each of which changes no value: quotients are taken apart where the ranges of the iterators allow it; iterators that are
+still divided are split, on both sides of the comparison alike; a tensor that is read at quotients all the same is read by its position
+in memory, `unravel(p, S)` at `p`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dslc.analysis.conditions import Case
+from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, polynomial
+from dslc.analysis.prove import nonnegative
+from dslc.analysis.reads import Loop
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, iterator, num, read, rebuild, reduce, walk
+from dslc.prove.exact.coefficient import polynomial_of, quotient_of
+from dslc.prove.exact.equations import as_scalar_of
+
+_ROUNDS = 6
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+
+
+class Radix:
+    """The ranges of the iterators, and what is known of the sizes."""
+
+    def __init__(self, extents: dict[Iter, Scalar], facts: Case) -> None:
+        self.extents = extents
+        self._facts = facts
+        self._memo: dict[Scalar, Scalar] = {}
+        self._proved: dict[Scalar, bool] = {}
+
+    # ---- quotients -------------------------------------------------------------------------------------------------
+
+    def simplify(self, root: Scalar) -> Scalar:
+        """The same expression, with quotients and remainders taken apart, and with comparisons decided that are not affine."""
+        found = self._memo.get(root)
+        if found is None:
+            children = root.children
+            new = root
+            if children:
+                new = rebuild(root, lambda node: None if node is root else self.simplify(node))
+                if isinstance(new, Apply):
+                    new = self._apply(new)
+            found = self._memo[root] = new
+        return found
+
+    def _apply(self, node: Apply) -> Scalar:
+        if node.name in {"//", "%"} and len(node.args) == 2 and not isinstance(node.args[1], Num):
+            return self._divided(node.name, node.args[0], node.args[1])
+        if node.name in {"//", "%"} and len(node.args) == 2 and not is_affine(node.args[0]):
+            return self._divided(node.name, node.args[0], node.args[1])
+        if node.name in _COMPARISONS and not all(is_affine(arg) for arg in node.args):
+            decided = self._decided(node.name, *node.args)
+            if decided is not None:
+                return num(decided)
+        return node
+
+    def _divided(self, name: str, top: Scalar, by: Scalar) -> Scalar:
+        try:
+            above, divisor = polynomial(top), polynomial(by)
+        except NotIntegral:
+            return apply(name, top, by)
+        if divisor.is_constant and divisor.constant <= 0:
+            return apply(name, top, by)
+        quotient, rest = _parts(above, divisor)
+        whole, left = as_scalar_of(quotient), as_scalar_of(rest)
+        if self._inside(left, by):
+            return whole if name == "//" else left
+        if name == "%":
+            inner = _as(left, "%")
+            if inner is not None and multiple(inner[1], by) is not None:
+                return self._divided("%", inner[0], by)
+            return apply("%", left, by)
+        inner = _as(left, "//")
+        if inner is not None:  # (a // b) // c is a // (b * c)
+            return apply("+", whole, self._divided("//", inner[0], apply("*", inner[1], by)))
+        inner = _as(left, "%")
+        if inner is not None and (below := multiple(inner[1], by)) is not None:  # (a % (b * c)) // b is a // b % c
+            return apply("+", whole, self._divided("%", self._divided("//", inner[0], by), below))
+        return apply("+", whole, apply("//", left, by))
+
+    def _inside(self, node: Scalar, size: Scalar) -> bool:
+        """Whether `0 <= node < size` is proved."""
+        if isinstance(node, Iter) and self.extents.get(node) is size:
+            return True
+        if isinstance(node, Num):
+            return bool(node.value == 0) or (self.least(node) and self.least(apply("-", size, apply("+", node, num(1)))))
+        return self.least(apply("-", apply("-", size, node), num(1))) and self.least(node)
+
+    def least(self, goal: Scalar) -> bool:
+        """Whether `goal >= 0` is proved from the ranges and the conditions."""
+        found = self._proved.get(goal)
+        if found is None:
+            loops: dict[Iter, Loop] = {}
+            todo = sorted(goal.free, key=lambda it: it.name)
+            while todo:
+                it = todo.pop()
+                if it not in loops and it in self.extents:
+                    loops[it] = Loop(it, self.extents[it], "traversal")
+                    todo.extend(self.extents[it].free)
+            found = self._proved[goal] = nonnegative(goal, tuple(loops.values()), self._facts)
+        return found
+
+    def _decided(self, name: str, left: Scalar, right: Scalar) -> bool | None:
+        if any(isinstance(part, Read) for arg in (left, right) for part in walk(arg)):
+            return None
+        difference = apply("-", right, left)
+        if name in {">", ">="}:
+            return self._decided("<" if name == ">" else "<=", right, left)
+        if name == "<=":
+            return True if self.least(difference) else False if self._negative(difference) else None
+        if name == "<":
+            return True if self._negative(apply("-", left, right)) else False if self.least(apply("-", left, right)) else None
+        if self._negative(difference) or self._negative(apply("-", left, right)):
+            return name == "!="
+        if self.least(difference) and self.least(apply("-", left, right)):
+            return name == "=="
+        return None
+
+    def _negative(self, node: Scalar) -> bool:
+        return self.least(apply("-", num(-1), node))
+
+    # ---- splitting -------------------------------------------------------------------------------------------------
+
+    def split(self, roots: Sequence[Scalar]) -> tuple[list[Scalar], dict[Iter, Scalar]]:
+        """The expressions over split iterators, and what each split iterator is in terms of its parts."""
+        current = [self.simplify(root) for root in roots]
+        parts: dict[Iter, Scalar] = {}
+        for _ in range(_ROUNDS):
+            new = self._splits(current)
+            if not new:
+                break
+            values: dict[Scalar, Scalar] = {it: value for it, (value, _) in new.items()}
+            parts = {it: rebuild(value, values.get) for it, value in parts.items()} | {it: value for it, (value, _) in new.items()}
+            for it, extent in list(self.extents.items()):
+                self.extents[it] = rebuild(extent, values.get)
+            self._memo.clear()
+            current = [self.simplify(self._rebound(root, new)) for root in current]
+        return current, parts
+
+    def _splits(self, roots: Iterable[Scalar]) -> dict[Iter, tuple[Scalar, tuple[Iter, ...]]]:
+        divisors: dict[Iter, dict[Scalar, None]] = {}
+        for root in roots:
+            for node in walk(root):
+                if isinstance(node, Apply) and node.name in {"//", "%"}:
+                    for it, by in _divisors(node):
+                        divisors.setdefault(it, {})[by] = None
+        out: dict[Iter, tuple[Scalar, tuple[Iter, ...]]] = {}
+        for it, found in divisors.items():
+            chain = self._chain(it, list(found))
+            if chain is None:
+                continue
+            names: list[Iter] = []
+            value: Scalar = num(0)
+            above = self.extents[it]
+            for step, by in enumerate([*chain, num(1)]):
+                part = iterator(f"{it.name}/{step}")
+                extent = apply("//", above, by)
+                if extent is not num(1):
+                    self.extents[part] = extent
+                    names.append(part)
+                    value = apply("+", value, apply("*", by, part))
+                above = by
+            out[it] = (value, tuple(names))
+        return out
+
+    def _chain(self, it: Iter, divisors: list[Scalar]) -> list[Scalar] | None:
+        """Divisors of the extent, the largest first, each of which is a multiple of the next."""
+        extent = self.extents.get(it)
+        if extent is None:
+            return None
+        chain: list[Scalar] = []
+        fitting = [by for by in divisors if by is not extent and multiple(extent, by) is not None]
+        for by in sorted(fitting, key=_larger_first):
+            if not chain or multiple(chain[-1], by) is not None:
+                chain.append(by)
+        return chain or None
+
+
+    def _rebound(self, root: Scalar, new: dict[Iter, tuple[Scalar, tuple[Iter, ...]]]) -> Scalar:
+        """The expression over the parts of the iterators that are split, where they are used and where they are bound."""
+        memo: dict[Scalar, Scalar] = {}
+
+        def go(node: Scalar) -> Scalar:
+            found = memo.get(node)
+            if found is None:
+                found = memo[node] = fresh(node)
+            return found
+
+        def fresh(node: Scalar) -> Scalar:
+            if isinstance(node, Iter):
+                return new[node][0] if node in new else node
+            if isinstance(node, Reduce):
+                iters: list[Iter] = []
+                for it in node.iters:
+                    iters.extend(new[it][1] if it in new else (it,))
+                extents = tuple(go(self.extents[it]) for it in iters)
+                where = None if node.where is None else go(node.where)
+                return reduce(node.kind, tuple(iters), extents, go(node.body), where)
+            return rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
+
+        return go(root)
+
+
+# ---- positions in memory -------------------------------------------------------------------------------------------
+
+
+def quotients_left(roots: Iterable[Scalar]) -> set[int]:
+    """The operands that are read at quotients by sizes which could not be taken apart."""
+    return {
+        node.operand
+        for root in roots
+        for node in walk(root)
+        if isinstance(node, Read) and any(_quotient_by_size(part) for index in node.index for part in walk(index))
+    }
+
+
+def _quotient_by_size(node: Scalar) -> bool:
+    return isinstance(node, Apply) and node.name in {"//", "%"} and not (isinstance(node.args[1], Num) and is_affine(node.args[0]))
+
+
+def flattened(root: Scalar, operand: int, shape: Sequence[Scalar]) -> Scalar:
+    """Reads of one operand by its position in memory, with `(p // d) * d + p % d` joined to `p`."""
+    memo: dict[Scalar, Scalar] = {}
+
+    def go(node: Scalar) -> Scalar:
+        found = memo.get(node)
+        if found is None:
+            new = rebuild(node, lambda part: None if part is node else go(part)) if node.children else node
+            if isinstance(new, Read) and new.operand == operand:
+                position: Scalar = num(0)
+                for index, size in zip(new.index, shape, strict=True):
+                    position = apply("+", apply("*", position, size), index)
+                new = read(operand, (_joined(position),))
+            found = memo[node] = new
+        return found
+
+    return go(root)
+
+
+def _joined(position: Scalar) -> Scalar:
+    try:
+        poly = polynomial(position)
+    except NotIntegral:
+        return position
+    for _ in range(_ROUNDS):
+        joined = next((new for part in sorted(poly.atoms, key=str) if (new := _join(poly, part)) is not None), None)
+        if joined is None:
+            break
+        poly = joined
+    return as_scalar_of(poly)
+
+
+def _join(poly: Poly, rest: Scalar) -> Poly | None:
+    """`c * d * (p // d) + c * (p % d)` is `c * p`."""
+    if not (isinstance(rest, Apply) and rest.name == "%" and poly.degree_in(rest) == 1):
+        return None
+    top, by = rest.args
+    inner = _as(top, "//")
+    quotient = apply("//", top, by) if inner is None else apply("//", inner[0], apply("*", inner[1], by))
+    slope, without = poly.split(rest)
+    if quotient not in without.atoms or without.degree_in(quotient) != 1:
+        return None
+    steep, left = without.split(quotient)
+    return left + slope * polynomial(top) if steep == slope * polynomial(by) else None
+
+
+# ---- polynomials ---------------------------------------------------------------------------------------------------
+
+
+def is_affine(node: Scalar) -> bool:
+    """Whether isl can take the expression as it is: no products of unknowns, quotients by numbers only."""
+    if isinstance(node, Apply):
+        if node.name in {"//", "%"} and not isinstance(node.args[1], Num):
+            return False
+        if node.name == "*" and sum(not isinstance(arg, Num) for arg in node.args) > 1:
+            return False
+    return all(is_affine(child) for child in node.children)
+
+
+def _as(node: Scalar, name: str) -> tuple[Scalar, Scalar] | None:
+    return (node.args[0], node.args[1]) if isinstance(node, Apply) and node.name == name else None
+
+
+def multiple(node: Scalar, by: Scalar) -> Scalar | None:
+    """`node / by` where that is a polynomial."""
+    try:
+        found = quotient_of(polynomial(node), polynomial(by))
+    except NotIntegral:
+        return None
+    return None if found is None else as_scalar_of(found)
+
+
+def _divisors(node: Apply) -> list[tuple[Iter, Scalar]]:
+    """The iterator that is divided, and by what: `i // a % b` is about `a` (found by itself) and `a * b`."""
+    top, by = node.args
+    if isinstance(top, Iter):
+        return [(top, by)]
+    if isinstance(top, Apply) and top.name == "//" and node.name == "%" and isinstance(top.args[0], Iter):
+        return [(top.args[0], apply("*", top.args[1], by))]
+    return []
+
+
+def _larger_first(by: Scalar) -> tuple[int, int, str]:
+    poly = polynomial(by)
+    return -poly.degree, -max((abs(c) for _, c in poly.terms), default=0), str(by)
+
+
+def _parts(top: Poly, by: Poly) -> tuple[Poly, Poly]:
+    """(q, r) with `top == q * by + r`, term by term, or by the slopes of the iterators where `by` is a sum."""
+    quotient = as_poly(0)
+    if len(by.terms) == 1:
+        for monomial, coefficient in top.terms:
+            part = quotient_of(polynomial_of({monomial: coefficient}), by)
+            quotient = quotient if part is None else quotient + part
+    else:
+        for it in sorted((a for a in top.atoms if isinstance(a, Iter)), key=str):
+            if top.degree_in(it) == 1 and (part := quotient_of(top.split(it)[0], by)) is not None:
+                quotient = quotient + part * atom(it)
+        if (part := quotient_of(_sizes_only(top), by)) is not None:
+            quotient = quotient + part
+    return quotient, top - quotient * by
+
+
+def _sizes_only(poly: Poly) -> Poly:
+    return polynomial_of({m: c for m, c in poly.terms if all(not factor.free for factor in m)})

@@ -1,0 +1,261 @@
+"""Sums of products of reads: the normal form that two programs are brought to.
+
+A term is `coefficient * product of atoms`, summed over the images of an isl map from positions to the concatenated indices of its atoms.
+An atom is a tensor, or an opaque function of a canonical argument, read at an index.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from dslc.analysis.isl import Frame
+from dslc.analysis.poly import Poly
+from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
+
+# terms of one sum, beyond which the comparison is given up
+_TERMS = 600
+
+
+class Unsolved(Exception):
+    """Something that the normal form cannot tell, with the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A tensor or an opaque function: equal atoms read at equal indices are equal numbers.
+
+    `opaque`: not a free variable, so that sums which look different may still be equal; `truth`: only 0 or 1.
+    """
+
+    name: str
+    arity: int
+    opaque: bool = False
+    truth: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    coefficient: Ratio
+    atoms: tuple[Atom, ...]
+    map: Any
+
+
+Sum = tuple[Term, ...]
+
+
+class Algebra:
+    """Sums over one frame of parameters. `resolve` gives the representative of an atom (opaque functions may turn out equal)."""
+
+    def __init__(self, frame: Frame, monomials: Sequence[Poly], seconds: float, resolve: Callable[[Atom], Atom]) -> None:
+        self.frame = frame
+        self._monomials = monomials
+        self._deadline = time.monotonic() + seconds
+        self._resolve = resolve
+        self._prefixes: dict[tuple[int, int], Any] = {}
+        self._normal: dict[tuple[int, ...], tuple[Sum, Sum]] = {}
+
+    def check(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise Unsolved("the time is up")
+
+    # ---- building --------------------------------------------------------------------------------------------------
+
+    def number(self, coefficient: Ratio, domain: Any) -> Sum:
+        return () if coefficient.is_zero else (Term(coefficient, (), self.frame.relation(domain, ())),)
+
+    def scaled(self, terms: Sum, by: Ratio) -> Sum:
+        if by == ONE:
+            return terms
+        return () if by.is_zero else tuple(Term(t.coefficient * by, t.atoms, t.map) for t in terms)
+
+    def product(self, left: Sum, right: Sum) -> Sum:
+        out: list[Term] = []
+        for a in left:
+            for b in right:
+                joined = a.map.flat_range_product(b.map) if a.atoms or b.atoms else a.map.intersect(b.map)
+                if not joined.is_empty():
+                    out.append(Term(a.coefficient * b.coefficient, a.atoms + b.atoms, joined))
+        self.check()
+        if len(out) > _TERMS:
+            raise Unsolved("a product of sums has too many terms")
+        return tuple(out)
+
+    def within(self, terms: Sum, domain: Any) -> Sum:
+        cut = [Term(t.coefficient, t.atoms, t.map.intersect_domain(domain)) for t in terms]
+        return tuple(t for t in cut if not t.map.is_empty())
+
+    def summed(self, terms: Sum, count: int, bound: int) -> Sum:
+        """The sum over the last `bound` of `count` dimensions."""
+        out: list[Term] = []
+        for term in terms:
+            self.check()
+            out.append(self._summed(term, count, bound))
+        return tuple(out)
+
+    def _summed(self, term: Term, count: int, bound: int) -> Term:
+        frame = self.frame
+        outer = count - bound
+        prefix = frame.move(count, tuple(range(outer)))
+        pairs = prefix.flat_range_product(term.map)
+        if pairs.is_injective():
+            return Term(term.coefficient, term.atoms, frame.drop(term.map, outer, bound))
+        domain = term.map.domain()
+        back = pairs.intersect_domain(domain).reverse()
+        free = [
+            k for k in range(outer, count) if not back.apply_range(frame.move(count, (k,))).is_single_valued()
+        ]
+        coefficient = term.coefficient * self._boxes(domain, count, free, term)
+        order = tuple(k for k in range(count) if k not in free)
+        moved = frame.move(count, order).reverse().apply_range(term.map)
+        return Term(coefficient, term.atoms, frame.drop(moved, outer, bound - len(free)))
+
+    def _boxes(self, domain: Any, count: int, free: list[int], term: Term) -> Ratio:
+        """How many values the dimensions have that no read determines, where that is a product of sizes."""
+        frame = self.frame
+        coefficient = ONE
+        box = frame.universe(count)
+        for k in free:
+            line = domain.apply(frame.move(count, (k,)))
+            low, high = frame.single_piece(line.dim_min(0)), frame.single_piece(line.dim_max(0))
+            if low is None or high is None:
+                raise Unsolved("a sum runs over positions that no read determines, and their number has no simple form")
+            extent = self.poly(high) - self.poly(low) + 1
+            coefficient = coefficient * from_poly(extent)
+            box = box.intersect(frame.extended_line(count, k, line))
+        kept = tuple(k for k in range(count) if k not in free)
+        move = frame.move(count, kept)
+        whole = domain.apply(move).apply(move.reverse()).intersect(box)
+        if not whole.is_subset(domain):
+            raise Unsolved("a sum runs over positions that no read determines, and their number depends on the position")
+        # an empty range has a negative extent only where the whole domain is empty
+        return coefficient
+
+    def poly(self, affine: tuple[dict[int, int], int]) -> Poly:
+        coefficients, constant = affine
+        total = Poly(()) + constant
+        for k, coefficient in coefficients.items():
+            total = total + self._monomials[k] * coefficient
+        return total
+
+    # ---- normal form -----------------------------------------------------------------------------------------------
+
+    def normal(self, terms: Sum) -> Sum:
+        """The same sum, by sorted atoms, over disjoint maps: terms with equal atoms have different coefficients and no common point.
+
+        An empty normal form is the zero function; without opaque atoms the converse holds.
+        """
+        key = tuple(id(t.map) for t in terms) + tuple(hash((t.coefficient, t.atoms)) for t in terms)
+        found = self._normal.get(key)
+        if found is not None and all(a is b or a == b for a, b in zip(found[0], terms, strict=True)):
+            return found[1]
+        groups: dict[tuple[Atom, ...], list[tuple[Ratio, Any]]] = {}
+        for term in terms:
+            for sorted_ in self._ordered(self._sorted(term)):
+                groups.setdefault(sorted_.atoms, []).append((sorted_.coefficient, sorted_.map))
+        out: list[Term] = []
+        for atoms in sorted(groups, key=_names):
+            disjoint = self._disjoint(groups[atoms])
+            joined: dict[Ratio, Any] = {}
+            for coefficient, map in disjoint:
+                joined[coefficient] = joined[coefficient].union(map) if coefficient in joined else map
+            out.extend(Term(coefficient, atoms, joined[coefficient].coalesce()) for coefficient in sorted(joined, key=str))
+        self._normal[key] = (terms, tuple(out))
+        return tuple(out)
+
+    def _sorted(self, term: Term) -> Term:
+        atoms = tuple(self._resolve(atom) for atom in term.atoms)
+        order = sorted(range(len(atoms)), key=lambda k: (atoms[k].name, atoms[k].arity))
+        if order == list(range(len(atoms))):
+            return Term(term.coefficient, atoms, term.map)
+        starts = [0]
+        for atom in atoms:
+            starts.append(starts[-1] + atom.arity)
+        dims = tuple(d for k in order for d in range(starts[k], starts[k + 1]))
+        return Term(
+            term.coefficient, tuple(atoms[k] for k in order), term.map.apply_range(self.frame.move(starts[-1], dims))
+        )
+
+    def _ordered(self, term: Term) -> list[Term]:
+        """Reads of one tensor in lexicographic order, so that `A[i] * A[j]` is one monomial; a truth value squared is itself."""
+        out = [term]
+        for _ in term.atoms:  # bubble sort: as many rounds as there are equal neighbours
+            changed = False
+            for k, (a, b) in enumerate(pairwise(term.atoms)):
+                if a == b and a.arity:
+                    new: list[Term] = []
+                    for part in out:
+                        swapped = self._swapped(part, k)
+                        changed = changed or swapped is not None
+                        new.extend(swapped or [part])
+                    out = new
+            if not changed:
+                break
+        return [merged for part in out for merged in self._idempotent(part)]
+
+    def _swapped(self, term: Term, k: int) -> list[Term] | None:
+        start, total = sum(a.arity for a in term.atoms[:k]), sum(a.arity for a in term.atoms)
+        n = term.atoms[k].arity
+        descending = self.frame.descending(total, start, n)
+        high = term.map.intersect_range(descending)
+        if high.is_empty():
+            return None
+        order = (*range(start), *range(start + n, start + 2 * n), *range(start, start + n), *range(start + 2 * n, total))
+        low = term.map.subtract_range(descending)
+        swapped = Term(term.coefficient, term.atoms, high.apply_range(self.frame.move(total, order)))
+        return [swapped] if low.is_empty() else [Term(term.coefficient, term.atoms, low), swapped]
+
+    def _idempotent(self, term: Term) -> list[Term]:
+        for k, (a, b) in enumerate(pairwise(term.atoms)):
+            if a == b and a.truth:
+                start, total = sum(x.arity for x in term.atoms[:k]), sum(x.arity for x in term.atoms)
+                same = self.frame.repeated(total, start, a.arity)
+                equal, other = term.map.intersect_range(same), term.map.subtract_range(same)
+                out = [] if other.is_empty() else [Term(term.coefficient, term.atoms, other)]
+                if not equal.is_empty():
+                    kept = (*range(start + a.arity), *range(start + 2 * a.arity, total))
+                    merged = Term(
+                        term.coefficient,
+                        (*term.atoms[:k], *term.atoms[k + 1 :]),
+                        equal.apply_range(self.frame.move(total, kept)),
+                    )
+                    out.extend(self._idempotent(merged))
+                return out
+        return [term]
+
+    def _disjoint(self, pieces: list[tuple[Ratio, Any]]) -> list[tuple[Ratio, Any]]:
+        if len(pieces) == 1:
+            return [] if pieces[0][0].is_zero or pieces[0][1].is_empty() else pieces
+        atoms: list[tuple[Ratio, Any]] = []
+        for coefficient, rest in pieces:
+            self.check()
+            new: list[tuple[Ratio, Any]] = []
+            for known, where in atoms:
+                both = where.intersect(rest)
+                if both.is_empty():
+                    new.append((known, where))
+                    continue
+                left, rest = where.subtract(rest), rest.subtract(where)
+                if not left.is_empty():
+                    new.append((known, left))
+                total = known + coefficient
+                if not total.is_zero:
+                    new.append((total, both))
+            if not rest.is_empty():
+                new.append((coefficient, rest))
+            atoms = new
+            if len(atoms) > _TERMS:
+                raise Unsolved("the sums overlap in too many ways")
+        return atoms
+
+
+def negated(terms: Iterable[Term]) -> Sum:
+    return tuple(Term(-t.coefficient, t.atoms, t.map) for t in terms)
+
+
+def _names(atoms: tuple[Atom, ...]) -> list[tuple[str, int]]:
+    return [(atom.name, atom.arity) for atom in atoms]
+
