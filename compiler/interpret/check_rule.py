@@ -94,7 +94,7 @@ def check_law(rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, op
         if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
             finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
             return Outcome(law.name, False, "uninstantiated", (finding,))
-        outcome = check_substitution(rules, _as_substitution(law, equation), seed + k, trials, operators)
+        outcome = check_substitution(rules, as_substitution(law, equation), seed + k, trials, operators)
         found += outcome.trials
         if not outcome.passed:
             (reason,) = outcome.diagnostics
@@ -104,7 +104,7 @@ def check_law(rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, op
     return Outcome(law.name, True, worst, (), found)
 
 
-def _as_substitution(law: PropertyDef, equation: t.Compare) -> SubstitutionDef:
+def as_substitution(law: PropertyDef, equation: t.Compare) -> SubstitutionDef:
     """`left == right` as the rule `left => right`; names that only the right side uses are drawn with those of the left."""
     left, right = equation.operands
     span = equation.span

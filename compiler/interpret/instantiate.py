@@ -345,7 +345,7 @@ def _inputs(draft: _Draft, constants: set[str]) -> tuple[Value, ...]:
             computed.append(param)
         else:
             draft.dims(param.type)
-    _definitions(draft.syntax.left, draft.env)
+    bind_definitions(draft.syntax.left, draft.env)
     inputs = []
     for param in (*(p for p in draft.syntax.params if p not in computed), *computed):
         assert param.type is not None
@@ -374,7 +374,7 @@ def _random(type: TensorType, shape: tuple[int, ...], rng: np.random.Generator) 
 
 def _side(draft: _Draft, statements: tuple[t.GraphStatement, ...], env: Env) -> dict[str, Value]:
     """Evaluates a side's statements in order; gives the substitution's outputs."""
-    _definitions(statements, env)
+    bind_definitions(statements, env)
     for statement in statements:
         if isinstance(statement, t.LetMany | t.Bind):
             value = _needing(draft, env, statement.value)
@@ -392,7 +392,8 @@ def _side(draft: _Draft, statements: tuple[t.GraphStatement, ...], env: Env) -> 
     return out
 
 
-def _definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:
+def bind_definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:
+    """Functions, `let`s and constants of a side, each computed on first use."""
     for statement in statements:
         if isinstance(statement, t.Function):
             env.bind(statement.name, Closure(statement, env))

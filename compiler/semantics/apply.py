@@ -7,9 +7,11 @@ from typing import Any
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Value, call
+from dslc.ir.scalar import Scalar
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, Mismatch, Unbound, fail
 from dslc.semantics.library import Rules
+from dslc.semantics.lists import compare
 from dslc.semantics.operator_env import Argument, operator_env, outward
 from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
@@ -94,6 +96,7 @@ def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
     try:
         complete = tuple((attr.name, outward(attr, env.get(attr.name))) for attr in op.attrs)
         types = tuple(_output_type(output, env) for output in op.syntax.outputs)
+        _sizes_exist(types, env)
         defaults: list[Value | None] = []
         for k, param in enumerate(op.syntax.params):
             given = k < len(args) and isinstance(args[k], Value)
@@ -101,6 +104,14 @@ def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
     except Unbound as unknown:
         raise Mismatch(f"`{unknown.name}` stays unknown", unknown.span) from None
     return complete, types, tuple(defaults)
+
+
+def _sizes_exist(types: tuple[TensorType, ...], env: Env) -> None:
+    """No size is negative, unknown ones included."""
+    for size in (size for type in types for size in type.shape):
+        condition = compare(">=", size, 0)
+        if isinstance(condition, Scalar) and env.rules.assuming is not None and not env.rules.assuming.require(condition):
+            raise Mismatch(f"a size of {size}")
 
 
 def _output_type(output: t.Param, env: Env) -> TensorType:

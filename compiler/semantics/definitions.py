@@ -53,7 +53,15 @@ class FunctionDef:
     module: Module
 
 
-Definition: TypeAlias = OperatorDef | FunctionDef
+@dataclass(frozen=True, eq=False)
+class UnknownFunction:
+    """A scalar function of which nothing is known but its name."""
+
+    name: str
+    module: Module
+
+
+Definition: TypeAlias = OperatorDef | FunctionDef | UnknownFunction
 
 
 @dataclass(frozen=True, eq=False)

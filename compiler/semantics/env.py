@@ -40,6 +40,10 @@ def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalErro
     return EvalError([Diagnostic(code, message, span, hint=hint)])
 
 
+class Undecided(Mismatch):
+    """Something has to be known as a number, or as a truth value, and is not."""
+
+
 class Outputs(tuple[Value, ...]):
     """The results of an operator with several outputs, and their names."""
 

@@ -7,10 +7,11 @@ from fractions import Fraction
 from typing import Any
 
 from dslc.ir.dtype import DTYPES, DType
-from dslc.ir.graph import Value
-from dslc.ir.scalar import Number, Scalar, apply, as_scalar, reduce, table
+from dslc.ir.graph import Scope, Value, scope_value
+from dslc.ir.scalar import Number, Scalar, apply, as_scalar, raw_apply, reduce, table
 from dslc.semantics import lists
-from dslc.semantics.definitions import FunctionDef, OperatorDef
+from dslc.semantics.assuming import decided
+from dslc.semantics.definitions import FunctionDef, OperatorDef, UnknownFunction
 from dslc.semantics.env import (
     AttrSet,
     Closure,
@@ -19,6 +20,7 @@ from dslc.semantics.env import (
     OperatorRef,
     Outputs,
     Unbound,
+    Undecided,
     fail,
 )
 from dslc.syntax import tree as t
@@ -197,7 +199,10 @@ def _conditional(expr: t.Conditional, env: Env) -> Any:
     then = scalar(evaluate(expr.then, env), env, expr.then.span)
     otherwise = scalar(evaluate(expr.otherwise, env), env, expr.otherwise.span)
     if isinstance(then, Value) or isinstance(otherwise, Value):
-        raise Mismatch(f"`{expr.condition.span.text}` is not decided", expr.condition.span)
+        chosen = decided(condition, env.rules.assuming)
+        if not isinstance(chosen, bool):
+            raise Undecided(f"`{expr.condition.span.text}` is not decided", expr.condition.span)
+        return then if chosen else otherwise
     return lists.choose(condition, then, otherwise)
 
 
@@ -256,7 +261,7 @@ def _number(value: Any, expr: t.Expr) -> Any:
 def _unrolled(expr: t.Reduction, env: Env) -> Any:
     values: list[Any] = []
     for inner in _points(expr.binders, env):
-        if expr.where is not None and truth(evaluate(expr.where, inner)) is not True:
+        if expr.where is not None and decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is not True:
             continue
         values.append(evaluate(expr.body, inner))
         if len(values) > _MAX_UNROLL:
@@ -271,7 +276,7 @@ def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
     first, *rest = binders
     size = range_of(first, env)
     if isinstance(size, Scalar) or (isinstance(size, tuple) and any(isinstance(s, Scalar) for s in size)):
-        raise Mismatch(f"`{first.name}` ranges over an unknown size", first.span)
+        raise Undecided(f"`{first.name}` ranges over an unknown size", first.span)
     if isinstance(size, tuple):
         import itertools
 
@@ -323,7 +328,7 @@ def _table_read(values: Any, index: tuple[Any, ...], expr: t.Subscript) -> Any:
         if isinstance(value, tuple):
             return tuple(numbers(x) for x in value)
         if isinstance(value, Scalar):
-            raise Mismatch("a list of unknown sizes is read at an unknown position", expr.span)
+            raise Undecided("a list of unknown sizes is read at an unknown position", expr.span)
         return value
 
     return lists.plain(table(numbers(values), tuple(as_scalar(i) for i in index)))
@@ -446,9 +451,9 @@ def _list_scope(scope: t.Traversal, env: Env) -> tuple[Any, ...]:
     out: list[Any] = []
     for inner in _points((binder,), env):
         if scope.where is not None:
-            holds = truth(evaluate(scope.where, inner))
+            holds = decided(truth(evaluate(scope.where, inner)), env.rules.assuming)
             if not isinstance(holds, bool):
-                raise Mismatch(f"`{scope.where.span.text}` is not decided", scope.where.span)
+                raise Undecided(f"`{scope.where.span.text}` is not decided", scope.where.span)
             if not holds:
                 continue
         out.append(evaluate(scope.body, inner))
@@ -468,6 +473,8 @@ def _call(expr: t.Call, env: Env) -> Any:
             given = (*elements(expr.args, env), *target.extra)
             return _operator_call(env.rules.operators[target.name], expr, env, given)
     found = env.module.lookup(name)
+    if isinstance(found, UnknownFunction):
+        return raw_apply(found.name, *(as_scalar(scalar(arg, env, expr.span)) for arg in elements(expr.args, env)))
     if isinstance(found, FunctionDef):
         outer = Env(found.module, env.rules)
         return _expand(found.syntax, expr, env, outer)
@@ -527,6 +534,8 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
             return lists.fit(args[0], args[1], env.builder)
         if name == "ceildiv":
             return lists.ceildiv(args[0], args[1])
+        if name == "broadcast":
+            return lists.broadcast(*args, assuming=env.rules.assuming)
         if name == "len" and isinstance(args[0], Outputs | tuple):
             return len(args[0])
         return lists.FUNCTIONS[name](*args)
@@ -597,7 +606,7 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
     for arg in given:
         if isinstance(arg, Outputs):
             raise fail("E0325", "this call has several results; take one with `.NAME`", expr.span)
-        tensors.append(_tensor(arg, expr))
+        tensors.append(_tensor(arg, expr, env))
     attrs: dict[str, Any] = {}
     if expr.rest is not None:
         rest = env.get(expr.rest, expr.span)
@@ -631,16 +640,23 @@ def _attribute(value: Any) -> Any:
     return value
 
 
-def _tensor(arg: Any, expr: t.Call) -> Any:
+def _tensor(arg: Any, expr: t.Call, env: Env) -> Any:
     if isinstance(arg, Value) or arg is None:
         return arg
     if isinstance(arg, bool | int | float | Fraction):
         return arg
     if isinstance(arg, Scalar):
-        raise Mismatch("an unknown size where a tensor is expected", expr.span)
+        if env.rules.assuming is not None:
+            return unknown_number(arg, env.rules.assuming.dtype_of(arg))
+        raise Undecided("an unknown size where a tensor is expected", expr.span)
     if isinstance(arg, tuple):
         return _matrix(arg, expr)
     raise fail("E0326", "this is no tensor", expr.span)
+
+
+def unknown_number(number: Scalar, dtype: DType) -> Value:
+    """An unknown number as a tensor of rank 0."""
+    return scope_value(Scope((), number, dtype), ())
 
 
 def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
@@ -653,7 +669,7 @@ def _matrix(values: tuple[Any, ...], expr: t.Call) -> Value:
         if isinstance(value, tuple):
             return [flat(x) for x in value]
         if isinstance(value, Scalar):
-            raise Mismatch("an unknown size where a tensor is expected", expr.span)
+            raise Undecided("an unknown size where a tensor is expected", expr.span)
         return value if isinstance(value, bool | int) else float(value)
 
     try:

@@ -19,6 +19,7 @@ from typing import Any
 
 from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.ir.scalar import Number
+from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
     NO_TRAITS,
     DerivationDef,
@@ -55,6 +56,8 @@ class Rules:
     lowerings: Mapping[str, LoweringDef] = field(default_factory=dict)
     tests: tuple[TestDef, ...] = ()
     rulesets: Mapping[str, RulesetDef] = field(default_factory=dict)
+    #: who decides what unknown sizes leave open, where someone does
+    assuming: Assuming | None = None
 
     @functools.cached_property
     def digest(self) -> str:

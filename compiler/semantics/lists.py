@@ -10,6 +10,7 @@ from typing import Any
 
 from dslc.ir.fold import FOLD1, FOLD2, exact_divide
 from dslc.ir.scalar import Iter, Num, Scalar, apply, as_scalar
+from dslc.semantics.assuming import Assuming, joint
 from dslc.semantics.env import Mismatch, ScopeBuilder
 
 List = tuple[Any, ...]
@@ -176,19 +177,22 @@ def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
     return out
 
 
-def broadcast(*shapes: List) -> List:
+def broadcast(*shapes: List, assuming: Assuming | None = None) -> List:
     rank = max(len(shape) for shape in shapes)
     out = []
     for column in zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes], strict=True):
-        out.append(_joint(column))
+        out.append(_joint(column, assuming))
     return tuple(out)
 
 
-def _joint(sizes: tuple[Any, ...]) -> Any:
+def _joint(sizes: tuple[Any, ...], assuming: Assuming | None) -> Any:
     """The broadcast of one axis. Against an unknown size a known one above 1 wins (the model would be wrong otherwise)."""
     found: Any = 1
     for size in sizes:
         if size is found or size == 1:
+            continue
+        if found != 1 and assuming is not None and (isinstance(found, Scalar) or isinstance(size, Scalar)):
+            found = plain(joint(found, size, assuming))
             continue
         if found == 1 or (isinstance(found, Scalar) and isinstance(size, int)):
             found = size

@@ -7,7 +7,8 @@ from typing import Any
 
 from dslc.ir.dtype import DTYPES, Dim, DType, TensorType
 from dslc.ir.graph import product
-from dslc.ir.scalar import Num, Scalar
+from dslc.ir.scalar import Num, Scalar, as_scalar
+from dslc.semantics.assuming import holds
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import arithmetic, plain, same
@@ -128,7 +129,7 @@ def _match_dims(dims: tuple[t.Expr, ...], shape: tuple[Dim, ...], env: Env) -> b
                 value = _known(element.value, env)
                 if value is None:
                     done = False
-                elif same(value, part) is not True:
+                elif not holds(same(value, part), env.rules.assuming):
                     raise Mismatch(f"sizes {_sizes(part)} where {_sizes(value)} are expected")
         elif not _match_dim(element, part[0], env):
             done = False
@@ -147,7 +148,7 @@ def _match_dim(element: t.Expr, size: Dim, env: Env) -> bool:
         return _match_tuple(element, size, env)
     value = _known(element, env)
     if value is not None:
-        if same(value, size) is not True:
+        if not holds(same(value, size), env.rules.assuming):
             raise Mismatch(f"size {size} where {value} is expected")
         return True
     return _solve_linear(element, size, env)
@@ -167,7 +168,7 @@ def _match_tuple(element: t.TupleExpr, size: Dim, env: Env) -> bool:
             known.append(dim(value))
     total = product(known)
     if not open_slots:
-        if same(total, size) is not True:
+        if not holds(same(total, size), env.rules.assuming):
             raise Mismatch(f"size {size} where {total} is expected")
         return True
     slot = open_slots[0]
@@ -180,6 +181,10 @@ def _match_tuple(element: t.TupleExpr, size: Dim, env: Env) -> bool:
         return True
     if total == 1:
         env.bind(slot.id, size)
+        return True
+    assuming = env.rules.assuming
+    if assuming is not None:
+        env.bind(slot.id, plain(assuming.quotient(as_scalar(size), as_scalar(total))))
         return True
     quotient = arithmetic("//", size, total)
     if same(arithmetic("*", quotient, total), size) is not True:
@@ -215,6 +220,9 @@ def _solve_linear(element: t.Expr, size: Dim, env: Env) -> bool:
     rest = arithmetic("-", size, base)
     if not isinstance(slope, int) or slope == 0:
         return False
+    if isinstance(rest, Scalar) and abs(slope) != 1 and env.rules.assuming is not None:
+        env.bind(unknown[0], plain(env.rules.assuming.quotient(rest, as_scalar(slope))))
+        return True
     value = arithmetic("//", rest, slope)
     if same(arithmetic("*", value, slope), rest) is not True or (isinstance(value, int) and value < 0):
         raise Mismatch(f"size {size} does not fit {element.span.text}")
@@ -233,7 +241,7 @@ def _try_condition(condition: t.Expr, env: Env) -> str:
         value = truth(evaluate(condition, env))
     except Unbound:
         return ""
-    if value is not True:
+    if not holds(value, env.rules.assuming):
         raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
     return "done"
 

@@ -1,0 +1,299 @@
+"""What the names of a rule stand for in a case: unknown sizes, unknown or enumerated attributes, ranks, unknown functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import chain, combinations, permutations
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.interpret.facts import Facts as Text
+from dslc.interpret.facts import Place
+from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import dimension, sym
+from dslc.prove.instance_path import Facts, Path
+from dslc.semantics.assuming import holds
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound, Undecided
+from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.lists import plain
+from dslc.semantics.types import solve
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+STEPS = (1, 2, 3)
+NUMBERS = (0, 1, 2, 3)
+SIZES = (1, 2, 3, 4)
+REALS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4))
+_MOST_LISTED = 3
+
+
+#: what is unknown: everything; all but what positions are multiplied with (strides); no attribute; no size either
+LEVELS = ("symbolic", "steps", "attributes", "sizes")
+
+
+@dataclass
+class Choice:
+    """How much is unknown, what must be numbers all the same, and how far ranks go.
+
+    `steps`: integer attributes that multiply or divide positions; `reals`: unknown numbers on which a condition depends.
+    """
+
+    level: str
+    most_rank: Mapping[str, int]
+    dtype: DType
+    steps: set[str] = field(default_factory=set)
+    reals: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Draft:
+    """One evaluation of a rule: its names so far."""
+
+    env: Env
+    path: Path
+    facts: Facts
+    text: Text
+    choice: Choice
+    lets: tuple[t.GraphStatement, ...]
+    drawn: dict[str, Any] = field(default_factory=dict)
+
+    # ---- unknowns -------------------------------------------------------------------------------------------
+
+    def size(self, name: str) -> Any:
+        if self.choice.level == "sizes":
+            return self.path.pick(("size", name), SIZES)
+        return plain(self.path.value(dimension(name)))
+
+    def integer(self, name: str, at: int | None = None) -> Any:
+        """An integer, entry `at` of a list: along a list numbers of steps differ."""
+        if name in self.choice.steps:
+            first = self.path.pick(("step", name), STEPS)
+            return STEPS[(STEPS.index(first) + (at or 0)) % len(STEPS)]
+        full = name if at is None else f"{name}{at}"
+        if self.choice.level in {"attributes", "sizes"}:
+            return self.path.pick(("number", full), NUMBERS)
+        self.facts.integers[full] = name
+        return plain(self.path.value(sym(full)))
+
+    def real(self, name: str, at: int | None = None) -> Any:
+        if name in self.choice.reals:
+            first = self.path.pick(("real", name), REALS)
+            return REALS[(REALS.index(first) + (at or 0)) % len(REALS)]
+        full = name if at is None else f"{name}{at}"
+        unknown = sym(full)
+        self.facts.reals[unknown] = name
+        return plain(self.path.value(unknown))
+
+    def bind(self, name: str, value: Any) -> None:
+        self.env.bind(name, value)
+        if isinstance(value, tuple):
+            self.env.ranks.setdefault(name, len(value))
+        self.drawn[name] = value
+        self.solve_conditions()
+
+    def solve_conditions(self) -> None:
+        """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
+        for condition in self.text.conditions:
+            try:
+                solve((), (condition,), self.env)
+            except Undecided:
+                raise
+            except Mismatch as problem:
+                if "stays unknown" not in problem.reason:
+                    raise
+
+    # ---- sizes ---------------------------------------------------------------------------------------------
+
+    def pack(self, name: str) -> tuple[Any, ...]:
+        rank = self.env.ranks.get(name)
+        if rank is None:
+            rank = self.path.pick(("rank", name), tuple(range(self.choice.most_rank.get(name, 2) + 1)))
+        return tuple(self.size(f"{name}{k}") for k in range(rank))
+
+    def dims(self, type: t.TypeExpr) -> None:
+        if type.name not in DTYPES and not self.env.has(type.name):
+            self.bind(type.name, self.choice.dtype)
+        for element in type.dims or ():
+            slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
+            for slot in slots:
+                inner = slot.value if isinstance(slot, t.Pack) else slot
+                for node in walk_expr(inner):
+                    if isinstance(node, t.Name) and not self.env.has(node.id) and "." not in node.id:
+                        whole = isinstance(slot, t.Pack) and isinstance(inner, t.Name)
+                        self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))
+
+    # ---- names that the left side needs ----------------------------------------------------------------------
+
+    def needing(self, env: Env, expr: t.Expr) -> Any:
+        """The value of an expression; names without a value are drawn."""
+        for _ in range(64):
+            try:
+                return evaluate(expr, env)
+            except Unbound as unknown:
+                self.draw(unknown.name)
+        raise Undecided("too many names")
+
+    def draw(self, name: str) -> None:
+        name = name.partition(".")[0]
+        for statement in self.lets:
+            if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
+                self.needing(self.env, statement.value)
+                return
+        for condition in self.text.conditions:
+            if self._draw_list(name, condition):
+                return
+        for place in self.text.places.get(name, ()):
+            if self._operator(place.call) is None:
+                continue
+            try:
+                value = self._placed(name, place)
+            except Unbound:
+                continue
+            self.bind(name, value)
+            return
+        raise Undecided(f"nothing says what `{name}` may be")
+
+    def _draw_list(self, name: str, condition: t.Expr) -> bool:
+        """`[N, b, C] == s`: unknown entries of a list are sizes."""
+        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
+            return False
+        for target, source in (condition.operands, condition.operands[::-1]):
+            if not (isinstance(target, t.Name) and target.id == name and isinstance(source, t.ListExpr)):
+                continue
+            for element in source.elements:
+                if isinstance(element, t.Name) and not self.env.has(element.id):
+                    self.bind(element.id, self.size(element.id))
+            if not self.env.has(name):
+                self.bind(name, self.needing(self.env, source))
+            return True
+        return False
+
+    def _operator(self, call: t.Call) -> OperatorDef | None:
+        if self.env.has(call.function):
+            target = self.env.get(call.function)
+            return self.env.rules.operators[target.name] if isinstance(target, OperatorRef) else None
+        found = self.env.module.lookup(call.function)
+        return found if isinstance(found, OperatorDef) else None
+
+    def _placed(self, name: str, place: Place) -> Any:
+        op = self._operator(place.call)
+        assert op is not None
+        if place.attr is None and not place.starred:
+            return self._operand(name, op, place)
+        args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
+        inner = _partial(op, args, self.env)
+        if place.attr is None:
+            named = {keyword.name for keyword in place.call.kwargs}
+            return AttrSet({
+                attr.name: self._attribute(f"{name}.{attr.name}", attr, args, inner)
+                for attr in op.attrs if attr.name not in named
+            })  # fmt: skip
+        attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
+        if attr is None:
+            raise Mismatch(f"`{op.short}` has no attribute `{place.attr}`")
+        if not place.entry:
+            return self._attribute(name, attr, args, inner)
+        if attr.type.name in {"axes", "permutation"}:
+            return self._axes_entries(name, place, args[0].type.rank if args else 0)
+        if not place.starred:
+            return self.integer(name)
+        count = _count(attr, args, inner) - place.siblings
+        return tuple(self.integer(name, k) for k in range(max(0, count)))
+
+    def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
+        if not place.starred:
+            return self.path.pick(("axis", name), tuple(range(rank)))
+        lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
+        return self.path.pick(("axes", name), lists)
+
+    def _operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+        """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
+        at = next(k for k, arg in enumerate(place.call.args) if isinstance(arg, t.Name) and arg.id == name)
+        types = [param.type.name for param in op.syntax.params if param.type is not None]
+        shared = at < len(types) and types.count(types[at]) > 1
+        integral = shared and self.choice.dtype.is_integer
+        kinds = ("integer",) if integral else ("real",) if shared else ("integer", "real")
+        if self.path.pick(("kind", name), kinds) == "integer":
+            return self.integer(name)
+        return self.real(name)
+
+    def _attribute(self, name: str, attr: t.Attr, args: list[Value], inner: Env) -> Any:
+        kind, rank = attr.type.name, args[0].type.rank if args else 0
+        ask = self.path.pick
+        if attr.type.dims is not None:
+            count = _count(attr, args, inner)
+            one = self.real if kind == "float" else self.integer
+            return tuple(one(name, k) for k in range(count))
+        if kind == "bool":
+            return ask(("bool", name), (False, True))
+        if kind == "int":
+            return self.integer(name)
+        if kind == "float":
+            return self.real(name)
+        if kind == "axis":
+            return ask(("axis", name), tuple(range(rank)))
+        if kind == "axes":
+            return ask(("axes", name), tuple(chain.from_iterable(combinations(range(rank), n) for n in range(rank + 1))))
+        if kind == "permutation":
+            return ask(("permutation", name), tuple(permutations(range(rank))))
+        if kind == "dtype":
+            return ask(("dtype", name), (self.choice.dtype,))
+        if kind == "string":
+            return ask(("string", name), strings(inner, attr))
+        if kind in {"ints", "floats"}:
+            count = ask(("length", name), tuple(range(self.choice.most_rank.get(name, _MOST_LISTED) + 1)))
+            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(count))
+        raise Undecided(f"an attribute of the type {kind}")
+
+
+def strings(inner: Env, attr: t.Attr) -> tuple[str, ...]:
+    """The values that an operator's guards and equations compare a text attribute with, and its default."""
+    found: dict[str, None] = {}
+    if isinstance(attr.default, t.Str):
+        found[attr.default.value] = None
+    for op in (d for d in inner.module.names.values() if isinstance(d, OperatorDef) and attr in d.attrs):
+        statements = tuple(s for s in op.syntax.statements if isinstance(s, t.Where | t.Let | t.Function | t.Equation))
+        for node in walk_expr(statements):
+            if isinstance(node, t.Compare) and any(isinstance(o, t.Name) and o.id == attr.name for o in node.operands):
+                found.update((part.value, None) for part in walk_expr(node) if isinstance(part, t.Str))
+    return tuple(found) or ("",)
+
+
+def _values(value: Any) -> list[Value]:
+    if isinstance(value, Value):
+        return [value]
+    return [found for item in value for found in _values(item)] if isinstance(value, tuple) else []
+
+
+def _partial(op: OperatorDef, args: list[Value], outer: Env) -> Env:
+    """An environment with what the types of the arguments alone say about an operator's sizes."""
+    env = Env(op.module, outer.rules)
+    for param, arg in zip(op.syntax.params, args, strict=False):
+        env.bind(param.name, arg)
+        if param.type is not None:
+            try:
+                solve(((param.type, arg.type),), (), env)
+            except (Mismatch, DslcError):
+                continue
+    return env
+
+
+def _count(attr: t.Attr, args: list[Value], inner: Env) -> int:
+    """How many entries a list attribute has; the rank of the first tensor where its declaration does not say."""
+    rank = args[0].type.rank if args else 0
+    if not attr.type.dims:
+        return rank
+    try:
+        return int(evaluate(attr.type.dims[0], inner))
+    except (Unbound, Mismatch, DslcError, TypeError):
+        return max(0, rank - 2)
+
+
+def hold(draft: Draft, condition: t.Expr) -> None:
+    """Assumes a guard. Raises Mismatch where it never holds in this case."""
+    if not holds(truth(draft.needing(draft.env, condition)), draft.env.rules.assuming):
+        raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)

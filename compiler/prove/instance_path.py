@@ -1,0 +1,348 @@
+"""One case of a rule at unknown sizes, and the next: what was chosen, what is assumed, which sizes are which expressions.
+
+A rule is evaluated with unknown sizes again and again. Each evaluation follows a path of choices (ranks, axes, flags, whether two
+sizes are equal or one of them is 1); the next one takes the last choice differently. An equation that has to hold is solved for
+an unknown where possible, and the evaluation starts again with the solution in its place, so that equal sizes become equal
+expressions and everything after it can be decided.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from dslc.analysis.conditions import TRUE, Case, both, cases
+from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
+from dslc.analysis.prove import nonnegative
+from dslc.ir.dtype import DType
+from dslc.ir.fold import is_index
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, dimension, num, rebuild, walk
+from dslc.semantics.env import Mismatch
+
+_T = TypeVar("_T")
+_SOLVABLE = 12
+
+
+class Again(Exception):
+    """An unknown was solved for: evaluate again."""
+
+
+class TooMany(Exception):
+    """More cases than the limit."""
+
+
+@dataclass
+class Path:
+    """The choices of one evaluation: what was asked, which option was taken, how many there were."""
+
+    most: int
+    taken: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
+    solved: list[tuple[int, Sym, Scalar]] = field(default_factory=list)
+    runs: int = 0
+
+    def start(self) -> None:
+        self.runs += 1
+        if self.runs > self.most:
+            raise TooMany
+
+    def pick(self, question: Hashable, options: Sequence[_T]) -> _T:
+        """The option that this path takes; the same question has the same answer all along a path."""
+        if not options:
+            raise Mismatch("no value is left to choose")
+        if len(options) == 1:
+            return options[0]
+        chosen, _ = self.taken.setdefault(question, (0, len(options)))
+        return options[chosen]
+
+    def advance(self) -> bool:
+        """On to the next path; False after the last one."""
+        while self.taken:
+            question, (chosen, count) = self.taken.popitem()
+            if chosen + 1 < count:
+                # what was solved for after this choice may not hold any more
+                self.solved = [each for each in self.solved if each[0] <= len(self.taken)]
+                self.taken[question] = (chosen + 1, count)
+                return True
+        return False
+
+    def solve(self, name: Sym, value: Scalar) -> None:
+        self.solved.append((len(self.taken), name, value))
+        raise Again
+
+    def value(self, scalar: Scalar) -> Scalar:
+        """An expression with every unknown that was solved for replaced."""
+        for _, name, value in self.solved:
+            scalar = _put(scalar, name, value)
+        return scalar
+
+
+def _put(scalar: Scalar, name: Sym, value: Scalar) -> Scalar:
+    return rebuild(scalar, lambda node: value if node is name else None)
+
+
+class Facts:
+    """What is assumed of one case. Implements `dslc.semantics.assuming.Assuming`.
+
+    On the left side of a rule every condition is assumed: the rule is only used where its left side has a meaning. On the right
+    side it should follow; `open` holds what is not proved to (and is assumed as well, as a rule is not used where its right side
+    has no meaning).
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.conditions: dict[Scalar, None] = {}
+        self.open: dict[Scalar, None] = {}
+        self.left = True
+        #: unknown numbers, and unknown integers of attributes, by the names that they were drawn under
+        self.reals: dict[Sym, str] = {}
+        self.integers: dict[str, str] = {}
+        self._fresh = 0
+        self._cases: tuple[Case, ...] | None = None
+        for _, name, value in path.solved:
+            if name.least is not None:
+                self._add(apply(">=", path.value(value), num(name.least)))
+
+    # ---- the interface that evaluation asks ----------------------------------------------------------------
+
+    def require(self, condition: Scalar) -> bool:
+        if isinstance(condition, Num):
+            return bool(condition.value)
+        if condition in self.conditions:
+            return True
+        if isinstance(condition, Apply) and condition.name == "and":
+            return all(self.require(arg) for arg in condition.args)
+        if self.left:
+            return self._assume(condition)
+        if not self.implied(condition):
+            self.open[condition] = None
+            self._add(condition)
+        return True
+
+    def decide(self, condition: Scalar) -> bool:
+        if isinstance(condition, Num):
+            return bool(condition.value)
+        negation = negated(condition)
+        if condition in self.conditions:
+            return True
+        if negation in self.conditions:
+            return False
+        holds = self.path.pick(("decide", condition), (True, False))
+        self._assume(condition if holds else negation)
+        return holds
+
+    def one_of(self, conditions: Sequence[Scalar]) -> int:
+        for k, condition in enumerate(conditions):
+            if (isinstance(condition, Num) and condition.value is True) or condition in self.conditions:
+                return k
+        possible = [k for k, c in enumerate(conditions) if not (isinstance(c, Num) and c.value is False)]
+        if not possible:
+            raise Mismatch("sizes that never go together")
+        if not self.left:
+            for k in possible:
+                if self.implied(conditions[k]):
+                    return k
+            self.open[_any([conditions[k] for k in possible])] = None
+        chosen = self.path.pick(("one of", *conditions), possible)
+        if not self._assume(conditions[chosen]):
+            raise Mismatch("sizes that do not go together")
+        return chosen
+
+    def quotient(self, size: Scalar, divisor: Scalar) -> Scalar:
+        whole = apply("//", size, divisor)
+        if apply("*", whole, divisor) is size:
+            return whole
+        if self.left and self._unknowns(size):
+            first = str(self._unknowns(size)[0].name)
+            part = dimension(f"{first}_{len(self.path.solved)}_{self._fresh}")
+            self._fresh += 1
+            self.require(apply("==", size, apply("*", divisor, part)))
+            return part
+        self.require(apply("==", size, apply("*", divisor, whole)))
+        return whole
+
+    def dtype_of(self, number: Scalar) -> DType:
+        names = [node for node in walk(number) if isinstance(node, Sym)]
+        exact = is_index(number) and not any(name in self.reals for name in names)
+        return DType.I64 if exact and not any(node.name == "/" for node in walk(number) if isinstance(node, Apply)) else DType.F32
+
+    # ---- assuming ------------------------------------------------------------------------------------------
+
+    def _assume(self, condition: Scalar) -> bool:
+        if isinstance(condition, Num):
+            return bool(condition.value)
+        if condition in self.conditions:
+            return True
+        if isinstance(condition, Apply) and condition.name == "and":
+            return all(self._assume(arg) for arg in condition.args)
+        if isinstance(condition, Apply) and len(condition.args) == 2:
+            if condition.name == "==":
+                self._solve(*condition.args)
+            if condition.name in {">=", ">", "<=", "<"}:
+                self._bound(condition.name, *condition.args)
+        self._add(condition)
+        return True
+
+    def _add(self, condition: Scalar) -> None:
+        if isinstance(condition, Num):
+            if not condition.value:
+                raise Mismatch("sizes that never occur")
+            return
+        self.conditions[condition] = None
+        self._cases = None
+
+    def _bound(self, name: str, left: Scalar, right: Scalar) -> None:
+        """`k >= 1` becomes the least value of the unknown k."""
+        if name in {"<=", "<"}:
+            name, left, right = {"<=": ">=", "<": ">"}[name], right, left
+        if not isinstance(left, Sym) or left in self.reals or not isinstance(right, Num) or not isinstance(right.value, int):
+            return
+        least = right.value + (name == ">")
+        if left.least is None or left.least < least:
+            self.path.solve(left, Sym._make(least, left.name))
+
+    def _unknowns(self, scalar: Scalar) -> list[Sym]:
+        return [node for node in walk(scalar) if isinstance(node, Sym) and node not in self.reals]
+
+    def _solve(self, left: Scalar, right: Scalar) -> None:
+        """Replaces an unknown that the equation determines. Returns where it determines none."""
+        for name, other in ((left, right), (right, left)):
+            if not isinstance(name, Sym) or name in set(walk(other)) or (isinstance(other, Sym) and _least(other) < _least(name)):
+                continue
+            if name in self.reals or not self._has_real(other):
+                self.path.solve(name, other)
+        for a, b in ((left, right), (right, left)):
+            real = self._real_factor(a, b)
+            if real is not None:
+                self.path.solve(*real)
+        try:
+            poly = _cancelled(polynomial(apply("-", left, right)))
+        except NotIntegral:
+            return
+        for name in _ones(poly):
+            self.path.solve(name, num(1))
+        factors = _bilinear(poly)
+        if factors is not None and not self.path.pick(("factor", left, right), (False, True)):
+            poly = factors[0]
+        elif factors is not None:
+            poly = factors[1]
+        found = [each for name in self._order(poly) if (each := _isolated(poly, name)) is not None]
+        if found:
+            self.path.solve(*min(found, key=lambda each: (str(each[1]).count("-"), len(str(each[1])))))
+
+    def _order(self, poly: Poly) -> list[Sym]:
+        names = [a for a in poly.atoms if isinstance(a, Sym) and a not in self.reals]
+        return sorted(names, key=lambda name: name.name)[:_SOLVABLE]
+
+    def _has_real(self, scalar: Scalar) -> bool:
+        return any(node in self.reals for node in walk(scalar))
+
+    def _real_factor(self, product: Scalar, other: Scalar) -> tuple[Sym, Scalar] | None:
+        """`c * n == 1` for an unknown number c."""
+        if isinstance(product, Apply) and product.name == "*" and not self._has_real(other):
+            names = [f for f in product.args if f in self.reals]
+            rest = [f for f in product.args if f not in self.reals]
+            if len(names) == 1 and isinstance(names[0], Sym) and not any(self._has_real(f) for f in rest):
+                return names[0], apply("/", other, apply("*", *rest))
+        return None
+
+    # ---- proving -------------------------------------------------------------------------------------------
+
+    def implied(self, condition: Scalar) -> bool:
+        """Whether the facts prove a condition on integers."""
+        wanted = cases(condition)
+        if wanted == TRUE or self._has_real(condition):
+            return False
+        if isinstance(condition, Apply) and condition.name == "or":
+            without = both(self.known(), cases(condition, False))
+            return all(nonnegative(num(-1), (), case) for case in without)
+        if len(wanted) != 1:
+            return False
+        goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
+        return all(self._nonnegative(goal) for goal in goals)
+
+    def _nonnegative(self, goal: Poly) -> bool:
+        return all(nonnegative(_scalar(goal), (), case) for case in self.known(goal))
+
+    def known(self, goal: Poly | None = None) -> tuple[Case, ...]:
+        """The facts, and the least values of the unknowns in them, as alternatives."""
+        if self._cases is None:
+            self._cases = both(*(cases(condition) for condition in self.conditions))
+        leasts: dict[Sym, None] = {}
+        for root in (*self.conditions, *(goal.atoms if goal is not None else ())):
+            for node in walk(root):
+                if isinstance(node, Sym) and node.least is not None:
+                    leasts[node] = None
+        extra = tuple(polynomial(name) - (name.least or 0) for name in leasts)
+        return tuple(case & Case(extra) for case in self._cases)
+
+    def never(self) -> bool:
+        """Whether no sizes satisfy the facts: the case does not occur."""
+        return all(nonnegative(num(-1), (), case) for case in self.known())
+
+
+def negated(condition: Scalar) -> Scalar:
+    opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
+    if isinstance(condition, Apply) and condition.name in opposite:
+        return apply(opposite[condition.name], *condition.args)
+    return apply("not", condition)
+
+
+def _any(conditions: list[Scalar]) -> Scalar:
+    total = conditions[0]
+    for condition in conditions[1:]:
+        total = apply("or", total, condition)
+    return total
+
+
+def _least(name: Sym) -> float:
+    return name.least if name.least is not None else -math.inf
+
+
+def _cancelled(poly: Poly) -> Poly:
+    """`poly == 0` without factors that are never 0."""
+    for name in [a for a in poly.atoms if isinstance(a, Sym) and a.least is not None and a.least >= 1]:
+        while poly.terms and all(name in monomial for monomial, _ in poly.terms):
+            poly, _ = poly.split(name)
+    return poly
+
+
+def _ones(poly: Poly) -> list[Sym]:
+    """`x * y == 1` for sizes: all of them are 1."""
+    if len(poly.terms) != 2 or abs(poly.constant) != 1:
+        return []
+    (monomial, coefficient) = next((m, c) for m, c in poly.terms if m)
+    names = [a for a in monomial if isinstance(a, Sym) and a.least is not None and a.least >= 0]
+    return names if len(names) == len(monomial) and coefficient == -poly.constant else []
+
+
+def _bilinear(poly: Poly) -> tuple[Poly, Poly] | None:
+    """`(x + a) * (y + b)` where a polynomial is such a product."""
+    top = [m for m, c in poly.terms if len(m) == 2 and m[0] is not m[1] and c == 1]
+    if len(poly.terms) != 4 or len(top) != 1:
+        return None
+    x, y = top[0]
+    first, second = poly.coefficients.get((y,)), poly.coefficients.get((x,))
+    if first is None or second is None or poly.constant != first * second:
+        return None
+    return atom(x) + first, atom(y) + second
+
+
+def _isolated(poly: Poly, name: Sym) -> tuple[Sym, Scalar] | None:
+    """`poly == 0` solved for an unknown that occurs once, alone and with coefficient 1 or -1."""
+    slope = poly.coefficients.get((name,))
+    if slope is None or abs(slope) != 1 or sum(name in monomial for monomial, _ in poly.terms) != 1:
+        return None
+    rest = Poly(tuple((m, -slope * c) for m, c in poly.terms if m != (name,)))
+    value = _scalar(rest)
+    if any(node is name for node in walk(value)):
+        return None
+    return name, value
+
+
+def _scalar(poly: Poly) -> Scalar:
+    total: Scalar = num(0)
+    for monomial, coefficient in poly.terms:
+        total = apply("+", total, apply("*", num(coefficient), *monomial))
+    return total

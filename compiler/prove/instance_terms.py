@@ -1,0 +1,52 @@
+"""The terms of a rule (`term f(X)`) as operators: unknown functions of elements where every pointwise operator is meant."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from dslc.errors import Source
+from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, UnknownFunction
+from dslc.syntax import tree as t
+from dslc.syntax.parser import parse
+
+
+def signatures(sub: SubstitutionDef) -> tuple[t.Signature, ...]:
+    return tuple(s for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures)
+
+
+def unknown_operators(sub: SubstitutionDef) -> Mapping[str, OperatorDef] | None:
+    """An operator for every term, each an unknown function of elements; None where a term is not said to be pointwise.
+
+    The function stands for every pointwise operator with every value of its attributes, as a rule hands the same ones to each use
+    of a term. Where an operator gives another element type, its values are still a function of the elements.
+    """
+    conditions = [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
+    named = {
+        arg.id
+        for c in conditions
+        if isinstance(c, t.Call) and c.function == "pointwise"
+        for arg in c.args
+        if isinstance(arg, t.Name)
+    }
+    found = signatures(sub)
+    if any(signature.name not in named for signature in found):
+        return None
+    return {signature.name: unknown_operator(signature.name, len(signature.params)) for signature in found}
+
+
+@functools.cache
+def unknown_operator(name: str, count: int) -> OperatorDef:
+    """`Y[*i] = f(p0[*i], p1[*i], ...)` with operands that broadcast, f unknown."""
+    packs = [f"S{k}" for k in range(count)]
+    params = ", ".join(f"p{k}: T{k}[*{pack}]" for k, pack in enumerate(packs))
+    shape = f"broadcast({', '.join(packs)})" if count > 1 else packs[0]
+    reads = ", ".join(f"p{k}[*{f'fit(i, {pack})' if count > 1 else 'i'}]" for k, pack in enumerate(packs))
+    text = f"dslc 1\noperator term_{name}({params}) -> Y: T0[*{shape}] {{\n  Y[*i] = function({reads})\n}}\n"
+    file = parse(Source(f"term {name}", text))
+    module = Module(f"term {name}", "", file)
+    module.names["function"] = UnknownFunction(f"unknown:{name}", module)
+    (syntax,) = (item for item in file.items if isinstance(item, t.Operator))
+    op = OperatorDef(f"term.{name}", syntax, module)
+    module.names[syntax.name] = op
+    return op

@@ -1,0 +1,366 @@
+"""Symbolic instances of whole rules: a few pairs of programs that together stand for every use of a rule.
+
+Sizes are unknown (at least 1), so are integer attributes and numbers; what has to be a number in order to say what a rule means is
+enumerated: ranks, axes, permutations, flags, texts. Guards, and what operators ask of their arguments, are assumed. The scope of a
+cover says what it is bounded to.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.interpret.facts import facts_of
+from dslc.interpret.instantiate import bind_definitions, show
+from dslc.ir.dtype import DType
+from dslc.ir.graph import ScopeNode, Value, input_value, topological
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, walk
+from dslc.prove.instance_draw import LEVELS, NUMBERS, SIZES, STEPS, Choice, Draft, hold
+from dslc.prove.instance_path import Again, Facts, Path, TooMany
+from dslc.prove.instance_terms import signatures, unknown_operators
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import Rules
+from dslc.semantics.types import shape_of
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+_MOST_PATHS = 3000
+_DTYPES = (DType.F32, DType.I64, DType.BOOL)
+
+
+class Uncovered(Exception):
+    """No finite number of symbolic instances was found; the reason is the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicInstance:
+    """Both sides of a rule for one choice of ranks, axes and flags.
+
+    `left` and `right` consist of inputs, constants and scopes, in the order of the rule's outputs. `conditions` hold; the sizes of
+    tensors that the rule's types name are in `sizes`. `undischarged`: what the right side asks of its arguments and is not proved
+    to follow (it is among the conditions, as a rule is only used where its right side has a meaning), and equalities of the sides'
+    shapes that are not proved.
+    """
+
+    inputs: tuple[Value, ...]
+    left: tuple[Value, ...]
+    right: tuple[Value, ...]
+    outputs: tuple[str, ...]
+    conditions: tuple[Scalar, ...]
+    sizes: tuple[Sym, ...]
+    text: str
+    undischarged: tuple[Scalar, ...] = ()
+    #: both sides as the rule writes them, with calls of operators
+    graphs: tuple[tuple[Value, ...], tuple[Value, ...]] = ((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """Instances that together stand for every use of a rule within `scope` (empty: all shapes, ranks and attributes)."""
+
+    instances: tuple[SymbolicInstance, ...]
+    scope: str = ""
+    level: str = LEVELS[0]
+
+
+def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps") -> Cover:
+    """The symbolic instances of a rule, with as much unknown as `level` says, less where that is not enough to say what it means.
+
+    Args:
+        level: `symbolic`: all integers unknown; `steps`: what positions are multiplied with is a number; `attributes`: so is every
+            integer attribute; `sizes`: so are single sizes.
+
+    Raises:
+        Uncovered
+    """
+    reasons = []
+    for each in LEVELS[LEVELS.index(level) :]:
+        try:
+            return _at_level(rules, sub, each)
+        except Undecided as problem:
+            reasons.append(problem.reason)
+    raise Uncovered("; ".join(dict.fromkeys(reasons)))
+
+
+def covers(rules: Rules, sub: SubstitutionDef) -> Iterator[Cover]:
+    """The covers of all levels that there are, the most general one first."""
+    for level in LEVELS:
+        try:
+            yield _at_level(rules, sub, level)
+        except Undecided:
+            continue
+
+
+def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
+    reasons: dict[str, None] = {}
+    for most in (None, 2, 1):
+        for dtype in _DTYPES:
+            try:
+                found, scope = _explore(rules, sub, level, dtype, most, reasons)
+            except TooMany:
+                break
+            if found:
+                return Cover(found, scope, level)
+    raise Undecided("; ".join(list(reasons)[:3]) or "too many cases")
+
+
+class _Restart(Exception):
+    """Something has to be a number that was unknown."""
+
+
+def _explore(
+    rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, None]
+) -> tuple[tuple[SymbolicInstance, ...], str]:
+    from dslc.prove.ranks import ranks_of
+
+    ranks = ranks_of(rules, sub)
+    limits = {name: rank if most is None else min(rank, most) for name, rank in ranks.most.items()}
+    choice = Choice(level, limits, dtype)
+    while True:
+        path = Path(_MOST_PATHS)
+        found: dict[Any, SymbolicInstance] = {}
+        try:
+            for instance in _instances(rules, sub, path, choice, reasons):
+                found.setdefault((instance.left, instance.right, frozenset(instance.conditions)), instance)
+        except _Restart:
+            continue
+        return tuple(found.values()), _scope(sub, choice, ranks.bounded)
+
+
+def _instances(
+    rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice, reasons: dict[str, None]
+) -> Iterator[SymbolicInstance]:
+    while True:
+        path.start()
+        try:
+            yield _one(rules, sub, path, choice)
+        except Again:
+            continue
+        except Undecided:
+            raise
+        except Mismatch as problem:
+            reasons[problem.reason] = None
+        except Unbound as unknown:
+            raise Undecided(f"`{unknown.name}` stays unknown") from None
+        except (TypeError, ValueError, ArithmeticError, IndexError, DslcError) as problem:
+            raise Undecided(f"cannot be evaluated at unknown sizes: {problem}") from None
+        if not path.advance():
+            return
+
+
+def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> SymbolicInstance:
+    """The instance along one path.
+
+    Raises:
+        Again: an unknown was solved for.
+        Mismatch: the case does not occur.
+    """
+    facts = Facts(path)
+    terms = _terms(rules, sub, path)
+    known = dataclasses.replace(rules, operators={**rules.operators, **{op.name: op for op in terms.values()}}, assuming=facts)
+    text = facts_of(sub)
+    text = replace(text, conditions=tuple(c for c in text.conditions if not _about_constants(c)))
+    env = Env(sub.module, known)
+    env.decls = dict(text.decls)
+    lets = tuple(s for s in sub.syntax.left if isinstance(s, t.Let))
+    draft = Draft(env, path, facts, text, choice, lets)
+    for name, op in terms.items():
+        draft.bind(name, OperatorRef(op.name))
+    draft.solve_conditions()
+    inputs = _inputs(draft, sub.syntax)
+    left = _side(draft, sub.syntax, sub.syntax.left, env)
+    for condition in text.conditions:
+        hold(draft, condition)
+    expanded_left = expand(known, left)
+    facts.left = False
+    inner = env.child()
+    inner.decls = env.decls
+    for statement in sub.syntax.right:
+        if isinstance(statement, t.Search):
+            value = path.pick(("search", statement.name), evaluate(statement.domain, inner))
+            draft.drawn[statement.name] = value
+            inner.bind(statement.name, value)
+    right = _side(draft, sub.syntax, sub.syntax.right, inner)
+    expanded_right = expand(known, right)
+    shapes = _shapes(sub, left, right, facts)
+    if facts.conditions and facts.never():
+        raise Mismatch("sizes that never occur")
+    _check_numbers((*expanded_left, *expanded_right), facts, choice)
+    shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
+    dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
+    sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
+    return SymbolicInstance(
+        inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), tuple(facts.conditions), sizes, shown,
+        (*facts.open, *shapes), (left, right),
+    )  # fmt: skip
+
+
+def _about_constants(condition: t.Expr) -> bool:
+    """`constant(X)`: what is shown of every tensor holds for constant ones."""
+    return isinstance(condition, t.Call) and condition.function == "constant"
+
+
+def _terms(rules: Rules, sub: SubstitutionDef, path: Path) -> Mapping[str, OperatorDef]:
+    if not signatures(sub):
+        return {}
+    found = unknown_operators(sub)
+    if found is not None:
+        return found
+    import numpy as np
+
+    from dslc.interpret.check_rule import term_choices
+
+    options = list(term_choices(rules, sub, np.random.default_rng(0), 6))
+    return path.pick("terms", options)
+
+
+def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
+    """Tensors for the parameters; those whose sizes a `let` computes come last."""
+    lets = {s.target.name for s in syntax.left if isinstance(s, t.Let)}
+    computed = []
+    for param in syntax.params:
+        if param.type is None:
+            raise Undecided(f"`{param.name}` has no type")
+        if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
+            computed.append(param)
+        else:
+            draft.dims(param.type)
+    bind_definitions(syntax.left, draft.env)
+    inputs = {}
+    for param in (*(p for p in syntax.params if p not in computed), *computed):
+        assert param.type is not None
+        if param in computed:
+            for name in lets:
+                draft.needing(draft.env, t.Name(name, span=param.span))
+            draft.dims(param.type)
+        inputs[param.name] = input_value(param.name, shape_of(param.type, draft.env))
+        draft.env.bind(param.name, inputs[param.name])
+    return tuple(inputs[param.name] for param in syntax.params)
+
+
+def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[Value, ...]:
+    """Evaluates a side's statements in order; gives the values of the rule's outputs."""
+    bind_definitions(statements, env)
+    for statement in statements:
+        if isinstance(statement, t.LetMany | t.Bind):
+            value = draft.needing(env, statement.value)
+            if len(statement.names) == 1:
+                env.bind(statement.names[0], value)
+                continue
+            if not isinstance(value, tuple) or len(value) != len(statement.names):
+                raise Mismatch(f"`{statement.span.text}` names {len(statement.names)} results")
+            for name, part in zip(statement.names, value, strict=True):
+                env.bind(name, part)
+    out = tuple(env.get(name) for name in syntax.outputs)
+    for name, value in zip(syntax.outputs, out, strict=True):
+        if not isinstance(value, Value):
+            raise Mismatch(f"`{name}` is no tensor")
+    return out
+
+
+def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], facts: Facts) -> list[Scalar]:
+    """Equalities of sizes of both sides that are not proved."""
+    from dslc.ir.scalar import apply, as_scalar, num
+
+    out: list[Scalar] = []
+    for a, b in zip(left, right, strict=True):
+        if a.type.rank != b.type.rank:
+            out.append(num(False))
+            continue
+        for x, y in zip(a.type.shape, b.type.shape, strict=True):
+            equal = apply("==", as_scalar(x), as_scalar(y))
+            if not (isinstance(equal, Num) and equal.value is True) and not facts.implied(equal):
+                out.append(equal)
+    return out
+
+
+# ---- what must be a number ---------------------------------------------------------------------------------
+
+
+def _check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> None:
+    """Raises _Restart where an attribute multiplies positions, or a condition depends on an unknown real number."""
+    steps: set[str] = set()
+    reals: set[str] = set()
+    for condition in facts.conditions:
+        reals |= {facts.reals[node] for node in walk(condition) if isinstance(node, Sym) and node in facts.reals}
+    nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
+    extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
+    for node in nodes:
+        for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):
+            sums = {arg for part in walk(root) if isinstance(part, Apply) and part.name == "+" for arg in part.args}
+            for part in walk(root):
+                if isinstance(part, Apply):
+                    _check_part(part, facts, steps, reals)
+                    if part.name == "*" and part not in sums and not _reads(part):
+                        _step(part.free, _names(part), facts, steps)
+    steps -= {facts.integers[name] for name in extents & set(facts.integers)}
+    if choice.level != "symbolic" and steps - choice.steps:
+        choice.steps |= steps
+        raise _Restart
+    if reals - choice.reals:
+        choice.reals |= reals
+        raise _Restart
+
+
+_DECIDING = frozenset({"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"})
+
+
+def _check_part(part: Apply, facts: Facts, steps: set[str], reals: set[str]) -> None:
+    if part.name == "+" and part.free and not _reads(part):
+        factors: dict[frozenset[Iter], set[str]] = {}
+        for term in part.args:
+            factors.setdefault(term.free, set()).update(_names(term))
+        for iters, names in factors.items():
+            _step(iters, names, facts, steps)
+    if part.name in {"//", "%"} and len(part.args) == 2 and not _reads(part):
+        _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
+    if part.name in _DECIDING and not _reads(part):
+        reals |= {facts.reals[node] for node in walk(part) if isinstance(node, Sym) and node in facts.reals}
+
+
+def _step(iters: frozenset[Iter], names: set[str], facts: Facts, steps: set[str]) -> None:
+    """Positions times attributes alone; what is multiplied with sizes is a place in a merged dimension."""
+    if names and iters and all(name in facts.integers for name in names):
+        steps |= {facts.integers[name] for name in names}
+
+
+def _names(scalar: Scalar) -> set[str]:
+    return {node.name for node in walk(scalar) if isinstance(node, Sym)}
+
+
+def _reads(scalar: Scalar) -> bool:
+    return any(isinstance(node, Read) for node in walk(scalar))
+
+
+# ---- scope -----------------------------------------------------------------------------------------------------
+
+
+def _scope(sub: SubstitutionDef, choice: Choice, bounded: tuple[str, ...]) -> str:
+    parts = []
+    by_rank: dict[int, list[str]] = {}
+    for name in bounded:
+        if name in choice.most_rank:
+            by_rank.setdefault(choice.most_rank[name], []).append(name)
+    for rank, names in sorted(by_rank.items()):
+        parts.append(f"ranks of {', '.join(names)} up to {rank}")
+    if choice.steps:
+        parts.append(f"{', '.join(sorted(choice.steps))} in {_listed(STEPS)}")
+    if choice.reals:
+        parts.append(f"{', '.join(sorted(choice.reals))} at a few values")
+    if choice.level in {"attributes", "sizes"}:
+        parts.append(f"integer attributes in {_listed(NUMBERS)}")
+    if choice.level == "sizes":
+        parts.append(f"sizes in {_listed(SIZES)}")
+    if signatures(sub) and unknown_operators(sub) is None:
+        parts.append("a few operators for its terms")
+    return "; ".join(parts)
+
+
+def _listed(values: tuple[int, ...]) -> str:
+    return ", ".join(str(value) for value in values)
