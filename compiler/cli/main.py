@@ -25,6 +25,8 @@ COMMANDS = {
     "show": ("dslc.cli.show", "Print what follows from an operator's equation."),
     "explain": ("dslc.cli.explain", "Explain a diagnostic's code, a rule or an operator."),
     "new": ("dslc.cli.new", "Start a rule library."),
+    "import-rules": ("dslc.cli.import_rules", "Import rule files of TASO, TENSAT or FlexFlow, proved."),
+    "export-rules": ("dslc.cli.export_rules", "Write substitutions as rule files of TASO, TENSAT or FlexFlow."),
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
     "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
     "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),

@@ -31,11 +31,12 @@ def definition(rules: Rules, found: Translation, library: str = "imported") -> S
     assert isinstance(item, t.Substitution)
     module = Module(f"{library}.{library}", library, parse(Source(f"{library}.rules", f"dslc 1\n{found.text}\n")))
     for place, name in found.operators:
-        full = f"std.{name}" if place else f"{LIBRARY}.{name}"
+        full = f"{place.partition('.')[0]}.{name}"
         if full not in rules.operators:
             raise error("E0201", f"no operator is named `{full}`")
-        if place:
-            module.aliases.setdefault(place, Module(f"std.{place}", "std", module.file)).names[name] = rules.operators[full]
+        if place.startswith("std."):
+            short = place.removeprefix("std.")
+            module.aliases.setdefault(short, Module(place, "std", module.file)).names[name] = rules.operators[full]
         else:
             module.names[name] = rules.operators[full]
     return SubstitutionDef(f"{library}.{found.name}", item, module)

@@ -11,6 +11,8 @@ from dslc.foreign.rule import ForeignRule, Operator, Tensor
 from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Windows, parts_of
 from dslc.foreign.typing import (
     CONSTANTS,
+    FOREIGN,
+    OPERATORS,
     POINTWISE,
     POOLS,
     Mode,
@@ -31,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The text of a substitution, and the operators it names: (module of `std` or "", name)."""
+    """The text of a substitution, and the operators it names: (file that defines it, name)."""
 
     name: str
     text: str
@@ -66,8 +68,7 @@ def _modes(rule: ForeignRule) -> Iterator[Mode]:
     batched = bool(kinds & {"matmul", "linear"}) and not kinds & {"concat", "split", "transpose", "constant_imm"}
     count = convolutions(rule)
     groups = [frozenset(g) for size in range(count, -1, -1) for g in combinations(range(count), size)]
-    fixed = bool(kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"})
-    for kernels in (False, True) if fixed else (False,):
+    for kernels in (0, 1, 2) if kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"} else (0,):
         for grouped in groups if count <= 4 else (frozenset(range(count)), frozenset[int]()):
             for batch in (True, False) if batched else (False,):
                 yield Mode(batch, grouped, kernels)
@@ -250,14 +251,15 @@ class _Writer:
         args = [self._tensors[t.operator] if t.operator < 0 else results[t] for t in op.inputs]
         module, function, attrs = self._function(side, at, op)
         text = self._apply(module, function, [*args, *attrs])
-        wanted = activation(op) if op.kind not in {"split", "concat"} else ""
-        if wanted and not (op.kind == "conv2d" and wanted == "relu"):
-            text = self._apply("", wanted, [text])
+        wanted = activation(op)
+        if wanted and op.kind in {"conv2d", *POOLS} and not (op.kind == "conv2d" and wanted == "relu"):
+            text = self._apply(OPERATORS, wanted, [text])
         return text
 
     def _apply(self, module: str, function: str, args: list[str]) -> str:
         self.used[module, function] = None
-        return f"{module + '.' if module else ''}{function}({', '.join(args)})"
+        alias = module.removeprefix("std.") + "." if module.startswith("std.") else ""
+        return f"{alias}{function}({', '.join(args)})"
 
     def _function(self, side: int, at: int, op: Operator) -> tuple[str, str, list[str]]:
         kind = op.kind
@@ -265,30 +267,33 @@ class _Writer:
         if kind in POINTWISE:
             return (*POINTWISE[kind], [])
         if kind == "mul":
-            return "", "smul", []
+            return OPERATORS, "smul", []
         if kind in ("matmul", "linear"):
-            return "", "matmul", []
+            mode = activation(op)
+            if kind == "matmul" and not mode:
+                return OPERATORS, "matmul", []
+            return FOREIGN, "linear" if kind == "linear" else "fused_matmul", [f'activation="{mode}"'] if mode else []
         if kind == "transpose":
             order = permutation(op)
             if order == (1, 0):
-                return "", "transpose", []
-            return "layout", "transpose", [f"perm=[{', '.join(map(str, order))}]"]
+                return OPERATORS, "transpose", []
+            return "std.layout", "transpose", [f"perm=[{', '.join(map(str, order))}]"]
         if kind == "conv2d":
             relu = ['activation="relu"'] if activation(op) == "relu" else []
-            return "", "conv", [*self._window_attrs(op), *relu]
+            return OPERATORS, "conv", [*self._window_attrs(op), *relu]
         if kind in POOLS:
-            return "", POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
+            return OPERATORS, POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
         if kind == "enlarge":
-            return "", "enlarge", [f"size=[{stated[0]}, {stated[1]}]"]
+            return OPERATORS, "enlarge", [f"size=[{stated[0]}, {stated[1]}]"]
         if kind == "concat":
-            return "", "concat", [f"axis={axis_of(op)}"]
+            return OPERATORS, "concat", [f"axis={axis_of(op)}"]
         if kind == "split":
-            return "", "split", [f"axis={axis_of(op)}", f"sizes=[{', '.join(stated)}]"]
+            return OPERATORS, "split", [f"axis={axis_of(op)}", f"sizes=[{', '.join(stated)}]"]
         if kind == "constant_imm":
-            return "", "I_matmul", ["dtype=T", f"size={stated[0]}"]
+            return OPERATORS, "I_matmul", ["dtype=T", f"size={stated[0]}"]
         if kind == "constant_one":
-            return "", "I_ewmul", ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
-        return "", CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
+            return OPERATORS, "I_ewmul", ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+        return OPERATORS, CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
 
     def _window_attrs(self, op: Operator) -> list[str]:
         first, second = strides(op)

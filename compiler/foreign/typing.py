@@ -7,13 +7,24 @@ from dataclasses import dataclass, field
 from dslc.foreign.rule import ForeignRule, Operator, Tensor
 from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Unifier, Windows
 
-#: foreign kind -> (module of the standard library or "" for `taso`, operator): one shape in, the same out
+OPERATORS, FOREIGN = "taso.operators", "taso.foreign"
+#: foreign kind -> (file that defines the operator, its name): one shape in, the same out
 POINTWISE: dict[str, tuple[str, str]] = {
-    "ew_add": ("", "ewadd"), "ew_mul": ("", "ewmul"), "relu": ("", "relu"), "sigmoid": ("", "sigmoid"), "tanh": ("", "tanh"),
-    "ew_sub": ("pointwise", "sub"), "ew_div": ("pointwise", "div"), "ew_max": ("pointwise", "maximum"),
-    "ew_min": ("pointwise", "minimum"), "exp": ("pointwise", "exp"), "log": ("pointwise", "log"),
-    "sqrt": ("pointwise", "sqrt"), "ceil": ("pointwise", "ceil"), "round": ("pointwise", "round"),
-}  # fmt: skip
+    "ew_add": (OPERATORS, "ewadd"),
+    "ew_mul": (OPERATORS, "ewmul"),
+    "relu": (OPERATORS, "relu"),
+    "sigmoid": (OPERATORS, "sigmoid"),
+    "tanh": (OPERATORS, "tanh"),
+    "ew_sub": ("std.pointwise", "sub"),
+    "ew_div": ("std.pointwise", "div"),
+    "ew_max": ("std.pointwise", "maximum"),
+    "ew_min": ("std.pointwise", "minimum"),
+    "exp": ("std.pointwise", "exp"),
+    "log": ("std.pointwise", "log"),
+    "sqrt": ("std.pointwise", "sqrt"),
+    "ceil": ("std.pointwise", "ceil"),
+    "round": ("std.pointwise", "round"),
+}
 ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}
 POOLS = {"pool2d_avg": "pool_avg", "pool2d_max": "pool_max"}
 CONSTANTS = {"constant_imm": "I_matmul", "constant_iconv": "I_conv", "constant_one": "I_ewmul", "constant_pool": "C_pool"}
@@ -31,12 +42,13 @@ class Mode:
     """How general the types are.
 
     `batched`: products of matrices have any batch in front. `grouped`: the convolutions (by number, source first) whose group count is
-    open; the others have one group. `kernels`: kernels are of the sizes that the file names, not of any.
+    open; the others have one group. `kernels`: which sizes of kernels are those that the file names, 0 none, 1 those of pooling and
+    constants, 2 those of convolutions too.
     """
 
     batched: bool = False
     grouped: frozenset[int] = frozenset()
-    kernels: bool = False
+    kernels: int = 0
 
 
 @dataclass
@@ -143,7 +155,7 @@ class Typing:
         n, c, h, w, f, r, s = (Size(name) for name in "NCHWFRS")
         for name, dim in (("kernel_h", r), ("kernel_w", s)):
             value = op.get(name)
-            if self.mode.kernels:
+            if self.mode.kernels == 2:
                 self.unifier.equal(dim, Number(value if isinstance(value, int) else 3))
         self._of_rank(side, op.inputs[0], (n, Product(groups, c), h, w))
         self._of_rank(side, op.inputs[1], (Product(groups, f), c, r, s))

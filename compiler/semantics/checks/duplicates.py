@@ -19,7 +19,7 @@ def check_duplicates(rules: Rules, modules: frozenset[Module], report: Report) -
         span = sub.syntax.span
         if any(e.source is span.source and span.start <= e.start < span.end for e in errors):
             continue
-        key = _canonical(sub)
+        key = canonical(sub)
         earlier = seen.setdefault(key, sub)
         if earlier is not sub and sub.module in modules:
             report.add("W0004", f"`{sub.syntax.name}` is `{earlier.name}` up to names", sub.syntax.span)
@@ -30,7 +30,7 @@ def check_duplicates(rules: Rules, modules: frozenset[Module], report: Report) -
             )  # fmt: skip
 
 
-def _canonical(sub: SubstitutionDef) -> Any:
+def canonical(sub: SubstitutionDef) -> Any:
     """The rule with its own names replaced by their order of appearance; names of operators resolved."""
     order: dict[str, int] = {}
 

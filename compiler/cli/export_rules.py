@@ -1,0 +1,64 @@
+"""`dslc export-rules`: substitutions over TASO's operators as files of TASO, TENSAT and FlexFlow."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import click
+
+from dslc.errors import Diagnostic, DslcError
+
+_FORMS = ("taso", "tensat", "flexflow")
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Under a temporary name first, then renamed."""
+    try:
+        handle, temporary = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except OSError as failure:
+        raise DslcError([Diagnostic("E0903", f"cannot write {path}: {failure.strerror}", path=str(path))]) from None
+
+
+@click.command()
+@click.argument("name", metavar="FILE.rules|LIBRARY")
+@click.option("--to", "form", type=click.Choice(_FORMS), required=True, help="Whose format is written.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT")
+@click.option("--skip", is_flag=True, help="Leave out what the format cannot express, instead of stopping.")
+def command(name: str, form: str, out: Path, skip: bool) -> int:
+    """Write substitutions for another project. A rule that needs more than its format can say is reported."""
+    from dslc.cli.check import files_of
+    from dslc.diagnostics.render import full, wants_color
+    from dslc.foreign.exporting import export_rule
+    from dslc.foreign.formats import written
+    from dslc.foreign.rule import ForeignRule
+    from dslc.semantics.library import load_many
+
+    paths = files_of([name])
+    rules = load_many(["taso", "std", *paths])
+    asked = {str(path.resolve()) for path in paths}
+    found: list[ForeignRule] = []
+    findings: list[Diagnostic] = []
+    count = 0
+    for sub in rules.substitutions.values():
+        if str(Path(sub.module.file.source.path).resolve()) not in asked:
+            continue
+        count += 1
+        try:
+            found += export_rule(rules, sub)
+        except DslcError as problem:
+            findings += problem.diagnostics
+    if findings:
+        sys.stderr.write(full(findings, color=wants_color(sys.stderr)))
+        if not skip:
+            click.echo(f"nothing was written: {len(findings)} of {count} rules cannot be expressed (--skip leaves them out)", err=True)
+            return 1
+    _write(out, written(form, found))
+    click.echo(f"{out}: {len(found)} rules" + (f", {len(findings)} of {count} substitutions left out" if findings else ""))
+    return 0

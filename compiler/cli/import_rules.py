@@ -1,0 +1,58 @@
+"""`dslc import-rules`: rule files of TASO, TENSAT and FlexFlow as a library of proved substitutions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from dslc.cli.fmt import replace
+from dslc.errors import Diagnostic, DslcError
+
+_FORMS = ("taso", "tensat", "flexflow")
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
+@click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT.rules")
+@click.option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
+@click.option("--workers", type=click.IntRange(0, 256), default=2, show_default=True, help="Processes that prove.")
+@click.option("--limit", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds for one prover and rule.")
+@click.option("--output-format", "shown", type=click.Choice(("full", "json")), default="full", show_default=True)
+def command(file: Path, form: str, out: Path, pairs: bool | None, workers: int, limit: float, shown: str) -> int:
+    """Import the rules of another project. Each is proved, or left out with the reason; wrong ones come with a counterexample."""
+    from dslc.foreign.formats import read_rules
+    from dslc.foreign.importing import OUTCOMES, as_json, import_rules, imported_text
+
+    if out.suffix != ".rules" or not out.stem.isidentifier():
+        raise DslcError([Diagnostic("E0906", f"{out} is no name of a rule file: it is NAME.rules", path=str(out))], exit_code=2)
+    if out.exists() and file.exists() and out.samefile(file):
+        raise DslcError([Diagnostic("E0908", f"{out} would overwrite the input", path=str(out))], exit_code=2)
+    rules = read_rules(form, file, pairs)
+
+    def progress(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            click.echo(f"\r{done} of {total} rules", nl=done == total, err=True)
+
+    found = import_rules(rules, form, out, workers, limit, progress)
+    replace(out, imported_text(found, form, file.name))
+    if shown == "json":
+        click.echo(json.dumps(as_json(found), indent=2))
+        return 0
+    click.echo(f"{len(rules)} rules of {file.name}; {out} holds those that are proved")
+    counts = found.counts()
+    for outcome in OUTCOMES:
+        if counts[outcome]:
+            click.echo(f"  {outcome:<13}{counts[outcome]:>7}")
+    if found.unknown:
+        click.echo("operators without a counterpart: " + ", ".join(f"{k} ({n})" for k, n in found.unknown.most_common()))
+    left_out = sum(rule.left_out for rule in found.rules)
+    if left_out:
+        click.echo(f"{left_out} operators that distribute tensors were left out: they compute nothing")
+    for rule in found.rules:
+        if rule.outcome in {"rejected", "undecided", "impossible"}:
+            click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
+    return 0

@@ -1,0 +1,38 @@
+"""The formats by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dslc.errors import Diagnostic, DslcError
+from dslc.foreign import flexflow, taso, tensat
+from dslc.foreign.rule import MOST_BYTES, ForeignRule, damaged
+
+FORMATS = ("taso", "tensat", "flexflow")
+
+
+def read_rules(form: str, path: Path, pairs: bool | None = None) -> tuple[ForeignRule, ...]:
+    """The rules of a file. `pairs` is for TENSAT's multi-pattern files.
+
+    Raises:
+        DslcError: E0902 for a file that cannot be read, E1001 for one that is damaged or of another format.
+    """
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise damaged(str(path), f"{path.stat().st_size} bytes are more than the {MOST_BYTES} that are read")
+        data = path.read_bytes()
+    except OSError as failure:
+        raise DslcError([Diagnostic("E0902", f"{failure.strerror}: {path}", path=str(path))]) from None
+    if form == "tensat":
+        return tensat.read(data, str(path), pairs)
+    return (taso if form == "taso" else flexflow).read(data, str(path))
+
+
+def written(form: str, rules: Iterable[ForeignRule]) -> bytes:
+    """Rules in a format.
+
+    Raises:
+        DslcError: E1002 for what the format cannot express.
+    """
+    return {"taso": taso, "tensat": tensat, "flexflow": flexflow}[form].write(rules)

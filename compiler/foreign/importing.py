@@ -1,0 +1,257 @@
+"""Foreign rules in, proved or left out: each rule of a file ends up in the library, or in the report with the reason."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dslc.errors import Source
+from dslc.foreign.parallel import undistributed
+from dslc.foreign.rule import ForeignRule
+from dslc.foreign.shapes import Clash
+from dslc.foreign.translate import Translation, translations
+from dslc.foreign.typing import KNOWN, Unknown
+from dslc.prove.counterexample import text_of
+from dslc.prove.verdict import RELIABLE, RuleVerdict
+from dslc.prove.verify import verify
+from dslc.semantics.library import load_many
+from dslc.syntax.printer import format_source
+
+#: proved: in the library; undecided: no prover decides it; rejected: it is wrong, a counterexample is known; duplicate: of another
+#: rule of the file; same: both sides are one graph here; distribution: it moves data and computes nothing; unknown: an operator has
+#: no counterpart; impossible: no sizes fit it
+Outcome = Literal["proved", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible"]
+OUTCOMES: tuple[Outcome, ...] = (
+    "proved", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible",
+)  # fmt: skip
+
+#: told of what is done: how many rules are decided, and how many there are
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one."""
+
+    number: int
+    name: str
+    outcome: Outcome
+    reason: str = ""
+    translation: Translation | None = None
+    verdict: RuleVerdict | None = None
+    left_out: int = 0
+
+    @property
+    def note(self) -> str:
+        """How the proved reading is narrower than the file's."""
+        mode = self.translation.mode if self.translation is not None else None
+        return "for the kernel sizes of the file only" if mode is not None and mode.kernels else ""
+
+
+@dataclass
+class _Open:
+    """A rule that is still to be decided: its readings, most general first."""
+
+    number: int
+    name: str
+    readings: list[Translation]
+    left_out: int
+    first: RuleVerdict | None = None
+    at: int = 0
+
+
+@dataclass
+class Import:
+    """All rules of a file. `unknown` counts the operators without counterpart by name."""
+
+    rules: list[Imported] = field(default_factory=list)
+    unknown: Counter[str] = field(default_factory=Counter)
+
+    def counts(self) -> dict[Outcome, int]:
+        found = Counter(rule.outcome for rule in self.rules)
+        return {outcome: found[outcome] for outcome in OUTCOMES}
+
+
+def import_rules(
+    rules: Sequence[ForeignRule],
+    form: str,
+    out: Path,
+    workers: int = 2,
+    limit: float = 30.0,
+    progress: Progress | None = None,
+) -> Import:
+    """Decides every rule.
+
+    Args:
+        form: the format's name: how rules are called.
+        out: the file that is going to be written: its name is the library's, its folder holds the lock.
+        workers: processes that prove; 0 for this one.
+        limit: seconds for one prover and one rule.
+
+    Raises:
+        DslcError: E0510 where the provers disagree.
+    """
+    result = Import()
+    pending = _read(rules, form, result)
+    total = len(rules)
+    while pending:
+        verdicts = _verified([one.readings[one.at] for one in pending], out, workers, limit)
+        later: list[_Open] = []
+        for one, verdict in zip(pending, verdicts, strict=True):
+            one.first = one.first or verdict
+            reading = one.readings[one.at]
+            if verdict.status in RELIABLE:
+                result.rules.append(Imported(one.number, one.name, "proved", "", reading, verdict, one.left_out))
+            elif one.at + 1 < len(one.readings):
+                one.at += 1
+                later.append(one)
+            else:
+                outcome: Outcome = "rejected" if one.first.status == "refuted" else "undecided"
+                reading = one.readings[0]
+                result.rules.append(Imported(one.number, one.name, outcome, one.first.reason, reading, one.first, one.left_out))
+        pending = later
+        if progress is not None:
+            progress(total - len(pending), total)
+    result.rules.sort(key=lambda rule: rule.number)
+    return result
+
+
+def _read(rules: Sequence[ForeignRule], form: str, result: Import) -> list[_Open]:
+    """Readings of the rules that need a proof; the others go to the result at once."""
+    known: dict[str, str] = {}
+    pending: list[_Open] = []
+    used: set[str] = set()
+    for number, original in enumerate(rules):
+        name = re.sub(r"\W+", "_", original.name).strip("_").lower()
+        if not name or not name[0].isalpha() or name in used:
+            name = f"{form}_{number}"
+        used.add(name)
+        rule, left_out = undistributed(original)
+        if left_out and (not rule.source or all(output.source.operator < 0 for output in rule.outputs)):
+            reason = f"{left_out} operators distribute tensors, nothing is computed"
+            result.rules.append(Imported(number, name, "distribution", reason, left_out=left_out))
+            continue
+        missing = Counter(kind for kind in rule.kinds() if kind not in KNOWN)
+        if missing:
+            result.unknown.update(missing)
+            reason = ", ".join(sorted(missing))
+            result.rules.append(Imported(number, name, "unknown", reason, left_out=left_out))
+            continue
+        doc = f"Rule {number} of a {form} file" + (f"; {left_out} operators that distribute tensors are left out." if left_out else ".")
+        try:
+            readings = list(translations(rule, name, doc))
+        except (Clash, Unknown) as problem:
+            result.rules.append(Imported(number, name, "impossible", str(problem), left_out=left_out))
+            continue
+        key = _key(readings[0])
+        left, _, right = key.partition("\n=>\n")
+        if left.partition("\n")[2] == right:
+            outcome: Outcome = "distribution" if left_out else "same"
+            result.rules.append(Imported(number, name, outcome, "", readings[0], left_out=left_out))
+        elif known.setdefault(key, name) != name:
+            result.rules.append(Imported(number, name, "duplicate", known[key], readings[0], left_out=left_out))
+        else:
+            pending.append(_Open(number, name, readings, left_out))
+    return pending
+
+
+def _key(reading: Translation) -> str:
+    """The text without its name, documentation and tags, tensors numbered in order."""
+    lines = [line.strip() for line in reading.text.splitlines()]
+    lines[0] = lines[0].removeprefix(f"substitution {reading.name}")
+    kept = [line for line in lines[:-1] if not line.startswith(('"""', "tags "))]
+    order: dict[str, str] = {}
+    return re.sub(r"\b[ABX]\d+\b", lambda found: order.setdefault(found[0], f"X{len(order)}"), "\n".join(kept))
+
+
+def _verified(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
+    """Verdicts of some rules, from a file in a temporary folder: the proving processes read it there."""
+    with tempfile.TemporaryDirectory(prefix="dslc-import-") as folder:
+        path = Path(folder) / out.name
+        path.write_text(library_text(readings), encoding="utf-8")
+        loaded = load_many([path])
+        names = [f"{out.stem}.{reading.name}" for reading in readings]
+        found = verify(loaded, names, workers, limit=limit)
+    by = {verdict.rule: verdict for verdict in found}
+    return [by[name] for name in names]
+
+
+# ---- text ------------------------------------------------------------------------------------------------------
+
+
+def library_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:
+    """A rule file with the imports that its rules need, as `dslc fmt` writes it."""
+    used = sorted({pair for reading in readings for pair in reading.operators})
+    imports = []
+    for place in sorted({place for place, _ in used}, key=lambda place: (place.startswith("std."), place)):
+        names = ", ".join(name for module, name in used if module == place)
+        short = place.removeprefix("std.")
+        imports.append(f"import {place} ({names})" if short == place else f"import {place} as {short}")
+    parts = ["dslc 1", *([header] if header else []), "", *imports, ""]
+    parts += [reading.text for reading in readings]
+    return format_source(Source("imported.rules", "\n".join(parts) + "\n" + footer))
+
+
+def imported_text(result: Import, form: str, origin: str) -> str:
+    """The library: proved rules, then the others as comments, each with its reason; the header counts them."""
+    proved = [rule for rule in result.rules if rule.outcome == "proved"]
+    counts = result.counts()
+    header = [f"Imported from {origin} ({form}), {len(result.rules)} rules:"]
+    header += [f"  {count} {_MEANING[outcome]}" for outcome, count in counts.items() if count]
+    if result.unknown:
+        header += ["  operators without a counterpart: " + ", ".join(f"{k} ({n})" for k, n in result.unknown.most_common())]
+    footer: list[str] = []
+    for rule in result.rules:
+        if rule.outcome in {"rejected", "undecided", "impossible"}:
+            footer += ["", *(f"# {line}".rstrip() for line in _explained(rule).splitlines())]
+    readings = [rule.translation for rule in proved if rule.translation is not None]
+    return library_text(readings, "\n".join(f"# {line}" for line in header), "\n".join(footer) + "\n" if footer else "")
+
+
+_MEANING: dict[Outcome, str] = {
+    "proved": "proved",
+    "undecided": "not decided by any prover: comments below",
+    "rejected": "wrong, with a counterexample: comments below",
+    "duplicate": "equal to another rule up to names",
+    "same": "with the same graph on both sides",
+    "distribution": "that distribute tensors and compute nothing",
+    "unknown": "with an operator that has no counterpart",
+    "impossible": "that fit no sizes: comments below",
+}
+
+
+def _explained(rule: Imported) -> str:
+    lines = [f"{rule.name}, rule {rule.number}, {rule.outcome}" + (f": {rule.reason}" if rule.reason else "")]
+    if rule.translation is not None:
+        lines.append(rule.translation.text)
+    if rule.verdict is not None and rule.verdict.counterexample is not None:
+        lines += ["counterexample:", *(f"  {line}" for line in text_of(rule.verdict.counterexample).splitlines())]
+    return "\n".join(lines)
+
+
+def as_json(result: Import) -> dict[str, object]:
+    """The report for programs."""
+    return {
+        "counts": dict(result.counts()),
+        "unknown_operators": dict(result.unknown.most_common()),
+        "rules": [
+            {
+                "number": rule.number,
+                "rule": rule.name,
+                "outcome": rule.outcome,
+                "reason": rule.reason,
+                "status": rule.verdict.status if rule.verdict is not None else None,
+                "note": rule.note,
+                "distributing_operators_left_out": rule.left_out,
+                "counterexample": text_of(rule.verdict.counterexample)
+                if rule.verdict is not None and rule.verdict.counterexample is not None
+                else None,
+            }
+            for rule in result.rules
+        ],
+    }
