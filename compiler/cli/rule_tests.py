@@ -38,6 +38,7 @@ from dslc.interpret.field import Field
 from dslc.ir.constants import FROM_NUMPY, array_value
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value, input_value
+from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import Module, OperatorDef, TestDef
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -419,7 +420,8 @@ def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation
             inner.env.bind(name, part)
             if isinstance(part, Value):
                 values.append(part)
-    graph = Graph(tuple(runner.inputs), tuple(values))
+    # patterns see through operators that only abbreviate, and no model holds them
+    graph = Graph(tuple(runner.inputs), spelled_out(rules, tuple(values)))
     index = GraphIndex(graph)
     directions = compile_directions(rules, sub)
     for rule in directions if not statement.silent else directions[:1]:
