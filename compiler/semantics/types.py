@@ -43,6 +43,7 @@ def solve(pairs: Sequence[Pair], conditions: Sequence[t.Expr], env: Env) -> None
     open_conditions = list(conditions)
     progress = True
     while progress and (open_pairs or open_conditions):
+        known = len(env.values)
         progress = False
         for pair in list(open_pairs):
             if _match_dims(pair[0].dims or (), pair[1].shape, env):
@@ -54,6 +55,8 @@ def solve(pairs: Sequence[Pair], conditions: Sequence[t.Expr], env: Env) -> None
                 progress = True
             if state == "done":
                 open_conditions.remove(condition)
+        # a type that is not solved yet may have bound some of its sizes
+        progress = progress or len(env.values) > known
     for pattern, actual in open_pairs:
         raise Mismatch(f"the sizes of {actual} do not determine {_show_type(pattern)}", pattern.span)
     for condition in open_conditions:

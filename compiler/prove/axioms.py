@@ -1,0 +1,236 @@
+"""The axioms prover: whether the laws of a library entail a substitution (TASO, SOSP 2019, section 3).
+
+As in TASO the operators are unknown functions, the laws quantified equations, and Z3 decides. Unlike there, types are not erased for
+good: the rule is taken at unknown sizes (its symbolic instances), and what Z3 finds is only a list of instances of laws. Each of
+them is checked to have types and to satisfy the law's guards for all those sizes, and the rule must follow from them alone, without
+quantifiers (`smt_solver`). So an ill-typed detour proves nothing, and a law whose guard the logic cannot express is used exactly
+where the guard holds. What is trusted is the laws. `unknown` never refutes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Scalar
+from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law, trait_laws
+from dslc.prove.axiom_terms import NO_PROGRAM, Program, involutions
+from dslc.prove.instances import Uncovered, cover
+from dslc.prove.laws import law_substitutions
+from dslc.prove.smt_process import Axiom, Found, Query, SmtProcess, Term, Theory
+from dslc.prove.verdict import Verdict
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
+
+MILLISECONDS = 3000
+_ROUNDS = 8
+
+
+@dataclass
+class Counters:
+    """Sums over the queries of a prover: exchanges with the solver, its seconds, instances of laws, ill-typed ones among those used."""
+
+    queries: int = 0
+    rounds: int = 0
+    solver_seconds: float = 0.0
+    instances: int = 0
+    mistyped: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class LawTheory:
+    """The axioms of some laws, and of the traits of all operators. `skipped`: laws that are no equations between terms."""
+
+    rules: Rules
+    laws: tuple[Law, ...]
+    axioms: tuple[Axiom, ...]
+    symbols: Symbols
+    skipped: tuple[tuple[str, str], ...]
+
+    @property
+    def theory(self) -> Theory:
+        return Theory(self.symbols, self.axioms)
+
+    def relevant(self, symbols: Iterable[str], without: frozenset[str] = frozenset()) -> tuple[int, ...]:
+        """The positions of the axioms that can have an instance where only these symbols occur at first."""
+        known = set(symbols) & set(self.symbols)
+        needed = [{s for term in axiom.patterns[0] for s in _symbols(term)} for axiom in self.axioms]
+        made = [{*_symbols(axiom.left), *_symbols(axiom.right)} for axiom in self.axioms]
+        found: dict[int, None] = {}
+        grew = True
+        while grew:
+            grew = False
+            for k, axiom in enumerate(self.axioms):
+                if k not in found and axiom.name not in without and needed[k] <= known:
+                    found[k] = None
+                    known |= made[k]
+                    grew = True
+        return tuple(sorted(found))
+
+
+def law_theory(rules: Rules, laws: Sequence[PropertyDef] | None = None, traits: bool = True) -> LawTheory:
+    """The axioms of a library: of the given laws (all of them by default), and of the traits of its operators."""
+    symbols: Symbols = {}
+    encoded: list[Law] = []
+    skipped: list[tuple[str, str]] = []
+    subs = [sub for law in (rules.laws.values() if laws is None else laws) for sub in law_substitutions(rules, law)]
+    for name, found in rules.traits.items() if traits else ():
+        subs.extend(trait_laws(rules, rules.operator(name), found))
+    for sub in subs:
+        trial: Symbols = {}
+        try:
+            encoded.append(encoded_law(rules, sub, trial))
+        except Inexpressible as problem:
+            skipped.append((sub.name, str(problem)))
+            continue
+        symbols.update(trial)
+    axioms = tuple(axiom for law in encoded for axiom in axioms_of(law))
+    return LawTheory(rules, tuple(encoded), axioms, symbols, tuple(skipped))
+
+
+def _symbols(term: Term) -> Iterator[str]:
+    """The operators and their outputs in a term (constants need not occur literally)."""
+    if not isinstance(term, str):
+        if "#" in term[0]:
+            yield term[0]
+        for part in term[1:]:
+            yield from _symbols(part)
+
+
+class AxiomProver:
+    """Proves many rules; one process of the solver for each library. Close it, or use it as a context manager.
+
+    `laws` are the axioms (by default all laws of the library at hand), `milliseconds` the limit of a query.
+    """
+
+    def __init__(self, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS, traits: bool = True) -> None:
+        self._laws = None if laws is None else tuple(laws)
+        self._traits = traits
+        self.milliseconds = milliseconds
+        self.counters = Counters()
+        self._open: dict[int, tuple[LawTheory, SmtProcess]] = {}
+
+    def verdict(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
+        """Whether a rule follows from the laws. A law (as `law_substitutions` gives it) has to follow from the others."""
+        began = time.perf_counter()
+
+        def said(answer: bool, reason: str, scope: str = "") -> Verdict:
+            spent = round((time.perf_counter() - began) * 1e3, 3)
+            return Verdict("axioms", "equal" if answer else "unknown", spent, reason, scope)
+
+        if sub.syntax.partial:
+            return Verdict("axioms", "skipped", 0.0, "partial: the sides may differ")
+        try:
+            covered = cover(rules, sub, "symbolic")
+        except Uncovered as problem:
+            return said(False, str(problem))
+        if not covered.instances:
+            return said(False, "no symbolic instance")
+        without = frozenset(law.name for law in self.theory(rules).laws if law.name == sub.name)
+        used: dict[str, None] = {}
+        for instance in covered.instances:
+            left, right = instance.graphs
+            laws = self.entails(rules, left, right, instance.conditions, without)
+            if isinstance(laws, str):
+                return said(False, f"{laws} (at {instance.text})" if instance.text else laws)
+            used.update(dict.fromkeys(laws))
+        return said(True, f"by {', '.join(sorted(used))}" if used else "the sides are the same program", covered.scope)
+
+    def entails(
+        self,
+        rules: Rules,
+        left: Sequence[Value],
+        right: Sequence[Value],
+        conditions: Sequence[Scalar] = (),
+        without: frozenset[str] = frozenset(),
+    ) -> tuple[str, ...] | str:
+        """Whether programs over common inputs are equal: the names of the laws from which it follows, or why it is unknown.
+
+        Sizes may be unknown; `conditions` on them hold. The axioms named in `without` are not used.
+        """
+        if any(a.type != b.type for a, b in zip(left, right, strict=True)):
+            return "the types of the sides are not known to be the same"
+        theory, process = self._opened(rules)
+        program = Program(rules, theory.laws, theory.axioms, conditions)
+        goals = tuple(zip(program.terms(left), program.terms(right), strict=True))
+        goals = tuple((a, b) for a, b in goals if a != b)
+        if not goals:
+            return ()
+        program_facts = tuple(program.facts)
+        seeds = tuple(_seeds(program, theory.laws))
+        symbols = {*program.symbols, *(name for seed in seeds for name in _symbols(seed))}
+        query = Query(program.symbols, goals, theory.relevant(symbols, without), program_facts, seeds)
+        self.counters.queries += 1
+        found = self._count(process.ask(query, self.milliseconds))
+        for _ in range(_ROUNDS):
+            if found.answer == "proved" or not found.asked:
+                break
+            facts = program.learned(found.asked)
+            if not facts:
+                break
+            found = self._count(process.more(facts, program.symbols, self.milliseconds))
+        while found.answer == "proved":
+            wrong = [instance for instance in found.used if not program.holds(instance)]
+            if not wrong:
+                return tuple(dict.fromkeys(theory.axioms[position].name for position, _ in found.used))
+            self.counters.mistyped += len(wrong)
+            found = self._count(process.without(wrong, self.milliseconds))
+        return found.reason or "does not follow"
+
+    def _count(self, found: Found) -> Found:
+        self.counters.rounds += 1
+        self.counters.solver_seconds += found.seconds
+        self.counters.instances += found.instances
+        return found
+
+    def theory(self, rules: Rules) -> LawTheory:
+        """The axioms for a library."""
+        return self._opened(rules)[0]
+
+    def _opened(self, rules: Rules) -> tuple[LawTheory, SmtProcess]:
+        found = self._open.get(id(rules))
+        if found is None or found[0].rules is not rules:
+            theory = law_theory(rules, self._laws, self._traits)
+            found = self._open[id(rules)] = (theory, SmtProcess(theory.theory))
+        return found
+
+    def close(self) -> None:
+        """Ends the processes of the solver."""
+        for _, process in self._open.values():
+            process.close()
+        self._open.clear()
+
+    def __enter__(self) -> AxiomProver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _seeds(program: Program, laws: Iterable[Law]) -> Iterable[Term]:
+    """`f(f(t))` for every subterm and every operator that is its own inverse: no pattern would make it."""
+    subterms = program.subterms()
+    for symbol, attrs in dict.fromkeys(involutions(tuple(laws))):
+        for term in subterms:
+            seed: Term = (symbol, *attrs, (symbol, *attrs, term))
+            try:
+                program.value(seed)
+            except NO_PROGRAM:
+                continue
+            yield seed
+
+
+def axioms_verdict(
+    rules: Rules, sub: SubstitutionDef, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS
+) -> Verdict:
+    """As `AxiomProver.verdict`; the process of the solver lives as long as the rules do."""
+    provers = rules_cache(rules, "axioms")
+    key = None if laws is None else tuple(law.name for law in laws)
+    if key not in provers:
+        provers[key] = AxiomProver(laws)
+    prover: AxiomProver = provers[key]
+    prover.milliseconds = milliseconds
+    return prover.verdict(rules, sub)
