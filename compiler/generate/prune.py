@@ -38,7 +38,7 @@ from dslc.semantics.library import Rules
 _REDRAWS = 4
 
 
-class Tester:
+class Values:
     """Values of terms modulo a prime, for one random tensor per input; equal terms are evaluated once."""
 
     def __init__(self, rules: Rules, seed: int = 0) -> None:
@@ -173,7 +173,7 @@ def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 
 
-def most_general(candidate: Candidate, tester: Tester, limit: int = 8) -> Candidate:
+def most_general(candidate: Candidate, values: Values, limit: int = 8) -> Candidate:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
     for one in inputs((*candidate.sources, *candidate.targets)):
         places = sum(leaf is one for root in (*candidate.sources, *candidate.targets) for leaf in _leaves(root))
@@ -186,8 +186,8 @@ def most_general(candidate: Candidate, tester: Tester, limit: int = 8) -> Candid
                 continue
             parted = _parted(candidate, one, fresh, (False, *marks))
             sides = set(inputs(parted.sources)), set(inputs(parted.targets))
-            if fresh in sides[0] & sides[1] and one in sides[0] & sides[1] and tester.equal(parted.sources, parted.targets):
-                return most_general(parted, tester, limit)
+            if fresh in sides[0] & sides[1] and one in sides[0] & sides[1] and values.equal(parted.sources, parted.targets):
+                return most_general(parted, values, limit)
     return candidate
 
 
@@ -213,7 +213,7 @@ def _unused(candidate: Candidate) -> int:
 # ---- common subgraphs --------------------------------------------------------------------------------------------
 
 
-def without_common(candidates: Iterable[Candidate], tester: Tester, build: Build) -> Pruned:
+def without_common(candidates: Iterable[Candidate], values: Values, build: Build) -> Pruned:
     """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
 
     The more general ones are kept in their place, once each.
@@ -221,7 +221,7 @@ def without_common(candidates: Iterable[Candidate], tester: Tester, build: Build
     out = Pruned()
     seen: dict[tuple[Term, ...], Candidate] = {}
     for candidate in candidates:
-        found = reduced(candidate, tester, build)
+        found = reduced(candidate, values, build)
         for one in found:
             first = seen.get(key(one))
             if first is None:
@@ -232,16 +232,16 @@ def without_common(candidates: Iterable[Candidate], tester: Tester, build: Build
     return out
 
 
-def reduced(candidate: Candidate, tester: Tester, build: Build) -> tuple[Candidate, ...]:
+def reduced(candidate: Candidate, values: Values, build: Build) -> tuple[Candidate, ...]:
     """The more general candidates from which one follows: itself where nothing can be taken away."""
     todo, out = [candidate], []
     while todo:
         one = todo.pop()
-        below = below_common_roots(one, tester)
+        below = below_common_roots(one, values)
         if below is not None:
             todo.extend(reversed(below))
             continue
-        above = above_common_subterms(one, tester, build)
+        above = above_common_subterms(one, values, build)
         if above is None:
             out.append(ordered(one) if one is not candidate else one)
         else:
@@ -249,7 +249,7 @@ def reduced(candidate: Candidate, tester: Tester, build: Build) -> tuple[Candida
     return tuple(dict.fromkeys(out))
 
 
-def above_common_subterms(candidate: Candidate, tester: Tester, build: Build) -> Candidate | None:
+def above_common_subterms(candidate: Candidate, values: Values, build: Build) -> Candidate | None:
     """A subterm of both sides becomes an input (Figure 4b); None where no such candidate holds."""
     shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
     common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
@@ -265,12 +265,12 @@ def above_common_subterms(candidate: Candidate, tester: Tester, build: Build) ->
             continue
         count = len(candidate.sources)
         trial = Candidate(new[:count], new[count:])
-        if tester.equal(trial.sources, trial.targets):
+        if values.equal(trial.sources, trial.targets):
             return trial
     return None
 
 
-def below_common_roots(candidate: Candidate, tester: Tester) -> tuple[Candidate, ...] | None:
+def below_common_roots(candidate: Candidate, values: Values) -> tuple[Candidate, ...] | None:
     """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
     pairs: list[tuple[Term, Term]] = []
     for left, right in zip(candidate.sources, candidate.targets, strict=True):
@@ -278,6 +278,6 @@ def below_common_roots(candidate: Candidate, tester: Tester) -> tuple[Candidate,
             return None
         pairs += [pair for pair in zip(left.args, right.args, strict=True) if pair[0] is not pair[1]]
     pairs = list(dict.fromkeys(pairs))
-    if not pairs or not tester.equal([a for a, _ in pairs], [b for _, b in pairs]):
+    if not pairs or not values.equal([a for a, _ in pairs], [b for _, b in pairs]):
         return None
     return tuple(Candidate((a,), (b,)) for a, b in pairs)
