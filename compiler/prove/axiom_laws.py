@@ -73,6 +73,12 @@ def list_symbol(count: int) -> str:
 REPEATED = "repeated"
 
 
+def sorts(parameters: int, tensors: int) -> tuple[Sort, ...]:
+    """The sorts of so many arguments, parameters first."""
+    kinds: tuple[Sort, Sort] = ("parameter", "tensor")
+    return kinds[:1] * parameters + kinds[1:] * tensors
+
+
 def number_symbol(value: Any) -> str:
     return f"number:{Fraction(value) if isinstance(value, int | Fraction) else value!r}"
 
@@ -130,7 +136,10 @@ class _Encoder:
         found = scope.module.lookup(expr.function)
         function = self.functions.get(expr.function) if scope is self.outer else None
         if function is not None or isinstance(found, FunctionDef):
-            syntax = function if function is not None else found.syntax  # type: ignore[union-attr]
+            syntax = function
+            if syntax is None:
+                assert isinstance(found, FunctionDef)
+                syntax = found.syntax
             if expr.kwargs or expr.rest or len(expr.args) != len(syntax.params):
                 raise Inexpressible(f"`{expr.span.text}`")
             names = {param: (arg, scope) for param, arg in zip(syntax.params, expr.args, strict=True)}
@@ -169,11 +178,11 @@ class _Encoder:
 
     def _apply(self, op: OperatorDef, index: int, attrs: list[Term], args: tuple[Term, ...]) -> Term:
         symbol = output_symbol(op.name, index)
-        self.symbols[symbol] = ((*("parameter" for _ in attrs), *("tensor" for _ in args)), "tensor")
+        self.symbols[symbol] = (sorts(len(attrs), len(args)), "tensor")
         return (symbol, *attrs, *args)
 
     def _known(self, term: Term, sort: Sort) -> Term:
-        self.symbols[term[0]] = (tuple("parameter" for _ in term[1:]), sort)
+        self.symbols[term[0]] = (sorts(len(term) - 1, 0), sort)
         return term
 
     # ---- parameters ---------------------------------------------------------------------------------------------
@@ -248,7 +257,7 @@ def encoded_law(rules: Rules, rule: SubstitutionDef, symbols: Symbols) -> Law:
     premises = tuple(_premises(encoder, rule))
     names = (*encoder.parameters, *encoder.tensors)
     for symbol in encoder.computed:
-        symbols[symbol] = ((*("parameter" for _ in encoder.parameters), *("tensor" for _ in encoder.tensors)), "parameter")
+        symbols[symbol] = (sorts(len(encoder.parameters), len(encoder.tensors)), "parameter")
 
     def full(term: Term) -> Term:
         if isinstance(term, str):

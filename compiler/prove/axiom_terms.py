@@ -9,7 +9,6 @@ the rule), and both sides have to be exactly the programs that the terms stand f
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -21,8 +20,17 @@ from dslc.interpret.instantiate import bind_definitions
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, as_scalar, num, walk
-from dslc.prove.axiom_laws import REPEATED, Law, Symbols, constant_symbol, list_symbol, number_symbol, output_symbol
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, walk
+from dslc.prove.axiom_laws import (
+    REPEATED,
+    Law,
+    Symbols,
+    constant_symbol,
+    list_symbol,
+    number_symbol,
+    output_symbol,
+    sorts,
+)
 from dslc.prove.instance_path import negated
 from dslc.prove.smt_process import Axiom, Instance, Term
 from dslc.semantics import apply as applying
@@ -103,8 +111,8 @@ class Program:
     `rules` decide conditions on unknown sizes from what is known of them (`Rules.assuming`).
     """
 
-    def __init__(self, rules: Rules, laws: Sequence[Law], axioms: Sequence[Axiom], conditions: Sequence[Scalar]) -> None:
-        self.rules = replace(rules, assuming=Known(conditions))
+    def __init__(self, rules: Rules, laws: Sequence[Law], axioms: Sequence[Axiom]) -> None:
+        self.rules = rules
         self.symbols: Symbols = {}
         self._laws = {law.name: law for law in laws}
         self._computed = {symbol: law for law in laws for symbol in law.computed}
@@ -147,7 +155,7 @@ class Program:
 
     def _leaf(self, kind: str, key: Any, args: tuple[Term, ...]) -> Term:
         name = self._names.setdefault((kind, key), f"{kind}:{len(self._names)}")
-        self.symbols[name] = (tuple("tensor" for _ in args), "tensor")
+        self.symbols[name] = (sorts(0, len(args)), "tensor")
         return (name, *args)
 
     def _call(self, node: Call, index: int) -> Term:
@@ -180,7 +188,7 @@ class Program:
 
     def _applied(self, op: str, index: int, attrs: list[Term], args: tuple[Term, ...]) -> Term:
         symbol = output_symbol(op, index)
-        self.symbols[symbol] = ((*("parameter" for _ in attrs), *("tensor" for _ in args)), "tensor")
+        self.symbols[symbol] = (sorts(len(attrs), len(args)), "tensor")
         return (symbol, *attrs, *args)
 
     def parameter(self, value: Any) -> Term:
@@ -189,7 +197,7 @@ class Program:
         if isinstance(value, tuple):
             parts = [self.parameter(item) for item in value]
             term: Term = (list_symbol(len(parts)), *parts)
-            self.symbols[list_symbol(len(parts))] = (tuple("parameter" for _ in parts), "parameter")
+            self.symbols[list_symbol(len(parts))] = (sorts(len(parts), 0), "parameter")
             if parts and all(part == parts[0] for part in parts):
                 self.symbols[REPEATED] = (("parameter",), "parameter")
                 self.facts[term, (REPEATED, parts[0])] = None
@@ -220,10 +228,10 @@ class Program:
         return found
 
     def _evaluated(self, term: Term) -> Any:
-        symbol, *parts = term
+        symbol, parts = str(term[0]), term[1:]
         if symbol in self._computed:
             law = self._computed[symbol]
-            env = self._environment(law, tuple(parts))
+            env = self._environment(law, tuple(term[1:]))
             if env is None:
                 raise Mismatch("the law does not apply")
             return plain(evaluate(law.computed[symbol], env))
@@ -336,8 +344,3 @@ def involutions(laws: Sequence[Law]) -> Iterator[tuple[str, tuple[Term, ...]]]:
             inner = one[-1]
             if not isinstance(inner, str) and inner[:-1] == one[:-1] and inner[-1] == other:
                 yield one[0], one[1:-1]
-
-
-def scalar_sizes(conditions: Sequence[Scalar]) -> frozenset[Sym]:
-    """The unknowns of some conditions."""
-    return frozenset(node for condition in conditions for node in walk(as_scalar(condition)) if isinstance(node, Sym))

@@ -9,14 +9,15 @@ where the guard holds. What is trusted is the laws. `unknown` never refutes.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
 from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law, trait_laws
-from dslc.prove.axiom_terms import NO_PROGRAM, Program, involutions
+from dslc.prove.axiom_terms import NO_PROGRAM, Known, Program, involutions
 from dslc.prove.instances import Uncovered, cover
 from dslc.prove.laws import law_substitutions
 from dslc.prove.smt_process import Axiom, Found, Query, SmtProcess, Term, Theory
@@ -27,6 +28,7 @@ from dslc.semantics.library import Rules
 
 MILLISECONDS = 3000
 _ROUNDS = 8
+_KEPT = 64
 
 
 @dataclass
@@ -40,7 +42,7 @@ class Counters:
     mistyped: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class LawTheory:
     """The axioms of some laws, and of the traits of all operators. `skipped`: laws that are no equations between terms."""
 
@@ -54,21 +56,42 @@ class LawTheory:
     def theory(self) -> Theory:
         return Theory(self.symbols, self.axioms)
 
+    @functools.cached_property
+    def _occurring(self) -> tuple[tuple[frozenset[str], frozenset[str]], ...]:
+        """The operators in the pattern of each axiom, and in the whole of it."""
+        return tuple(
+            (
+                frozenset(s for term in axiom.patterns[0] for s in _symbols(term)),
+                frozenset((*_symbols(axiom.left), *_symbols(axiom.right))),
+            )
+            for axiom in self.axioms
+        )
+
     def relevant(self, symbols: Iterable[str], without: frozenset[str] = frozenset()) -> tuple[int, ...]:
         """The positions of the axioms that can have an instance where only these symbols occur at first."""
-        known = set(symbols) & set(self.symbols)
-        needed = [{s for term in axiom.patterns[0] for s in _symbols(term)} for axiom in self.axioms]
-        made = [{*_symbols(axiom.left), *_symbols(axiom.right)} for axiom in self.axioms]
-        found: dict[int, None] = {}
+        known = set(symbols)
+        open_axioms = [k for k, axiom in enumerate(self.axioms) if axiom.name not in without]
+        found: list[int] = []
         grew = True
         while grew:
             grew = False
-            for k, axiom in enumerate(self.axioms):
-                if k not in found and axiom.name not in without and needed[k] <= known:
-                    found[k] = None
-                    known |= made[k]
-                    grew = True
+            for k in list(open_axioms):
+                needed, made = self._occurring[k]
+                if needed <= known:
+                    found.append(k)
+                    open_axioms.remove(k)
+                    grew = grew or not made <= known
+                    known |= made
         return tuple(sorted(found))
+
+    def involutions(self, symbols: Iterable[str]) -> Iterator[tuple[str, tuple[Term, ...]]]:
+        """The operators that are their own inverse, with their attributes, and that some law relates to these symbols."""
+        found = set(symbols)
+        for k in self.relevant(found):
+            found |= self._occurring[k][1]
+        for symbol, attrs in dict.fromkeys(involutions(self.laws)):
+            if symbol in found or any(symbol in made and made & found - {symbol} for _, made in self._occurring):
+                yield symbol, attrs
 
 
 def law_theory(rules: Rules, laws: Sequence[PropertyDef] | None = None, traits: bool = True) -> LawTheory:
@@ -111,6 +134,7 @@ class AxiomProver:
         self._traits = traits
         self.milliseconds = milliseconds
         self.counters = Counters()
+        self._known: dict[tuple[int, frozenset[Scalar]], Rules] = {}
         self._open: dict[int, tuple[LawTheory, SmtProcess]] = {}
 
     def verdict(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
@@ -154,13 +178,13 @@ class AxiomProver:
         if any(a.type != b.type for a, b in zip(left, right, strict=True)):
             return "the types of the sides are not known to be the same"
         theory, process = self._opened(rules)
-        program = Program(rules, theory.laws, theory.axioms, conditions)
+        program = Program(self._assuming(rules, conditions), theory.laws, theory.axioms)
         goals = tuple(zip(program.terms(left), program.terms(right), strict=True))
         goals = tuple((a, b) for a, b in goals if a != b)
         if not goals:
             return ()
         program_facts = tuple(program.facts)
-        seeds = tuple(_seeds(program, theory.laws))
+        seeds = tuple(_seeds(program, theory))
         symbols = {*program.symbols, *(name for seed in seeds for name in _symbols(seed))}
         query = Query(program.symbols, goals, theory.relevant(symbols, without), program_facts, seeds)
         self.counters.queries += 1
@@ -197,11 +221,22 @@ class AxiomProver:
             found = self._open[id(rules)] = (theory, SmtProcess(theory.theory))
         return found
 
+    def _assuming(self, rules: Rules, conditions: Sequence[Scalar]) -> Rules:
+        """The rules, deciding from conditions that hold; kept, as applications are inferred once for each."""
+        key = (id(rules), frozenset(conditions))
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            found = self._known[key] = replace(rules, assuming=Known(conditions))
+        return found
+
     def close(self) -> None:
         """Ends the processes of the solver."""
         for _, process in self._open.values():
             process.close()
         self._open.clear()
+        self._known.clear()
 
     def __enter__(self) -> AxiomProver:
         return self
@@ -210,10 +245,10 @@ class AxiomProver:
         self.close()
 
 
-def _seeds(program: Program, laws: Iterable[Law]) -> Iterable[Term]:
+def _seeds(program: Program, theory: LawTheory) -> Iterator[Term]:
     """`f(f(t))` for every subterm and every operator that is its own inverse: no pattern would make it."""
     subterms = program.subterms()
-    for symbol, attrs in dict.fromkeys(involutions(tuple(laws))):
+    for symbol, attrs in theory.involutions(program.symbols):
         for term in subterms:
             seed: Term = (symbol, *attrs, (symbol, *attrs, term))
             try:
