@@ -16,7 +16,18 @@ from dslc.generate.term import Item
 from dslc.interpret.domain import Array, Domain
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Constant, Input, Scope, ScopeNode, Value, input_value, scope_value, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Input,
+    Scope,
+    ScopeNode,
+    Value,
+    input_value,
+    scope_value,
+    topological,
+    with_args,
+)
 from dslc.ir.scalar import Iter, Read, Scalar, iterator, read, rebuild, walk
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import elaborate

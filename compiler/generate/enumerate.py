@@ -1,0 +1,359 @@
+"""Level-wise enumeration (TASO, section 2.2): all terms of one, two, ... operators over representatives of value classes.
+
+The size of a term is the number of operators of its graph: shared subterms count once, the parts of one cut tensor are one operator.
+Larger terms are built from one representative of every value class (and of every way to cut it) only; each further term that has the
+value of an old class is an equation. What is not built so follows from a smaller equation: replace the subterm by its representative.
+
+Of all renamings of an equation's larger side one is kept: that whose inputs of a type occur in the order of their numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import prod
+
+import numpy as np
+
+from dslc.generate.arguments import Arguments, Batch
+from dslc.generate.evaluate import State, applied_values, random_values, stored
+from dslc.generate.fingerprint import first_hash, mix
+from dslc.generate.inputs import Family
+from dslc.generate.plan import Planner
+from dslc.generate.resume import Store
+from dslc.generate.space import INPUT, Reader, Table, Types, in_first_order, item_of, joined_orders, leaves
+from dslc.generate.term import Equation, TermType, parts
+from dslc.generate.workers import Mapper, serial
+from dslc.interpret.domain import Array
+from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What one level gave: `terms` tried, new value `classes`, `equations` found and `kept` (one of all renamings)."""
+
+    size: int
+    terms: int
+    classes: int
+    equations: int
+    kept: int
+    seconds: float
+
+
+#: attributes off their defaults (a stride of 2, another padding) are tried in terms of up to so many operators: what holds for
+#: the defaults is tried for all values when it becomes a rule
+VARIED = 2
+#: called with the level and the number of terms evaluated so far
+Progress = Callable[[int, int], None]
+
+
+@dataclass
+class Enumeration:
+    """`table` holds the representatives; row k of `right` is a term that has the value of row `left[k]` of the table."""
+
+    family: Family
+    types: Types
+    table: Table
+    left: Array
+    right: Table
+    levels: tuple[Level, ...]
+    _reader: Reader | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def reader(self) -> Reader:
+        if self._reader is None:
+            self._reader = Reader(self.family, self.types, self.table)
+        return self._reader
+
+    def equation(self, k: int) -> Equation:
+        type = self.types.types[int(self.right.type[k])]
+        item = int(self.right.item[k])
+        if not (self.right.args[k] >= 0).any():
+            right = self.reader.constant(item, type)
+        else:
+            right = self.reader.applied(item, self.right.args[k], int(self.right.output[k]), type)
+        return Equation(self.reader.term(int(self.left[k])), right)
+
+    def equations(self) -> Iterator[Equation]:
+        """The kept equations, smaller ones first; the right side was found later and has no fewer operators."""
+        return (self.equation(k) for k in range(len(self.left)))
+
+
+@dataclass
+class _Known:
+    """Fingerprints found so far in order, and the representative of each."""
+
+    hashes: Array
+    rows: Array
+
+    def find(self, hashes: Array) -> Array:
+        """The row of each fingerprint, -1 for new ones."""
+        if not len(self.hashes):
+            return np.full(len(hashes), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return np.where(self.hashes[at] == hashes, self.rows[at], -1)
+
+    def plus(self, hashes: Array, rows: Array) -> _Known:
+        both = np.concatenate([self.hashes, hashes])
+        order = np.argsort(both, kind="stable")
+        return _Known(both[order], np.concatenate([self.rows, rows])[order])
+
+
+def _cut_key(hashes: Array, types: Array) -> Array:
+    """Of terms of one value those of different split trees are kept apart."""
+    return mix(hashes ^ mix(types.astype(np.uint64) + np.uint64(1)))
+
+
+def enumerate_family(
+    rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0, varied: int = VARIED,
+    mapper: Mapper = serial, store: Store | None = None, progress: Progress | None = None,
+) -> Enumeration:  # fmt: skip
+    """All equations between terms of up to so many operators, as far as they don't follow from smaller ones by replacing subterms.
+
+    Args:
+        libraries: what workers load to have the same rules.
+        varied: terms of more operators have no attribute off its default.
+        mapper: evaluates chunks, in order; `dslc.generate.workers` has one for this process and one for several.
+        store: keeps what is finished, so that an interrupted enumeration goes on where it was.
+    """
+    return _Run(rules, libraries, family, operators, seed, varied, mapper, store, progress).run()
+
+
+class _Run:
+    def __init__(
+        self, rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int, varied: int, mapper: Mapper,
+        store: Store | None, progress: Progress | None,
+    ) -> None:  # fmt: skip
+        self.family, self.operators, self.mapper, self.store, self.progress = family, operators, mapper, store, progress
+        self.varied = varied
+        self.types = Types()
+        self.planner = Planner(rules, family, self.types, seed)
+        self.state = State(libraries, family, seed, self.types.shapes, _rules=rules)
+        self.table = leaves(family, self.types, self.planner.widest, operators)
+        # where the value of each row is among those of its shape
+        self.places = np.zeros(0, dtype=np.int64)
+        self.left: list[Array] = []
+        self.right: list[Table] = []
+        self.levels: list[Level] = []
+        self.known = _Known(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
+        self.cut_known = self.known
+        self.nodes = 0
+
+    def run(self) -> Enumeration:
+        self._leaves()
+        for size in range(1, self.operators + 1):
+            start = time.process_time()
+            hashes, types, batches = self._evaluated(size)
+            level = self._settled(size, hashes, types, batches)
+            self.levels.append(Level(*level, time.process_time() - start))
+        right = self.right[0]
+        for more in self.right[1:]:
+            right = right.plus(more)
+        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right, tuple(self.levels))
+
+    # ---- leaves ------------------------------------------------------------------------------------------------
+
+    def _leaves(self) -> None:
+        """Values of inputs and constants; a constant that equals an earlier leaf is an equation and no leaf."""
+        state, family = self.state, self.family
+        rng = np.random.default_rng(state.seed)
+        hashes = np.zeros(len(self.table), dtype=np.uint64)
+        values = []
+        for row in range(len(self.table)):
+            type = self.types.types[int(self.table.type[row])].tensor
+            if self.table.item[row] == INPUT:
+                value = random_values(type, 1, rng)
+            else:
+                item = item_of(family, int(self.table.item[row]))
+                value = applied_values(state.rules, item, None, (), (), state.domain)[0][None]
+            values.append(stored(value, type))
+            hashes[row] = first_hash(values[-1], type, state.seed)[0]
+        _, first = np.unique(hashes, return_index=True)
+        keep = np.zeros(len(hashes), dtype=bool)
+        keep[first] = True
+        earliest = {int(hashes[row]): int(row) for row in sorted(first.tolist(), reverse=True)}
+        rows = np.cumsum(keep) - 1
+        self.left.append(np.array([rows[earliest[int(hashes[row])]] for row in np.flatnonzero(~keep)], dtype=np.int64))
+        self.right.append(_selected(self.table, np.flatnonzero(~keep)))
+        self.table = _selected(self.table, np.flatnonzero(keep))
+        self.places = np.zeros(len(self.table), dtype=np.int64)
+        for row, old in enumerate(np.flatnonzero(keep).tolist()):
+            self._store(np.array([row]), values[old])
+        self._know(hashes[keep], np.arange(len(self.table)), self.table.type)
+
+    def _store(self, rows: Array, values: Array) -> None:
+        shape = self.types.shape_of[int(self.table.type[rows[0]])]
+        old = self.state.values.get(shape)
+        self.places[rows] = np.arange(len(rows)) + (0 if old is None else len(old))
+        self.state.values[shape] = values if old is None else np.concatenate([old, values])
+
+    def _know(self, hashes: Array, rows: Array, types: Array) -> None:
+        self.known = self.known.plus(*_first(hashes, rows, self.known))
+        keys = _cut_key(hashes, types)
+        self.cut_known = self.cut_known.plus(*_first(keys, rows, self.cut_known))
+
+    # ---- one level ---------------------------------------------------------------------------------------------
+
+    def _evaluated(self, size: int) -> tuple[Array, Array, list[Batch]]:
+        """Fingerprints and types of all terms of a size, batch after batch: [results of all steps, tuples] in row-major order."""
+        batches = list(Arguments(self.planner, self.table, size, self.varied).batches())
+        finished = self.store.parts(size) if self.store is not None else []
+        hashes = [part for block in finished for part in block]
+        done = sum(batch.terms for batch in batches[: len(hashes)])
+        fresh: list[Array] = []
+        for array in self.mapper(self.state, (batch.chunk(self.places) for batch in batches[len(hashes) :])):
+            fresh.append(array)
+            done += array.size
+            if self.progress is not None:
+                self.progress(size, done)
+            if self.store is not None and self.store.due(fresh):
+                self.store.add(size, fresh)
+                hashes += fresh
+                fresh = []
+        hashes += fresh
+        types = [np.repeat(own, 1) for batch in batches for own in self._types(batch)]
+        flat = np.concatenate([part.reshape(-1) for part in hashes]) if hashes else np.zeros(0, dtype=np.uint64)
+        return flat, np.concatenate(types) if types else np.zeros(0, dtype=np.int32), batches
+
+    def _types(self, batch: Batch) -> Iterator[Array]:
+        for step in batch.steps:
+            found = [self.planner.result_types(step.item, kinds) for kinds in batch.combinations]
+            for output in range(len(found[0])):
+                yield np.array([kinds[output] for kinds in found], dtype=np.int32)[batch.kinds]
+
+    def _settled(self, size: int, hashes: Array, types: Array, batches: list[Batch]) -> tuple[int, int, int, int]:
+        """Which terms are new, which are equations; the new ones become representatives."""
+        last = size == self.operators
+        left = self.known.find(hashes)
+        new = np.flatnonzero(left < 0)
+        _, first, inverse = np.unique(hashes[new], return_index=True, return_inverse=True)
+        head = new[first][inverse]
+        again = head != new
+        classes = len(first)
+        # equations whose left side is of this level name it by its position, as a negative number
+        left[new] = np.where(again, -1 - head, np.iinfo(np.int64).max)
+        at = np.flatnonzero(left < np.iinfo(np.int64).max)
+        right = self._rows(at, types, batches, size)
+        good = in_first_order(right.order, self.family) | self._both_of_size(left[at], size, types, batches)
+        at, right, sides = at[good], _selected(right, np.flatnonzero(good)), left[at[good]]
+        heads = np.unique(-1 - sides[sides < 0])
+        if last:
+            wanted = heads
+        else:
+            keys = _cut_key(hashes, types)
+            unseen = np.flatnonzero(self.cut_known.find(keys) < 0)
+            _, one = np.unique(keys[unseen], return_index=True)
+            wanted = np.sort(unseen[one])
+        rows = np.arange(len(wanted)) + len(self.table)
+        self.table = self.table.plus(self._rows(wanted, types, batches, size))
+        if not last:
+            self._value(rows)
+            self._know(hashes[wanted], rows, types[wanted])
+        sides = np.where(sides < 0, rows[np.searchsorted(wanted, np.maximum(-1 - sides, 0)).clip(max=max(len(rows) - 1, 0))] if len(rows) else sides, sides)
+        self.left.append(sides)
+        self.right.append(right)
+        return size, len(hashes), classes, int((left < np.iinfo(np.int64).max).sum()), len(at)
+
+    def _both_of_size(self, left: Array, size: int, types: Array, batches: list[Batch]) -> Array:
+        """Whether the left side has as many operators, and its inputs in order: then the right side's renaming may be a left side."""
+        known = left >= 0
+        out = np.zeros(len(left), dtype=bool)
+        rows = left[known]
+        out[known] = (self.table.size[rows] == size) & in_first_order(self.table.order[rows], self.family)
+        heads, inverse = np.unique(-1 - left[~known], return_inverse=True)
+        out[~known] = in_first_order(self._rows(heads, types, batches, size).order, self.family)[inverse]
+        return out
+
+    def _rows(self, positions: Array, types: Array, batches: list[Batch], size: int) -> Table:
+        """The terms at some positions (in order) of a level as rows of a table."""
+        starts = np.cumsum([0, *(batch.terms for batch in batches)])
+        widest = self.table.args.shape[1]
+        item = np.zeros(len(positions), dtype=np.int32)
+        output = np.zeros(len(positions), dtype=np.int32)
+        args = np.full((len(positions), widest), -1, dtype=np.int32)
+        node = np.zeros(len(positions), dtype=np.int64)
+        order = np.zeros(len(positions), dtype=np.int64)
+        bounds = np.searchsorted(positions, starts)
+        for k, batch in enumerate(batches):
+            low, high = int(bounds[k]), int(bounds[k + 1])
+            if low == high:
+                continue
+            slot, row = np.divmod(positions[low:high] - starts[k], batch.count)
+            base = np.cumsum([0, *batch.results])
+            step = np.searchsorted(base, slot, side="right") - 1
+            item[low:high] = np.array([s.item for s in batch.steps])[step]
+            output[low:high] = slot - base[step]
+            node[low:high] = starts[k] + base[step] * batch.count + row
+            for j, arg in enumerate(batch.args):
+                args[low:high, j] = arg[row]
+        used = [column for column in range(widest) if (args[:, column] >= 0).any()]
+        if used:
+            order = joined_orders([np.where(args[:, j] >= 0, self.table.order[args[:, j]], 0) for j in used])
+        ops = self._operators(args, node)
+        varied = np.isin(item, sorted(self.family.varied))
+        for j in used:
+            varied |= (args[:, j] >= 0) & self.table.varied[args[:, j]]
+        return Table(item, output, args, types[positions], np.full(len(positions), size, dtype=np.int32), ops, order, varied)
+
+    def _operators(self, args: Array, node: Array) -> Array:
+        """The operators of new terms: those of their arguments and one of their own, equal for the results of one application."""
+        width = self.table.ops.shape[1]
+        both = np.full((len(args), width * args.shape[1] + 1), np.iinfo(np.int32).max, dtype=np.int32)
+        for j in range(args.shape[1]):
+            own = np.where((args[:, j] >= 0)[:, None], self.table.ops[args[:, j]], -1)
+            both[:, j * width : (j + 1) * width] = np.where(own < 0, np.iinfo(np.int32).max, own)
+        _, inverse = np.unique(node, return_inverse=True)
+        both[:, -1] = inverse + self.nodes
+        self.nodes += int(inverse.max(initial=-1)) + 1
+        both.sort(axis=1)
+        both[:, 1:][both[:, 1:] == both[:, :-1]] = np.iinfo(np.int32).max
+        both.sort(axis=1)
+        out = both[:, :width]
+        return np.where(out == np.iinfo(np.int32).max, -1, out)
+
+    def _value(self, rows: Array) -> None:
+        """Values of new representatives, from those of their arguments."""
+        self.places = np.concatenate([self.places, np.zeros(len(rows), dtype=np.int64)])
+        table, types = self.table, self.types
+        groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
+        keys = [table.item[rows], *(np.where(table.args[rows, j] >= 0, table.type[table.args[rows, j]], -1) for j in range(table.args.shape[1]))]
+        distinct, inverse = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
+        inverse = inverse.reshape(-1)
+        for k, entry in enumerate(distinct):
+            mine = rows[inverse == k]
+            groups.setdefault((int(entry[0]), tuple(int(v) for v in entry[1:] if v >= 0)), []).extend(mine.tolist())
+        for (number, kinds), listed in groups.items():
+            mine = np.array(listed)
+            item = self.family.items[number]
+            own: list[TermType] = [types.types[kind] for kind in kinds]
+            cut = parts(item, own[0]) if item.cut is not None else None
+            step = max(1, (1 << 22) // max(prod(type.shape) for type in own))
+            pieces: list[list[Array]] = []
+            for start in range(0, len(mine), step):
+                args = []
+                for j, kind in enumerate(kinds):
+                    shape = types.shape_of[kind]
+                    taken = self.state.values[shape][self.places[table.args[mine[start : start + step], j]]]
+                    args.append(taken.astype(np.int64) if types.shapes[shape].dtype.is_float else taken)
+                pieces.append(applied_values(self.state.rules, item, cut, tuple(type.tensor for type in own), args, self.state.domain))
+            outputs = table.output[mine]
+            for output in np.unique(outputs):
+                values = np.concatenate([piece[int(output)] for piece in pieces])
+                chosen = outputs == output
+                shape = types.shape_of[int(table.type[mine[chosen][0]])]
+                self._store(mine[chosen], stored(values[chosen], types.shapes[shape]))
+
+
+def _first(keys: Array, rows: Array, known: _Known) -> tuple[Array, Array]:
+    """The first of each new key."""
+    new = np.flatnonzero(known.find(keys) < 0)
+    unique, first = np.unique(keys[new], return_index=True)
+    return unique, rows[new][first]
+
+
+def _selected(table: Table, rows: Array) -> Table:
+    return Table(**{name: value[rows] for name, value in table.arrays().items()})
