@@ -10,7 +10,7 @@ Of all renamings of an equation's larger side one is kept: that whose inputs of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -22,8 +22,9 @@ from dslc.generate.fingerprint import first_hash, mix
 from dslc.generate.inputs import Family
 from dslc.generate.plan import Planner
 from dslc.generate.resume import Store
+from dslc.generate.rewriting import Applications, Found, Rewriting, components
 from dslc.generate.space import INPUT, Reader, Table, Types, in_first_order, item_of, joined_orders, leaves
-from dslc.generate.term import Equation, TermType, parts
+from dslc.generate.term import Equation, TermType, inputs, parts, subterms
 from dslc.generate.workers import Mapper, serial
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
@@ -142,6 +143,10 @@ class _Run:
         self.known = _Known(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
         self.cut_known = self.known
         self.nodes = 0
+        #: the first row of each row's value class
+        self.classes = np.zeros(0, dtype=np.int64)
+        #: every term of the levels below
+        self.lower = Found(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
     def run(self) -> Enumeration:
         self._leaves()
@@ -184,6 +189,7 @@ class _Run:
         for row, old in enumerate(np.flatnonzero(keep).tolist()):
             self._store(np.array([row]), values[old])
         self._know(hashes[keep], np.arange(len(self.table)), self.table.type)
+        self.classes = self.known.find(hashes[keep])
 
     def _store(self, rows: Array, values: Array) -> None:
         shape = self.types.shape_of[int(self.table.type[rows[0]])]
@@ -215,7 +221,7 @@ class _Run:
                 hashes += fresh
                 fresh = []
         hashes += fresh
-        types = [np.repeat(own, 1) for batch in batches for own in self._types(batch)]
+        types = [own for batch in batches for own in self._types(batch)]
         flat = np.concatenate([part.reshape(-1) for part in hashes]) if hashes else np.zeros(0, dtype=np.uint64)
         return flat, np.concatenate(types) if types else np.zeros(0, dtype=np.int32), batches
 
@@ -225,48 +231,134 @@ class _Run:
             for output in range(len(found[0])):
                 yield np.array([kinds[output] for kinds in found], dtype=np.int32)[batch.kinds]
 
-    def _settled(self, size: int, hashes: Array, types: Array, batches: list[Batch]) -> tuple[int, int, int, int]:
+    def _settled(self, size: int, hashes: Array, types: Array, batches: list[Batch]) -> tuple[int, int, int, int, int]:
         """Which terms are new, which are equations; the new ones become representatives."""
         last = size == self.operators
         left = self.known.find(hashes)
         new = np.flatnonzero(left < 0)
         _, first, inverse = np.unique(hashes[new], return_index=True, return_inverse=True)
         head = new[first][inverse]
-        again = head != new
-        classes = len(first)
-        # equations whose left side is of this level name it by its position, as a negative number
-        left[new] = np.where(again, -1 - head, np.iinfo(np.int64).max)
-        at = np.flatnonzero(left < np.iinfo(np.int64).max)
-        right = self._rows(at, types, batches, size)
-        good = in_first_order(right.order, self.family) | self._both_of_size(left[at], size, types, batches)
-        at, right, sides = at[good], _selected(right, np.flatnonzero(good)), left[at[good]]
-        heads = np.unique(-1 - sides[sides < 0])
+        # the left side of an equation is a row, or a head: a position of this level, as a negative number
+        left[new] = -1 - head
+        equations = np.flatnonzero(left != -1 - np.arange(len(left)))
+        kept = self._independent(size, hashes, types, batches, left, equations)
+        sides = left[kept]
         if last:
-            wanted = heads
+            wanted = np.unique(-1 - sides[sides < 0])
         else:
-            keys = _cut_key(hashes, types)
-            unseen = np.flatnonzero(self.cut_known.find(keys) < 0)
+            unseen = np.flatnonzero(self.cut_known.find(keys := _cut_key(hashes, types)) < 0)
             _, one = np.unique(keys[unseen], return_index=True)
             wanted = np.sort(unseen[one])
+        self.right.append(self._rows(kept, types, batches, size))
         rows = np.arange(len(wanted)) + len(self.table)
         self.table = self.table.plus(self._rows(wanted, types, batches, size))
+        at = np.searchsorted(wanted, -1 - sides[sides < 0])
+        sides[sides < 0] = rows[at]
+        self.left.append(sides)
         if not last:
             self._value(rows)
             self._know(hashes[wanted], rows, types[wanted])
-        sides = np.where(sides < 0, rows[np.searchsorted(wanted, np.maximum(-1 - sides, 0)).clip(max=max(len(rows) - 1, 0))] if len(rows) else sides, sides)
-        self.left.append(sides)
-        self.right.append(right)
-        return size, len(hashes), classes, int((left < np.iinfo(np.int64).max).sum()), len(at)
+            self.classes = np.concatenate([self.classes, self.known.find(hashes[wanted])])
+            mine = self._applications(batches)
+            self.lower = self.lower.plus(Found.of(mine.keys(self.planner.commutative), self.cut_known.find(_cut_key(hashes, types))))
+        return size, len(hashes), len(first), len(equations), len(kept)
 
-    def _both_of_size(self, left: Array, size: int, types: Array, batches: list[Batch]) -> Array:
-        """Whether the left side has as many operators, and its inputs in order: then the right side's renaming may be a left side."""
-        known = left >= 0
-        out = np.zeros(len(left), dtype=bool)
-        rows = left[known]
-        out[known] = (self.table.size[rows] == size) & in_first_order(self.table.order[rows], self.family)
-        heads, inverse = np.unique(-1 - left[~known], return_inverse=True)
-        out[~known] = in_first_order(self._rows(heads, types, batches, size).order, self.family)[inverse]
-        return out
+    def _independent(
+        self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Array, equations: Array
+    ) -> Array:
+        """The positions of the equations that don't follow at one step from smaller or more general ones, one of all renamings of each."""
+        numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
+        mine = self._applications(batches)
+        rewriting = Rewriting(self.table, numbers, self.lower, mine, self.planner.commutative)
+        smaller = [equation for equation in self._equations() if equation.right.args]
+        groups = self._groups(rewriting, smaller, equations, hashes, left, None)
+        open_ = equations[groups[equations] >= 0]
+        good = self._in_order(open_, left, size, types, batches)
+        open_, good = open_[good > 0], good[good > 0]
+        # of a group one with its inputs in order
+        open_ = open_[np.lexsort((open_, -good, groups[open_]))]
+        _, one = np.unique(groups[open_], return_index=True)
+        open_ = np.sort(open_[one])
+        # then the more general ones of this level: more inputs and fewer constants
+        terms = self._as_equations(open_, left, types, batches, size)
+        rank = np.array([_generality(equation) for equation in terms], dtype=np.int64)
+        order = np.argsort(rank, kind="stable")
+        ranks = np.full(len(hashes), -1, dtype=np.int64)
+        ranks[open_] = rank
+        groups = self._groups(rewriting, [terms[k] for k in order], open_, hashes, left, (ranks, rank[order]))
+        open_ = open_[groups[open_] >= 0]
+        _, one = np.unique(groups[open_], return_index=True)
+        return np.sort(open_[one])
+
+    def _groups(
+        self, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
+        ranks: tuple[Array, Array] | None,
+    ) -> Array:  # fmt: skip
+        """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class is
+        compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only."""
+        settled = np.zeros(len(hashes), dtype=bool)
+        pairs: list[Array] = []
+        for number, positions, rows, others in rewriting.steps(rules, equations):
+            if ranks is not None:
+                allowed = ranks[0][positions] > ranks[1][number]
+                positions, rows, others = positions[allowed], rows[allowed], others[allowed]
+            below = (rows >= 0) & (left[positions] >= 0)
+            below[below] = self.classes[rows[below]] == left[positions[below]]
+            settled[positions[below]] = True
+            beside = others >= 0
+            beside[beside] = (hashes[others[beside]] == hashes[positions[beside]]) & (others[beside] != positions[beside])
+            if beside.any():
+                pairs.append(np.stack([positions[beside], others[beside]]))
+        joined = np.concatenate(pairs, axis=1) if pairs else np.zeros((2, 0), dtype=np.int64)
+        groups = components(len(hashes), joined[0], joined[1])
+        done = np.zeros(len(hashes), dtype=bool)
+        done[groups[settled]] = True
+        done[groups[-1 - left[left < 0]]] = True
+        return np.where(done[groups], -1, groups)
+
+    def _as_equations(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> list[Equation]:
+        """The equations at some positions of a level."""
+        heads = np.unique(-1 - left[at][left[at] < 0])
+        table = self.table.plus(self._rows(heads, types, batches, size))
+        sides = left[at].copy()
+        sides[sides < 0] = len(self.table) + np.searchsorted(heads, -1 - sides[sides < 0])
+        right = self._rows(at, types, batches, size)
+        return list(Enumeration(self.family, self.types, table, sides, right, ()).equations())
+
+    def _in_order(self, at: Array, left: Array, size: int, types: Array, batches: list[Batch]) -> Array:
+        """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large and its
+        inputs do (the right side's renaming may be a left side then), else 0."""
+        out = 2 * in_first_order(self._rows(at, types, batches, size).order, self.family).astype(np.int64)
+        sides = left[at]
+        known = sides >= 0
+        rows = sides[known]
+        second = np.zeros(len(at), dtype=bool)
+        second[known] = (self.table.size[rows] == size) & in_first_order(self.table.order[rows], self.family)
+        heads, inverse = np.unique(-1 - sides[~known], return_inverse=True)
+        second[~known] = in_first_order(self._rows(heads, types, batches, size).order, self.family)[inverse]
+        return np.where((out == 0) & second, 1, out)
+
+    def _equations(self) -> Iterator[Equation]:
+        """The equations kept so far."""
+        right = self.right[0]
+        for more in self.right[1:]:
+            right = right.plus(more)
+        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right, ()).equations()
+
+    def _applications(self, batches: list[Batch]) -> Applications:
+        """All terms of a level."""
+        widest = self.table.args.shape[1]
+        item, output, args = [], [], []
+        for batch in batches:
+            own = np.full((batch.count, widest), -1, dtype=np.int32)
+            own[:, : len(batch.args)] = np.stack(batch.args, axis=1)
+            for step, count in zip(batch.steps, batch.results, strict=True):
+                for k in range(count):
+                    item.append(np.full(batch.count, step.item, dtype=np.int32))
+                    output.append(np.full(batch.count, k, dtype=np.int32))
+                    args.append(own)
+        none = np.zeros(0, dtype=np.int32)
+        return Applications(np.concatenate([none, *item]), np.concatenate([none, *output]), np.concatenate([np.zeros((0, widest), dtype=np.int32), *args]))
 
     def _rows(self, positions: Array, types: Array, batches: list[Batch], size: int) -> Table:
         """The terms at some positions (in order) of a level as rows of a table."""
@@ -346,6 +438,12 @@ class _Run:
                 chosen = outputs == output
                 shape = types.shape_of[int(table.type[mine[chosen][0]])]
                 self._store(mine[chosen], stored(values[chosen], types.shapes[shape]))
+
+
+def _generality(equation: Equation) -> int:
+    """Small for what says most: many inputs, few constants."""
+    roots = (equation.left, equation.right)
+    return sum(term.is_constant for term in subterms(roots)) - len(inputs(roots))
 
 
 def _first(keys: Array, rows: Array, known: _Known) -> tuple[Array, Array]:

@@ -38,6 +38,7 @@ class Planner:
     of_inputs: frozenset[int] = field(init=False)
     arities: tuple[int, ...] = field(init=False)
     _plans: dict[Shapes, Plan] = field(default_factory=dict)
+    _commutative: set[int] = field(default_factory=set)
     _cuts: dict[int, tuple[tuple[Step, int], ...]] = field(default_factory=dict)
     _results: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = field(default_factory=dict)
 
@@ -45,6 +46,11 @@ class Planner:
         traits = [self.rules.traits_of(item.op) for item in self.family.items]
         self.of_inputs = frozenset(k for k, trait in enumerate(traits) if "operand_of" in trait.named)
         self.arities = tuple(arity(self.rules, item) for item in self.family.items)
+
+    @property
+    def commutative(self) -> frozenset[int]:
+        """The items that give the same for both orders of their arguments, as far as was asked."""
+        return frozenset(self._commutative)
 
     @property
     def widest(self) -> int:
@@ -81,6 +87,7 @@ class Planner:
             results.append(len(found))
             if len(wanted) == 2 and self._commutes(k, args):
                 mirrored.add(steps[-1])
+                self._commutative.add(k)
         return Plan(tuple(steps), frozenset(mirrored), tuple(results))
 
     def _commutes(self, number: int, args: list[TermType]) -> bool:
