@@ -20,7 +20,7 @@ LEAST = 2e-7
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A model to be measured.
+    """A model to be measured, which computes the same thing `copies` times on inputs and weights of their own.
 
     `text` says what it is in the words of the rules, so that nothing has to be built for what is known; `build` makes the model
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
@@ -30,11 +30,12 @@ class Sample:
     text: str
     build: Callable[[], bytes | None]
     fill: Callable[[bytes], tuple[bytes, Mapping[str, Any]]]
+    copies: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds for the work itself, for each input that enters the runtime's blocked layout, and for leaving it."""
+    """Seconds of one copy: for the work itself, for each input that enters the runtime's blocked layout, and for leaving it."""
 
     body: float
     enter: float = 0.0
@@ -68,10 +69,10 @@ class Measurer:
         model = sample.build()
         if model is None:
             return Measured(inf)
-        by_model = "model:" + hashlib.sha256(model).hexdigest()
+        by_model = f"model:{'' if sample.copies == 1 else sample.copies}" + hashlib.sha256(model).hexdigest()
         found = self._known(by_model)
         if found is None:
-            found = self._measure(*sample.fill(model))
+            found = self._measure(*sample.fill(model), sample.copies)
         parts = {"": found.body, ":enter": found.enter, ":leave": found.leave}
         self.cache.put_seconds(
             self._context, {key + part: time for key in (by_text, by_model) for part, time in parts.items()}
@@ -82,7 +83,7 @@ class Measurer:
         parts = [self.cache.seconds(self._context, key + part) for part in ("", ":enter", ":leave")]
         return None if parts[0] is None else Measured(parts[0], parts[1] or 0.0, parts[2] or 0.0)
 
-    def _measure(self, model: bytes, feeds: Mapping[str, Any]) -> Measured:
+    def _measure(self, model: bytes, feeds: Mapping[str, Any], copies: int) -> Measured:
         self.count += 1
         try:
             overhead = self._empty()
@@ -90,11 +91,11 @@ class Measurer:
         except WorkerFailed:
             return Measured(inf)
         inputs, entering, leaving = answer["layout"]
-        seconds = max(LEAST, answer["seconds"] - overhead)
+        seconds = max(LEAST * copies, answer["seconds"] - overhead)
         # a profile is coarse: what it says of layouts cannot be more than most of the whole
         share = min(1.0, 0.8 * seconds / (entering + leaving)) if entering + leaving > 0 else 0.0
         enter, leave = share * entering, share * leaving
-        return Measured(seconds - enter - leave, enter / inputs if inputs else 0.0, leave)
+        return Measured((seconds - enter - leave) / copies, enter / inputs if inputs else 0.0, leave / copies)
 
     def _ask(self, model: bytes, feeds: Mapping[str, Any]) -> dict[str, Any]:
         request = {"do": "measure", "model": model, "folder": None, "threads": self.target.threads}

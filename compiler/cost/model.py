@@ -6,7 +6,7 @@ import hashlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import ceil, inf
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from dslc.cost import kinds
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
-from dslc.cost.measure import LEAST, Measurer, Sample
+from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -40,6 +40,12 @@ from dslc.semantics.library import Rules
 Build = Callable[[tuple[Value, ...], tuple[Value, ...]], "bytes | None"]
 #: integer constants up to this many elements keep their values in what is measured: indices decide what is touched
 _KEPT = 4096
+
+#: what touches no more bytes than this is measured so many times at once: a run's own time would drown it
+_TINY, _TINY_COPIES = 1 << 16, 8
+#: weights of so many bytes that are read at so many bytes a second are measured as they are in the model: out of the farther
+#: caches, because other weights come between two uses. What lies beyond the farthest cache is not imitated
+_WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 
 Key = tuple[int, ...]
 
@@ -80,6 +86,7 @@ class CostModel:
         self._other = other
         self._infos: dict[Key, Info] = {}
         self._excused: set[Key] = set()
+        self._footprint = 0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
         self._numbers: dict[Any, int] = {}
         self._pointwise: dict[int, bool] = {}
@@ -106,7 +113,10 @@ class CostModel:
         return self.evaluate(graph).cost
 
     def excuse(self, graph: Graph) -> None:
-        """What this graph has and cannot be measured counts as nothing, instead of infinitely much."""
+        """Takes the original graph: what it has and cannot be measured counts as nothing, instead of infinitely much; and its
+        weights are what the processor's caches hold while it runs."""
+        below = topological(value.node for value in graph.outputs)
+        self._footprint = sum(_bytes(node.values[0]) for node in below if isinstance(node, Constant))
         found = self.evaluate(graph)
         self._excused.update(self.key(g) for g, info in zip(found.groups, found.infos, strict=True) if info.body == inf)
 
@@ -182,16 +192,26 @@ class CostModel:
             if self._view[local]:
                 return Info(LEAST)
         small = self._small(group)
-        inputs = (*small.inputs, *small.weights)
-        weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
-        sample = Sample(
-            self._text(group, small),
-            lambda: self._build(inputs, small.outputs),
-            lambda model: _with_contents(model, weights),
-        )
-        found = self._measurer.measured(sample)
+        touched = sum(map(_bytes, (*small.inputs, *small.weights, *small.outputs)))
+        found = self._measured(group, small, _TINY_COPIES if touched <= _TINY else 1)
+        weights = sum(map(_bytes, small.weights))
+        if weights >= _WEIGHTS and weights > _STREAMED * found.body:
+            copies = min(_MOST_COPIES, ceil(min(self._footprint, _FARTHEST) / weights))
+            if copies > 1:
+                # powers of two, so that models of other sizes find it in the cache
+                found = self._measured(group, small, 1 << (copies - 1).bit_length())
         carries = found.enter == found.leave == 0 and all(map(self._carries, group.nodes))
         return Info(found.body, found.enter, found.leave, carries)
+
+    def _measured(self, group: Group, small: Small, copies: int) -> Measured:
+        weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
+        sample = Sample(
+            ("" if copies == 1 else f"{copies} times\n") + self._text(group, small),
+            lambda: self._build((*small.inputs, *small.weights), small.outputs),
+            lambda model: _with_contents(model, weights, copies),
+            copies,
+        )
+        return self._measurer.measured(sample)
 
     def _carries(self, node: Node) -> bool:
         """Whether the runtime does this in whatever layout the arguments have."""
@@ -312,18 +332,25 @@ def _shown(value: AttrValue) -> str:
     return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
 
 
-def _with_contents(model: bytes, weights: Sequence[str]) -> tuple[bytes, Mapping[str, Any]]:
-    """The model with random weights inside, and random inputs for it."""
+def _with_contents(model: bytes, weights: Sequence[str], copies: int) -> tuple[bytes, Mapping[str, Any]]:
+    """So many copies of the model with random weights inside, and random inputs for them."""
     from dslc.onnx.inputs import draw, input_specs
-    from dslc.onnx.small import with_weights
+    from dslc.onnx.small import beside, with_weights
 
-    filled = with_weights(model, weights, _random)
+    random = np.random.default_rng(0)
+    parts = [with_weights(model, weights, lambda dtype, shape: _drawn(random, dtype, shape)) for _ in range(copies)]
+    filled = beside(parts)
     specs, _, _ = input_specs(filled, {})
     return filled.SerializeToString(), draw(specs, 0)
 
 
-def _random(dtype: np.dtype[Any], shape: Iterable[int]) -> Any:
+def _drawn(random: np.random.Generator, dtype: np.dtype[Any], shape: Iterable[int]) -> Any:
     """Weights: positive numbers (square roots and logarithms are taken of some); integers are 0, a valid index anywhere."""
     if dtype.kind in "iub":
         return np.zeros(tuple(shape), dtype)
-    return np.random.default_rng(0).random(tuple(shape), np.float32).astype(dtype) + dtype.type(0.1)
+    return random.random(tuple(shape), np.float32).astype(dtype) + dtype.type(0.1)
+
+
+def _bytes(value: Value) -> int:
+    """Of a tensor of static size; 0 where it is not known."""
+    return value.type.bytes if value.known and value.type.is_static else 0

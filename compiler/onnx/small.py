@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx
+import onnx.compose
 from onnx import helper, numpy_helper
 
 
@@ -24,4 +25,20 @@ def with_weights(model: bytes, names: Sequence[str], make: Callable[[Any, Sequen
         shape = [dim.dim_value for dim in tensor.shape.dim]
         array = make(helper.tensor_dtype_to_np_dtype(tensor.elem_type), shape)
         graph.initializer.append(numpy_helper.from_array(array, value.name))
+    return out
+
+
+def beside(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+    """One model that holds the graphs of several side by side, with inputs, weights and outputs of their own.
+
+    All have the opsets of the first one.
+    """
+    if len(models) == 1:
+        return models[0]
+    out = onnx.ModelProto(ir_version=models[0].ir_version, opset_import=models[0].opset_import, functions=models[0].functions)
+    out.graph.name = models[0].graph.name
+    for k, model in enumerate(models):
+        own = onnx.compose.add_prefix(model, f"c{k}_", rename_functions=False).graph
+        for field in ("node", "input", "output", "initializer"):
+            getattr(out.graph, field).extend(getattr(own, field))
     return out

@@ -12,6 +12,7 @@ from dslc.ir.graph import Value
 from dslc.match import CompiledRule, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
+from dslc.search.chains import chains
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import Progress, State, least_gain, sweep
 
@@ -46,6 +47,9 @@ def backtrack(
 
     try:
         sweep(start, rules, costs, limits, improved)
+        for found in chains(best, rules, costs, limits, alpha):
+            if found.cost < best.cost - least_gain(best.cost):
+                improved(found)
         order = itertools.count()
         longest = min(QUEUE, max(20, NODES // len(start.graph.nodes())))
         queue = [(best.cost, next(order), best)]

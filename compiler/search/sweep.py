@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from math import inf
 from typing import Any
 
 from dslc.cost.evaluation import Evaluation
@@ -43,7 +44,8 @@ def sweep(start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, lim
             before = state
             for rule in rules:
                 while not limits.stopped:
-                    after = _everywhere(state, rule, costs, limits, least)
+                    before_all = state.candidate.cost
+                    after = everywhere(state, rule, costs, limits, least, before_all - least_gain(before_all))
                     if after is None:
                         break
                     state = State(after, costs)
@@ -53,9 +55,14 @@ def sweep(start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, lim
     return state.candidate
 
 
-def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limits, least: float) -> Candidate | None:
-    """One rule at all places where it gains, none of which share a node; None where it gains nowhere."""
-    gains: dict[Any, float] = {}
+def everywhere(
+    start: State, rule: CompiledRule, costs: CostModel, limits: Limits, least: float, below: float
+) -> Candidate | None:
+    """One rule at all places where it gains, none of which share a node, as long as the result costs less than `below`.
+
+    A place counts where the rule saves the share `least` of what it concerns there; -inf takes every place that can be run.
+    """
+    gains: dict[Any, float | None] = {}
     found: list[tuple[float, int, Match, dict[Value, Value]]] = []
     for number, match in enumerate(find_matches(rule, start.index, limit=MATCHES)):
         try:
@@ -68,9 +75,11 @@ def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limi
                 break
             cost, concerned = start.evaluation.after(new)
             gain = start.evaluation.cost - cost
-            gains[key] = gain if gain > max(SECONDS, least * concerned) else 0.0
-        if gains[key] > 0:
-            found.append((-gains[key], number, match, new))
+            enough = gain > (max(SECONDS, least * concerned) if least > 0 else -inf)
+            gains[key] = gain if enough else None
+        one = gains[key]
+        if one is not None:
+            found.append((-one, number, match, new))
     taken: set[Any] = set()
     chosen: list[dict[Value, Value]] = []
     for _, _, match, new in sorted(found, key=lambda item: item[:2]):
@@ -82,7 +91,7 @@ def _everywhere(start: State, rule: CompiledRule, costs: CostModel, limits: Limi
     while chosen:
         graph = rewritten(before.graph, disjoint(chosen))
         cost = costs.graph_cost(graph)
-        if cost < before.cost - least_gain(before.cost) and graph.outputs != before.graph.outputs:
+        if cost < below and graph.outputs != before.graph.outputs:
             return Candidate(graph, cost, before, rule.name, len(chosen))
         # together they do not gain: fewer may
         chosen = chosen[: len(chosen) // 2]

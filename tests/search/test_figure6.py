@@ -98,7 +98,6 @@ def test_figure_6_among_all_rules(case: Case, std: Rules, data: dict[str, Any]) 
     """Whatever a search makes of it with every rule of the library, it ends and computes the same."""
     names = tuple(name for name, rule in std.substitutions.items() if not rule.syntax.partial)
     found = searched(case, case.cyclic, "backtrack", names, 100)
-    assert products(found.graph) >= 2
     feeds = {case.a: data["a"], case.c: data["c"]}
     wanted, got = (run(std, graph.outputs, feeds, Floats())[0] for graph in (case.cyclic, found.graph))
     np.testing.assert_allclose(np.asarray(got, float), np.asarray(wanted, float), rtol=1e-4, atol=1e-4)
