@@ -1,26 +1,26 @@
 """Layouts chosen together with substitutions (TASO, section 5).
 
-A tensor in another layout is a transposed tensor. Rules with the tag `layout` compute an operator on transposed operands; rules with the tag
-`settles` move what transposes are left towards others, where inverse pairs vanish and products absorb them. A transpose that stays costs
-what it was measured to cost, so a change of layout pays exactly where it is absorbed.
+A tensor in another layout is a transposed tensor. Rules with the tag `layout` compute an operator on transposed operands; rules
+with the tag `settles` move what transposes are left towards others, where inverse pairs vanish and products absorb them. A transpose
+that stays costs what it was measured to cost, so a change of layout pays exactly where it is absorbed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Literal
 
-from dslc.ir.graph import Graph, Node, Value
+from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.rewriting import rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
-#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no substitutions;
-#: `none`: substitutions alone
+#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
+#: substitutions; `none`: substitutions alone
 Mode = Literal["joint", "after", "only", "none"]
 MODES: tuple[Mode, ...] = ("joint", "after", "only", "none")
 
@@ -35,6 +35,11 @@ class Layouts:
 
     choices: tuple[CompiledRule, ...]
     settling: tuple[CompiledRule, ...]
+
+    def concern(self, nodes: Collection[Node]) -> bool:
+        """Whether some of these nodes may have another layout."""
+        operators = {site.operator for rule in self.choices for site in rule.left.sites}
+        return any(isinstance(node, Call) and node.op in operators for node in nodes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +56,13 @@ def has_tag(definition: SubstitutionDef, tag: str) -> bool:
     return any(isinstance(s, t.Tags) and tag in s.names for s in statements)
 
 
-def layouts_of(rules: Sequence[CompiledRule]) -> Layouts:
-    """The rules about layouts among some; two-way rules count from left to right."""
-    return Layouts(
+def layouts_of(rules: Sequence[CompiledRule]) -> Layouts | None:
+    """The rules about layouts among some, None where none chooses one; two-way rules count from left to right."""
+    found = Layouts(
         tuple(rule for rule in rules if not rule.reverse and has_tag(rule.definition, "layout")),
         tuple(rule for rule in rules if not rule.reverse and has_tag(rule.definition, "settles")),
     )
+    return found if found.choices else None
 
 
 def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | None = None) -> Iterator[Variant]:
@@ -79,13 +85,14 @@ def layout_variants(graph: Graph, layouts: Layouts, near: Collection[Node] | Non
                 continue
             places.append((rule.name, new))
             whole.setdefault(rule.name, []).append(new)
+    chosen: Iterable[tuple[tuple[str, dict[Value, Value]], ...]]
     if near is not None:
         few = places[:PLACES]
         chosen = chain.from_iterable(combinations(few, count) for count in range(len(few), 0, -1))
     else:
         together = [tuple((name, new) for new in every) for name, every in whole.items() if len(every) > 1]
         everywhere = [tuple(places)] if len(whole) > 1 else []
-        chosen = iter([*everywhere, *together, *((place,) for place in places)])
+        chosen = [*everywhere, *together, *((place,) for place in places)]
     for some in chosen:
         mapping: dict[Value, Value] = {}
         for _, new in some:
@@ -104,7 +111,8 @@ def settled(graph: Graph, layouts: Layouts) -> Graph:
         for rule in layouts.settling:
             index = GraphIndex(graph)
             mapping: dict[Value, Value] = {}
-            for match in find_matches(rule, index, limit=MATCHES):
+            # weights too, so that a graph has one form however often its layout was changed
+            for match in find_matches(rule, index, limit=MATCHES, constants=True):
                 try:
                     new = replacements(match)
                 except Refused:
@@ -116,3 +124,8 @@ def settled(graph: Graph, layouts: Layouts) -> Graph:
         if graph.outputs == before.outputs:
             break
     return graph
+
+
+def without_layouts(rules: Sequence[CompiledRule]) -> list[CompiledRule]:
+    """The rules that choose no layout."""
+    return [rule for rule in rules if not has_tag(rule.definition, "layout")]
