@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
 
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Value
+from dslc.ir.graph import Node, Value, topological
 from dslc.match import CompiledRule, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.chains import chains
+from dslc.search.layouts import Layouts, layout_variants
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import Progress, State, least_gain, sweep
 
 #: the cheapest graphs wait in the queue: so many, and so many nodes in all
 QUEUE, NODES = 2000, 300_000
 MATCHES = 500
+#: a graph that costs up to this many times what it may is still tried in other layouts: the right one may pay
+ROOM = 1.5
+#: the cheapest layouts of the original that are searched from
+LAYOUTS = 2
 
 
 def backtrack(
@@ -29,12 +34,14 @@ def backtrack(
     *,
     alpha: float = 1.05,
     seed: int = 0,
+    layouts: Layouts | None = None,
     on_best: Progress = lambda _: None,
 ) -> Candidate:
     """The cheapest graph that was found.
 
     A sweep takes what can be had at once; from there every rule is tried at every place of the cheapest graph in the queue, and
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
+    With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
     The result depends on the seed, the costs and the number of steps, and on nothing else; Ctrl-C ends the search as its clock
     would.
     """
@@ -42,18 +49,24 @@ def backtrack(
 
     def improved(found: Candidate) -> None:
         nonlocal best
-        best = found
-        on_best(found)
+        if found.cost < best.cost:
+            best = found
+            on_best(found)
 
     try:
-        sweep(start, rules, costs, limits, improved)
-        for found in chains(best, rules, costs, limits, alpha):
-            if found.cost < best.cost - least_gain(best.cost):
-                improved(found)
         order = itertools.count()
         longest = min(QUEUE, max(20, NODES // len(start.graph.nodes())))
-        queue = [(best.cost, next(order), best)]
-        seen = {hash(start.graph.outputs), hash(best.graph.outputs)}
+        queue: list[tuple[float, int, Candidate]] = []
+        seen = {hash(start.graph.outputs)}
+        for first in _starts(start, costs, limits, layouts):
+            improved(first)
+            swept = sweep(first, rules, costs, limits, improved)
+            for found in chains(swept, rules, costs, limits, alpha) if first is start else ():
+                if found.cost < swept.cost - least_gain(swept.cost):
+                    swept = found
+                    improved(found)
+            seen.add(hash(swept.graph.outputs))
+            heapq.heappush(queue, (swept.cost, next(order), swept))
         shuffled = list(rules)
         random = Random(seed)
         while queue and not limits.stopped:
@@ -62,16 +75,12 @@ def backtrack(
                 break
             if seed:
                 random.shuffle(shuffled)
-            state = State(current, costs)
-            for rule, new, cost in _moves(state, shuffled, limits):
-                if cost > alpha * best.cost:
-                    continue
-                graph = rewritten(current.graph, new)
-                identity = hash(graph.outputs)
-                if identity in seen:
+            for found in _successors(current, shuffled, costs, limits, layouts, lambda: alpha * best.cost):
+                cost = found.cost
+                identity = hash(found.graph.outputs)
+                if cost > alpha * best.cost or identity in seen:
                     continue
                 seen.add(identity)
-                found = Candidate(graph, cost, current, rule.name, 1)
                 heapq.heappush(queue, (cost, next(order), found))
                 if cost < best.cost - least_gain(best.cost):
                     improved(found)
@@ -87,6 +96,49 @@ def backtrack(
         limits.stopped = True
         limits.interrupted = True
     return best
+
+
+def _starts(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts | None) -> list[Candidate]:
+    """The graph, and the cheapest of its other layouts that gain: substitutions may take away what a layout would have gained."""
+    if layouts is None:
+        return [start]
+    gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
+    return [start, *sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]]
+
+
+def _successors(
+    current: Candidate,
+    rules: Sequence[CompiledRule],
+    costs: CostModel,
+    limits: Limits,
+    layouts: Layouts | None,
+    most: Callable[[], float],
+) -> Iterator[Candidate]:
+    """Every graph that is one substitution, or one choice of layouts, or one substitution in other layouts away.
+
+    `most` says what a graph may cost now to be worth building.
+    """
+    if layouts is not None:
+        yield from _in_other_layouts(current, costs, limits, layouts, None)
+    state = State(current, costs)
+    for rule, new, cost in _moves(state, rules, limits):
+        built = {node for node in topological(value.node for value in new.values()) if node not in state.index.position}
+        turnable = layouts is not None and layouts.concern(built)
+        if cost > most() * (ROOM if turnable else 1):
+            continue
+        found = Candidate(rewritten(current.graph, new), cost, current, rule.name, 1)
+        yield found
+        if layouts is not None and turnable:
+            yield from _in_other_layouts(found, costs, limits, layouts, built)
+
+
+def _in_other_layouts(
+    current: Candidate, costs: CostModel, limits: Limits, layouts: Layouts, near: set[Node] | None
+) -> Iterator[Candidate]:
+    for variant in layout_variants(current.graph, layouts, near):
+        if not limits.step():
+            return
+        yield Candidate(variant.graph, costs.graph_cost(variant.graph), current, variant.rules[0], len(variant.rules))
 
 
 def _moves(
