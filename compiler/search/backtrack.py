@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
 
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Node, Value, topological
+from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
@@ -122,7 +122,7 @@ def _successors(
         yield from _in_other_layouts(current, costs, limits, layouts, None)
     state = State(current, costs)
     for rule, new, cost in _moves(state, rules, limits):
-        built = {node for node in topological(value.node for value in new.values()) if node not in state.index.position}
+        built = _built(new, state.index.position)
         turnable = layouts is not None and layouts.concern(built)
         if cost > most() * (ROOM if turnable else 1):
             continue
@@ -130,6 +130,18 @@ def _successors(
         yield found
         if layouts is not None and turnable:
             yield from _in_other_layouts(found, costs, limits, layouts, built)
+
+
+def _built(new: Mapping[Value, Value], known: Collection[Node]) -> set[Node]:
+    """The nodes of replacements that the graph does not have."""
+    out: set[Node] = set()
+    stack = [value.node for value in new.values()]
+    while stack:
+        node = stack.pop()
+        if node not in known and node not in out:
+            out.add(node)
+            stack.extend(arg.node for arg in node.args)
+    return out
 
 
 def _in_other_layouts(
