@@ -48,10 +48,10 @@ def _place(finding: Diagnostic) -> tuple[str, int]:
     return (finding.span.source.path, finding.span.start) if finding.span is not None else (finding.path, 0)
 
 
-def check_files(paths: Sequence[Path]) -> list[Diagnostic]:
+def check_files(paths: Sequence[Path], overlapping: bool = False) -> list[Diagnostic]:
     """All findings in some files, by place: syntax and names in each, then imports, then what the rules mean.
 
-    What files mean is only looked at where their syntax and names are right.
+    What files mean is only looked at where their syntax and names are right. `overlapping`: also rules that match the same graphs.
     """
     findings: list[Diagnostic] = []
     for path in paths:
@@ -73,16 +73,22 @@ def check_files(paths: Sequence[Path]) -> list[Diagnostic]:
 
     asked = {str(path.resolve()) for path in paths}
     modules = [m for m in rules.modules if str(Path(m.file.source.path).resolve()) in asked]
-    return _unique(check_all(rules, modules))
+    found = check_all(rules, modules)
+    if overlapping:
+        from dslc.semantics.checks.overlap import overlaps
+
+        found += overlaps(rules, frozenset(modules))
+    return _unique(found)
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="FILES|FOLDERS|LIBRARIES")
+@click.option("--overlaps", "overlapping", is_flag=True, help="Also list rules that match the same graphs.")
 @click.option("--output-format", "form", type=click.Choice(FORMATS), default="full", show_default=True)
-def command(names: tuple[str, ...], form: str) -> int:
+def command(names: tuple[str, ...], overlapping: bool, form: str) -> int:
     """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
     paths = files_of(names)
-    findings = check_files(paths)
+    findings = check_files(paths, overlapping)
     click.echo(render(findings, form, color=wants_color(sys.stdout)), nl=False)
     if not findings and form == "full":
         click.echo(f"{len(paths)} file{'s' * (len(paths) != 1)} checked, nothing found", err=True)

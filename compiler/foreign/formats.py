@@ -26,7 +26,7 @@ def read_rules(form: str, path: Path, pairs: bool | None = None) -> tuple[Foreig
         raise DslcError([Diagnostic("E0902", f"{failure.strerror}: {path}", path=str(path))]) from None
     if form == "tensat":
         return tensat.read(data, str(path), pairs)
-    return (taso if form == "taso" else flexflow).read(data, str(path))
+    return taso.read(data, str(path)) if form == "taso" else flexflow.read(data, str(path))
 
 
 def written(form: str, rules: Iterable[ForeignRule]) -> bytes:
@@ -35,4 +35,6 @@ def written(form: str, rules: Iterable[ForeignRule]) -> bytes:
     Raises:
         DslcError: E1002 for what the format cannot express.
     """
-    return {"taso": taso, "tensat": tensat, "flexflow": flexflow}[form].write(rules)
+    if form == "tensat":
+        return tensat.write(rules)
+    return taso.write(rules) if form == "taso" else flexflow.write(rules)

@@ -117,7 +117,7 @@ class _Writer:
         given = dict(self.rule.names)
         for number in self.rule.inputs():
             own = given.get(number, "")
-            free = _NAME.fullmatch(own) and own not in KEYWORDS | RESERVED.keys() | set(DTYPE_NAMES) | {*_OUTPUTS, "T"}
+            free = _NAME.fullmatch(own) and own not in {*KEYWORDS, *RESERVED, *DTYPE_NAMES, *_OUTPUTS, "T"}
             clash = re.fullmatch(r"X\d+|[A-Z]\d*", own) or own in out.values()
             out[number] = own if free and not clash else f"X{-number}"
         return out

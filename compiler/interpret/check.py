@@ -10,6 +10,7 @@ import numpy as np
 
 from dslc.analysis.bounds import check_operator
 from dslc.analysis.samples import sample
+from dslc.analysis.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.errors import Diagnostic, Label, Span
 from dslc.interpret.check_rule import term_choices
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -49,6 +50,9 @@ def _touched(span: Span, errors: list[Span]) -> bool:
 
 def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
     """Reads that leave their bounds, and operators that no small shapes fit."""
+    empty = vacuous_operator(op)
+    if empty is not None:
+        return [_vacuous(op, empty, [s for s in op.syntax.statements if isinstance(s, t.Where)])]
     report = check_operator(rules, op)
     found = report.diagnostics()
     if not report.elaborated and not found:
@@ -59,12 +63,19 @@ def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
                 return list(problem.diagnostics)
             reason = problem.reason if isinstance(problem, Mismatch) else str(problem)
             span = problem.span if isinstance(problem, Mismatch) and problem.span is not None else op.syntax.span
+            if reason.endswith("does not hold"):
+                message = f"no sizes and attributes were found that satisfy the guards of `{op.short}`"
+                return [Diagnostic("W0009", message, span, severity="warning", hint=f"most often: {reason}")]
             return [Diagnostic("E0306", f"no small shapes fit `{op.short}`: {reason}", span)]
     return found
 
 
 def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> list[Diagnostic]:
     """E0312 or E0314 with the sizes where the sides differ in type; a warning where no instance is found."""
+    empty = vacuous_rule(sub)
+    if empty is not None:
+        wheres = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Where)]
+        return [_vacuous(sub, empty, wheres)]
     reasons: Counter[str] = Counter()
     instances = last = 0
     for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _ATTEMPTS)):
@@ -94,9 +105,17 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     wheres = [s for s in sub.syntax.left if isinstance(s, t.Where)]
     if wheres and "does not hold" in common:
         message = f"no sizes were found at which the guards of `{sub.syntax.name}` hold"
-        return [Diagnostic("W0001", message, wheres[0].span, severity="warning", hint=f"most often: {common}")]
+        return [Diagnostic("W0009", message, wheres[0].span, severity="warning", hint=f"most often: {common}")]
     message = f"no instance of `{sub.syntax.name}` was found, so its sides were not compared"
     return [Diagnostic("W0009", message, sub.syntax.span, severity="warning", hint=f"most often: {common}")]
+
+
+def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: list[t.Where]) -> Diagnostic:
+    """W0001 at the first guard of a contradiction."""
+    first = empty.conditions[0]
+    span = next((where.span for where in wheres if any(c is first for c in where.conditions)), first.span)
+    message = f"no sizes and attributes satisfy the guards of `{definition.syntax.name}`: {empty.text}"
+    return Diagnostic("W0001", message, span, severity="warning")
 
 
 def _terms(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> Iterator[dict[str, OperatorDef]]:

@@ -8,9 +8,12 @@ from dslc.errors import Diagnostic
 from dslc.semantics.checks.clauses import check_clauses
 from dslc.semantics.checks.duplicates import check_duplicates
 from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.numbers import check_numbers
 from dslc.semantics.checks.operators import check_operator
 from dslc.semantics.checks.others import check_derivation, check_header, check_lowering, check_ruleset, check_test
+from dslc.semantics.checks.overlap import check_covered
 from dslc.semantics.checks.substitutions import check_property, check_substitution
+from dslc.semantics.checks.termination import check_termination
 from dslc.semantics.definitions import Module
 from dslc.semantics.library import Rules
 
@@ -49,6 +52,9 @@ def check(rules: Rules, modules: Iterable[Module] | None = None) -> list[Diagnos
             check_ruleset(rules, ruleset, report)
     check_clauses(rules, chosen, report)
     check_duplicates(rules, chosen, report)
+    check_covered(rules, chosen, report)
+    check_termination(rules, chosen, report)
+    check_numbers(rules, chosen, report)
     return sorted(report.found, key=_place)
 
 

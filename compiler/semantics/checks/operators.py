@@ -362,12 +362,11 @@ def _unused(op: OperatorDef, scope: Scope) -> None:
 def _elaborates(rules: Rules, op: OperatorDef, report: Report) -> None:
     """Evaluates the equations at the first choices that the guards allow; what never works is reported."""
     first: EvalError | Mismatch | None = None
-    feasible = worked = 0
+    worked = 0
     for ranks in rank_choices(op):
         for level in ("symbolic", "numbers"):
             try:
                 for choice in islice(assumed(rules, op, ranks, level), _CHOICES):
-                    feasible += 1
                     for output in op.syntax.outputs:
                         value = choice.env.get(output.name)
                         if not isinstance(value, Value):
@@ -390,8 +389,6 @@ def _elaborates(rules: Rules, op: OperatorDef, report: Report) -> None:
         report.found.extend(d for d in first.diagnostics if d not in report.found)
     elif isinstance(first, Mismatch) and not _is_composite(op):
         report.add("E0306", f"`{op.short}`: {first.reason}", first.span or op.syntax.span)
-    elif not feasible and conditions_of(op):
-        report.add("W0001", f"no sizes satisfy the guards of `{op.short}`", conditions_of(op)[0].span)
 
 
 def _is_composite(op: OperatorDef) -> bool:

@@ -1,0 +1,199 @@
+"""Rules that another one makes superfluous, and rules that match the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from dslc.errors import Diagnostic, Label, Span
+from dslc.semantics.checks.matching import allowed, applied_match, matches, same
+from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.terms import Applied, Direction, Tensor, Term, directions
+from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+# longer patterns are not compared for overlaps: unification branches at every commutative operator
+_STEPS = 2000
+
+
+def check_covered(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+    """W0004 where two rules are equal up to names, order of operands and direction; W0002 where one is a special case of another."""
+    known = _directions(rules, report)
+    heads = _by_head(each for some in known.values() for each in some)
+    for position, sub in enumerate(known):
+        if sub.module not in modules or not known[sub]:
+            continue
+        own = known[sub]
+        for other in _candidates(heads, own[0]):
+            if other is sub or not all(_covers(rules, known[other], each) for each in own):
+                continue
+            equal = all(_covers(rules, own, each) for each in known[other])
+            if equal and list(known).index(other) > position:
+                continue  # the later one of two is reported
+            if any(d.code == "W0004" and d.span is sub.syntax.span for d in report.found):
+                break
+            if equal:
+                report.add("W0004", f"`{sub.syntax.name}` is `{other.name}` up to names, order and direction", sub.syntax.span)
+            else:
+                report.add(
+                    "W0002", f"wherever `{sub.syntax.name}` applies, `{other.name}` applies and does the same", sub.syntax.span,
+                    hint="leave it out, or let the more general rule exclude this case with a guard",
+                )  # fmt: skip
+            break
+
+
+def _directions(rules: Rules, report: Report) -> dict[SubstitutionDef, tuple[Direction, ...]]:
+    errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
+    return {
+        sub: () if any(_within(e, sub.syntax.span) for e in errors) else directions(sub) for sub in rules.substitutions.values()
+    }
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.source is outer.source and outer.start <= inner.start < outer.end
+
+
+def _by_head(known: Iterator[Direction]) -> Mapping[str, list[Direction]]:
+    heads: dict[str, list[Direction]] = {}
+    for each in known:
+        heads.setdefault(_head(each.left), []).append(each)
+    return heads
+
+
+def _head(left: Sequence[Term]) -> str:
+    first = left[0]
+    return f"{len(left)} {first.operator if isinstance(first, Applied) else type(first).__name__}"
+
+
+def _candidates(heads: Mapping[str, list[Direction]], own: Direction) -> list[SubstitutionDef]:
+    return list(dict.fromkeys(each.rule for each in heads.get(_head(own.left), ()) if isinstance(each.left[0], Applied)))
+
+
+def _covers(rules: Rules, general: Sequence[Direction], special: Direction) -> bool:
+    """Whether one of a rule's directions does what this direction does, wherever it applies."""
+    for each in general:
+        for match in matches(rules, each, special.left):
+            if not allowed(each, match, special):
+                continue
+            results = [applied_match(term, match) for term in each.right]
+            if all(r is not None and same(rules, r, s) for r, s in zip(results, special.right, strict=True)):
+                return True
+    return False
+
+
+# ---- overlaps --------------------------------------------------------------------------------------------------
+
+
+def overlaps(rules: Rules, modules: frozenset[Module]) -> list[Diagnostic]:
+    """W0010 for each pair of rules of one library whose left sides may be the same graph, with different results.
+
+    Rules add equivalents, so an overlap is no mistake: it says where a search has a choice. Sizes, guards and types are not looked at.
+    """
+    found: list[Diagnostic] = []
+    known = {sub: directions(sub) for sub in rules.substitutions.values() if sub.module in modules}
+    subs = list(known)
+    for at, one in enumerate(subs):
+        for other in subs[at + 1 :]:
+            if one.module.library == other.module.library and _overlap(rules, known[one], known[other]):
+                message = f"`{one.syntax.name}` and `{other.syntax.name}` match the same graphs"
+                label = Label(other.syntax.span, "the other rule")
+                found.append(Diagnostic("W0010", message, one.syntax.span, severity="note", secondary=(label,)))
+    return found
+
+
+def _overlap(rules: Rules, one: Sequence[Direction], other: Sequence[Direction]) -> bool:
+    for a in one:
+        for b in other:
+            if len(a.left) != len(b.left) or not all(isinstance(x, Applied) for x in (*a.left, *b.left)):
+                continue
+            second = tuple(_apart(term) for term in b.left)
+            free = a.free | frozenset(f"{name}'" for name in b.free)
+            steps = [_STEPS]
+            if next(_unify_all(rules, free, a.left, second, {}, steps), None) is not None:
+                return True
+    return False
+
+
+def _apart(term: Term) -> Term:
+    """With names of its own."""
+    if isinstance(term, Tensor):
+        return Tensor(f"{term.name}'")
+    if isinstance(term, Applied):
+        attrs = tuple((name, _primed(value)) for name, value in term.attrs)
+        rest = None if term.rest is None else f"{term.rest}'"
+        return replace(term, args=tuple(_apart(arg) for arg in term.args), attrs=attrs, rest=rest)
+    return term
+
+
+def _primed(value: t.Expr) -> t.Expr:
+    return replace(value, id=f"{value.id}'") if isinstance(value, t.Name) else value
+
+
+_Bound = Mapping[str, Term]
+
+
+def _unify_all(
+    rules: Rules, free: frozenset[str], one: Sequence[Term], other: Sequence[Term], bound: _Bound, steps: list[int]
+) -> Iterator[_Bound]:
+    if not one:
+        yield bound
+        return
+    for found in _unify(rules, free, one[0], other[0], bound, steps):
+        yield from _unify_all(rules, free, one[1:], other[1:], found, steps)
+
+
+def _unify(rules: Rules, free: frozenset[str], a: Term, b: Term, bound: _Bound, steps: list[int]) -> Iterator[_Bound]:
+    steps[0] -= 1
+    if steps[0] < 0:
+        return
+    a, b = _resolved(a, bound), _resolved(b, bound)
+    if isinstance(b, Tensor) and not isinstance(a, Tensor):
+        a, b = b, a
+    if isinstance(a, Tensor):
+        if a == b:
+            yield bound
+        elif not _occurs(a.name, b, bound):
+            yield {**bound, a.name: b}
+        return
+    if not isinstance(a, Applied) or not isinstance(b, Applied):
+        if a == b:
+            yield bound
+        return
+    if (a.operator, a.output, len(a.args)) != (b.operator, b.output, len(b.args)) or _differ(free, a, b):
+        return
+    orders = [b.args]
+    if len(b.args) == 2 and rules.traits_of(a.operator).commutative:
+        orders.append(b.args[::-1])
+    for order in orders:
+        yield from _unify_all(rules, free, a.args, order, bound, steps)
+
+
+def _resolved(term: Term, bound: _Bound) -> Term:
+    while isinstance(term, Tensor) and term.name in bound:
+        term = bound[term.name]
+    return term
+
+
+def _occurs(name: str, term: Term, bound: _Bound) -> bool:
+    term = _resolved(term, bound)
+    if isinstance(term, Tensor):
+        return term.name == name
+    return isinstance(term, Applied) and any(_occurs(name, arg, bound) for arg in term.args)
+
+
+def _differ(free: frozenset[str], a: Applied, b: Applied) -> bool:
+    """Whether an attribute has different constant values."""
+    mine, theirs = dict(a.attrs), dict(b.attrs)
+    literal = (t.Int, t.Float, t.Str, t.ListExpr)
+    for name in mine.keys() & theirs.keys():
+        x, y = mine[name], theirs[name]
+        if isinstance(x, literal) and isinstance(y, literal) and x != y:
+            return not (isinstance(x, t.ListExpr) or isinstance(y, t.ListExpr)) or (_constant_list(x) and _constant_list(y))
+    return False
+
+
+def _constant_list(value: t.Expr) -> bool:
+    return not isinstance(value, t.ListExpr) or all(isinstance(each, t.Int) for each in value.elements)
+
+

@@ -1,0 +1,123 @@
+"""Rules that never end: a result that holds its own pattern, and one-way rules that lead back to where they started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from itertools import islice
+
+from dslc.errors import Span
+from dslc.semantics.checks.matching import allowed, applied_match, matches, same
+from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.terms import Applied, Direction, Tensor, Term, directions, size, subterms
+from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+# a longer way back is not looked for
+_LONGEST = 4
+_STATES = 64
+
+
+def check_termination(rules: Rules, modules: frozenset[Module], report: Report) -> None:
+    """W0003 where a one-way rule's result holds its pattern again, W0011 where one-way rules undo each other.
+
+    Two-way rules are meant to be undone, so they are exempt.
+    """
+    errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
+    steps: dict[SubstitutionDef, Direction] = {}
+    for sub in rules.substitutions.values():
+        if sub.syntax.arrow == "=>" and not any(_within(e, sub.syntax.span) for e in errors):
+            found = directions(sub)
+            if found and all(isinstance(term, Applied) for term in found[0].left):
+                steps[sub] = found[0]
+    heads: dict[tuple[str, ...], list[Direction]] = {}
+    for each in steps.values():
+        heads.setdefault(_heads(each.left), []).append(each)
+    reported: set[frozenset[str]] = set()
+    for sub, step in steps.items():
+        if sub.module not in modules:
+            continue
+        step = replace(step, right=tuple(_folded(term, _constants(step)) for term in step.right))
+        if _holds_itself(rules, step):
+            hint = "a rule that may be used both ways is written with `<=>`"
+            report.add("W0003", f"the right side of `{sub.syntax.name}` holds its left side again", sub.syntax.span, hint=hint)
+            continue
+        circle = _circle(rules, step, heads)
+        if circle is None or frozenset(circle) in reported:
+            continue
+        reported.add(frozenset(circle))
+        if len(circle) == 1:
+            message = f"`{sub.syntax.name}` applied twice is where it started"
+        else:
+            message = f"`{sub.syntax.name}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
+        report.add("W0011", message, sub.syntax.span, hint="rules that hold both ways are one rule, with `<=>`")
+
+
+def _constants(step: Direction) -> frozenset[str]:
+    """The tensors that a guard `constant(C)` names."""
+    return frozenset(
+        arg.id
+        for condition in step.conditions
+        if isinstance(condition, t.Call) and condition.function == "constant"
+        for arg in condition.args
+        if isinstance(arg, t.Name)
+    )
+
+
+def _folded(term: Term, constants: frozenset[str]) -> Term:
+    """What depends on constants only is computed once: no pattern sees how."""
+    if not isinstance(term, Applied) or not constants:
+        return term
+    leaves = [each.name for each in subterms(term) if isinstance(each, Tensor)]
+    if leaves and constants.issuperset(leaves):
+        return Tensor(" ".join(leaves))
+    return replace(term, args=tuple(_folded(arg, constants) for arg in term.args))
+
+
+def _within(inner: Span, outer: Span) -> bool:
+    return inner.source is outer.source and outer.start <= inner.start < outer.end
+
+
+def _heads(terms: tuple[Term, ...]) -> tuple[str, ...]:
+    return tuple(term.operator if isinstance(term, Applied) else "" for term in terms)
+
+
+def _holds_itself(rules: Rules, step: Direction) -> bool:
+    """Whether the pattern of one output occurs in the result, where nothing can exclude it from applying there."""
+    if len(step.left) != 1:
+        return False
+    left = size(step.left[0])
+    for term in subterms(step.right[0]):
+        # a result of the same size is a circle, not growth
+        if term is step.right[0] and size(term) <= left:
+            continue
+        if any(allowed(step, match, step) for match in islice(matches(rules, step, (term,)), _STATES)):
+            return True
+    return False
+
+
+def _circle(rules: Rules, start: Direction, heads: Mapping[tuple[str, ...], list[Direction]]) -> list[str] | None:
+    """The rules that lead from a rule's left side back to it; None where there is no such way up to a length."""
+    states: list[tuple[tuple[Term, ...], list[str]]] = [(start.right, [start.rule.syntax.name])]
+    seen: list[tuple[Term, ...]] = []
+    while states:
+        terms, path = states.pop(0)
+        if _equal(rules, terms, start.left) and not any(isinstance(term, Tensor) for term in terms):
+            return path
+        if len(path) >= _LONGEST or len(seen) >= _STATES:
+            continue
+        for step in heads.get(_heads(terms), ()):
+            for match in islice(matches(rules, step, terms), _STATES):
+                if not allowed(step, match, start):
+                    continue
+                results = [applied_match(term, match) for term in step.right]
+                found = tuple(r for r in results if r is not None)
+                if len(found) == len(results) and not any(_equal(rules, found, old) for old in seen):
+                    seen.append(found)
+                    states.append((found, [*path, step.rule.syntax.name]))
+    return None
+
+
+def _equal(rules: Rules, one: tuple[Term, ...], other: tuple[Term, ...]) -> bool:
+    return len(one) == len(other) and all(same(rules, a, b) for a, b in zip(one, other, strict=True))

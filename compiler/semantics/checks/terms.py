@@ -1,0 +1,190 @@
+"""Both sides of a substitution as terms: intermediate names written out, defaults of attributes filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, TypeAlias
+
+from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """An input of the rule."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """What is no tensor and no call: a number, a scope."""
+
+    expr: t.Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One output of an application. `attrs` are sorted by name and complete, unless `rest` stands for those that are missing."""
+
+    operator: str
+    args: tuple[Term, ...]
+    attrs: tuple[tuple[str, t.Expr], ...]
+    rest: str | None
+    output: str
+
+
+_FIXED = frozenset(CONSTANTS) | frozenset(DTYPE_NAMES)
+
+Term: TypeAlias = "Tensor | Other | Applied"
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A rule used in one direction. `free` are the names that matching binds: sizes, attributes, packs."""
+
+    rule: SubstitutionDef
+    left: tuple[Term, ...]
+    right: tuple[Term, ...]
+    conditions: tuple[t.Expr, ...]
+    types: Mapping[str, t.TypeExpr | None]
+    free: frozenset[str]
+    reverse: bool = False
+
+
+def directions(sub: SubstitutionDef) -> tuple[Direction, ...]:
+    """The one or two directions of a rule; none where it has statements that terms cannot say (`let`, `const`, `correct`, ...)."""
+    syntax = sub.syntax
+    if syntax.partial:
+        return ()
+    sides = []
+    for side in (syntax.left, syntax.right):
+        found = _side(sub, side)
+        if found is None:
+            return ()
+        sides.append(found)
+    try:
+        left, right = ([side[name] for name in syntax.outputs] for side in sides)
+    except KeyError:
+        return ()
+    conditions = tuple(c for s in (*syntax.left, *syntax.right) if isinstance(s, t.Where) for c in s.conditions)
+    types = {param.name: param.type for param in syntax.params}
+    free = frozenset(
+        head
+        for node in walk_expr((*syntax.params, *syntax.left, *syntax.right))
+        for head in _names(node)
+        if sub.module.lookup(head) is None and head not in types and head not in _FIXED
+    )
+    one = Direction(sub, tuple(left), tuple(right), conditions, types, free)
+    if syntax.arrow != "<=>":
+        return (one,)
+    return (one, replace(one, left=one.right, right=one.left, reverse=True))
+
+
+def _names(node: t.Node) -> tuple[str, ...]:
+    if isinstance(node, t.Name):
+        return (node.id.partition(".")[0],)
+    if isinstance(node, t.TypeExpr):
+        return (node.name,)
+    if isinstance(node, t.Call) and node.rest is not None:
+        return (node.rest,)
+    return ()
+
+
+def _side(sub: SubstitutionDef, statements: tuple[t.GraphStatement, ...]) -> dict[str, Term] | None:
+    names: dict[str, Term] = {param.name: Tensor(param.name) for param in sub.syntax.params}
+    if any(param.star for param in sub.syntax.params):
+        return None
+    for statement in statements:
+        if isinstance(statement, t.Where | t.Tags | t.Verify | t.Trusted):
+            continue
+        if not isinstance(statement, t.Bind):
+            return None
+        if len(statement.names) == 1:
+            found = _term(sub, statement.value, names, None)
+            if found is None:
+                return None
+            names[statement.names[0]] = found
+            continue
+        call = statement.value
+        op = sub.module.lookup(call.function) if isinstance(call, t.Call) else None
+        if not isinstance(op, OperatorDef) or len(op.syntax.outputs) != len(statement.names):
+            return None
+        for name, param in zip(statement.names, op.syntax.outputs, strict=True):
+            found = _term(sub, call, names, param.name)
+            if found is None:
+                return None
+            names[name] = found
+    return names
+
+
+def _term(sub: SubstitutionDef, expr: t.Expr, names: Mapping[str, Term], output: str | None) -> Term | None:
+    if isinstance(expr, t.Name) and expr.id in names:
+        return names[expr.id]
+    if isinstance(expr, t.Field):
+        return _term(sub, expr.call, names, expr.name)
+    if not isinstance(expr, t.Call):
+        return Other(expr) if not any(isinstance(n, t.Name) and n.id in names for n in walk_expr(expr)) else None
+    op = sub.module.lookup(expr.function)
+    if not isinstance(op, OperatorDef):
+        return None
+    args = tuple(_term(sub, arg, names, None) for arg in expr.args)
+    if any(arg is None for arg in args):
+        return None
+    given = {keyword.name: keyword.value for keyword in expr.kwargs}
+    for node in walk_expr(tuple(given.values())):
+        if isinstance(node, t.Name) and node.id in names:
+            return None  # an attribute that speaks of a tensor (`shape(X)`): terms cannot compare these
+        if isinstance(node, t.Call) and isinstance(sub.module.lookup(node.function), FunctionDef):
+            return None  # and functions of a file mean what they mean there
+    if expr.rest is None:
+        given |= {attr.name: attr.default for attr in op.attrs if attr.name not in given and attr.default is not None}
+    attrs = tuple(sorted(((k, canonical_value(op, k, v)) for k, v in given.items()), key=lambda pair: pair[0]))
+    return Applied(op.name, tuple(a for a in args if a is not None), attrs, expr.rest, output or op.syntax.outputs[0].name)
+
+
+def canonical_value(op: OperatorDef, name: str, value: t.Expr) -> t.Expr:
+    """`[1, 1]` for a list of numbers as `1`: one number stands for every entry."""
+    declared = next((attr.type for attr in op.attrs if attr.name == name), None)
+    if isinstance(value, t.ListExpr) and value.elements and declared is not None and declared.dims is not None:
+        first = value.elements[0]
+        if isinstance(first, t.Int) and all(each == first for each in value.elements):
+            return first
+    return value
+
+
+def substituted(value: Any, names: Mapping[str, t.Expr]) -> Any:
+    """A piece of syntax with other expressions in the place of some names; a list for a pack is spliced."""
+    if isinstance(value, t.Name):
+        return names.get(value.id, value)
+    if isinstance(value, tuple):
+        out: list[Any] = []
+        for part in value:
+            if isinstance(part, t.Pack) and isinstance(part.value, t.Name) and isinstance(names.get(part.value.id), t.ListExpr):
+                found = names[part.value.id]
+                assert isinstance(found, t.ListExpr)
+                out.extend(found.elements)
+            else:
+                out.append(substituted(part, names))
+        return tuple(out)
+    if is_dataclass(value) and isinstance(value, t.Node):
+        changes = {f.name: substituted(getattr(value, f.name), names) for f in fields(value) if f.name != "span"}
+        return replace(value, **changes)
+    return value
+
+
+def subterms(root: Term) -> list[Term]:
+    """A term and everything in it, parents first."""
+    out = [root]
+    if isinstance(root, Applied):
+        for arg in root.args:
+            out += subterms(arg)
+    return out
+
+
+def size(root: Term) -> int:
+    """The number of applications."""
+    return sum(isinstance(term, Applied) for term in subterms(root))
