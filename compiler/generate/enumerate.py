@@ -12,19 +12,20 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from math import prod
 
 import numpy as np
 
 from dslc.generate.arguments import Arguments, Batch
-from dslc.generate.evaluate import State, applied_values, random_values, stored
+from dslc.generate.equations import FloatTest
+from dslc.generate.evaluate import State
 from dslc.generate.fingerprint import first_hash, mix
 from dslc.generate.inputs import Family
 from dslc.generate.plan import Planner
 from dslc.generate.resume import Store
 from dslc.generate.rewriting import Applications, Found, Rewriting, components
-from dslc.generate.space import INPUT, Reader, Table, Types, in_first_order, item_of, joined_orders, leaves
-from dslc.generate.term import Equation, TermType, inputs, parts, subterms
+from dslc.generate.space import Reader, Table, Types, in_first_order, joined_orders, leaves
+from dslc.generate.term import Equation, inputs, subterms
+from dslc.generate.values import Values
 from dslc.generate.workers import Mapper, serial
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
@@ -58,7 +59,9 @@ class Enumeration:
     table: Table
     left: Array
     right: Table
-    levels: tuple[Level, ...]
+    levels: tuple[Level, ...] = ()
+    #: what held over the field and did not on floats
+    fallen: tuple[Equation, ...] = ()
     _reader: Reader | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
@@ -135,11 +138,12 @@ class _Run:
         self.planner = Planner(rules, family, self.types, seed)
         self.state = State(libraries, family, seed, self.types.shapes, _rules=rules)
         self.table = leaves(family, self.types, self.planner.widest, operators)
-        # where the value of each row is among those of its shape
-        self.places = np.zeros(0, dtype=np.int64)
+        self.values = Values(rules, family, self.types, self.state.domain)
+        self.state.values = self.values.arrays
         self.left: list[Array] = []
         self.right: list[Table] = []
         self.levels: list[Level] = []
+        self.fallen: list[Equation] = []
         self.known = _Known(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
         self.cut_known = self.known
         self.nodes = 0
@@ -158,25 +162,18 @@ class _Run:
         right = self.right[0]
         for more in self.right[1:]:
             right = right.plus(more)
-        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right, tuple(self.levels))
+        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right, tuple(self.levels), tuple(self.fallen))
 
     # ---- leaves ------------------------------------------------------------------------------------------------
 
     def _leaves(self) -> None:
         """Values of inputs and constants; a constant that equals an earlier leaf is an equation and no leaf."""
-        state, family = self.state, self.family
-        rng = np.random.default_rng(state.seed)
+        rng = np.random.default_rng(self.state.seed)
         hashes = np.zeros(len(self.table), dtype=np.uint64)
-        values = []
+        found = []
         for row in range(len(self.table)):
-            type = self.types.types[int(self.table.type[row])].tensor
-            if self.table.item[row] == INPUT:
-                value = random_values(type, 1, rng)
-            else:
-                item = item_of(family, int(self.table.item[row]))
-                value = applied_values(state.rules, item, None, (), (), state.domain)[0][None]
-            values.append(stored(value, type))
-            hashes[row] = first_hash(values[-1], type, state.seed)[0]
+            found.append(self.values.leaf(self.table, row, rng))
+            hashes[row] = first_hash(found[-1], self.types.types[int(self.table.type[row])].tensor, self.state.seed)[0]
         _, first = np.unique(hashes, return_index=True)
         keep = np.zeros(len(hashes), dtype=bool)
         keep[first] = True
@@ -185,17 +182,10 @@ class _Run:
         self.left.append(np.array([rows[earliest[int(hashes[row])]] for row in np.flatnonzero(~keep)], dtype=np.int64))
         self.right.append(_selected(self.table, np.flatnonzero(~keep)))
         self.table = _selected(self.table, np.flatnonzero(keep))
-        self.places = np.zeros(len(self.table), dtype=np.int64)
         for row, old in enumerate(np.flatnonzero(keep).tolist()):
-            self._store(np.array([row]), values[old])
+            self.values.put(self.table, np.array([row]), found[old])
         self._know(hashes[keep], np.arange(len(self.table)), self.table.type)
         self.classes = self.known.find(hashes[keep])
-
-    def _store(self, rows: Array, values: Array) -> None:
-        shape = self.types.shape_of[int(self.table.type[rows[0]])]
-        old = self.state.values.get(shape)
-        self.places[rows] = np.arange(len(rows)) + (0 if old is None else len(old))
-        self.state.values[shape] = values if old is None else np.concatenate([old, values])
 
     def _know(self, hashes: Array, rows: Array, types: Array) -> None:
         self.known = self.known.plus(*_first(hashes, rows, self.known))
@@ -211,7 +201,7 @@ class _Run:
         hashes = [part for block in finished for part in block]
         done = sum(batch.terms for batch in batches[: len(hashes)])
         fresh: list[Array] = []
-        for array in self.mapper(self.state, (batch.chunk(self.places) for batch in batches[len(hashes) :])):
+        for array in self.mapper(self.state, (batch.chunk(self.values.places) for batch in batches[len(hashes) :])):
             fresh.append(array)
             done += array.size
             if self.progress is not None:
@@ -256,7 +246,7 @@ class _Run:
         sides[sides < 0] = rows[at]
         self.left.append(sides)
         if not last:
-            self._value(rows)
+            self.values.add(self.table, rows)
             self._know(hashes[wanted], rows, types[wanted])
             self.classes = np.concatenate([self.classes, self.known.find(hashes[wanted])])
             mine = self._applications(batches)
@@ -280,7 +270,8 @@ class _Run:
         _, one = np.unique(groups[open_], return_index=True)
         open_ = np.sort(open_[one])
         # then the more general ones of this level: more inputs and fewer constants
-        terms = self._as_equations(open_, left, types, batches, size)
+        open_ = open_[self._on_floats(open_, left, types, batches, size)]
+        terms = list(self._among(open_, left, types, batches, size).equations())
         rank = np.array([_generality(equation) for equation in terms], dtype=np.int64)
         order = np.argsort(rank, kind="stable")
         ranks = np.full(len(hashes), -1, dtype=np.int64)
@@ -316,14 +307,20 @@ class _Run:
         done[groups[-1 - left[left < 0]]] = True
         return np.where(done[groups], -1, groups)
 
-    def _as_equations(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> list[Equation]:
+    def _among(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> Enumeration:
         """The equations at some positions of a level."""
-        heads = np.unique(-1 - left[at][left[at] < 0])
-        table = self.table.plus(self._rows(heads, types, batches, size))
         sides = left[at].copy()
+        heads = np.unique(-1 - sides[sides < 0])
+        table = self.table.plus(self._rows(heads, types, batches, size))
         sides[sides < 0] = len(self.table) + np.searchsorted(heads, -1 - sides[sides < 0])
-        right = self._rows(at, types, batches, size)
-        return list(Enumeration(self.family, self.types, table, sides, right, ()).equations())
+        return Enumeration(self.family, self.types, table, sides, self._rows(at, types, batches, size))
+
+    def _on_floats(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> Array:
+        """Which equations hold on floats too; the others are listed."""
+        found = self._among(at, left, types, batches, size)
+        holds = FloatTest(self.state.rules, self.family, self.types, self.state.seed).holds(found.table, found.left, found.right)
+        self.fallen += [found.equation(int(k)) for k in np.flatnonzero(~holds)]
+        return holds
 
     def _in_order(self, at: Array, left: Array, size: int, types: Array, batches: list[Batch]) -> Array:
         """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large and its
@@ -343,7 +340,7 @@ class _Run:
         right = self.right[0]
         for more in self.right[1:]:
             right = right.plus(more)
-        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right, ()).equations()
+        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right).equations()
 
     def _applications(self, batches: list[Batch]) -> Applications:
         """All terms of a level."""
@@ -406,38 +403,6 @@ class _Run:
         both.sort(axis=1)
         out = both[:, :width]
         return np.where(out == np.iinfo(np.int32).max, -1, out)
-
-    def _value(self, rows: Array) -> None:
-        """Values of new representatives, from those of their arguments."""
-        self.places = np.concatenate([self.places, np.zeros(len(rows), dtype=np.int64)])
-        table, types = self.table, self.types
-        groups: dict[tuple[int, tuple[int, ...]], list[int]] = {}
-        keys = [table.item[rows], *(np.where(table.args[rows, j] >= 0, table.type[table.args[rows, j]], -1) for j in range(table.args.shape[1]))]
-        distinct, inverse = np.unique(np.stack(keys, axis=1), axis=0, return_inverse=True)
-        inverse = inverse.reshape(-1)
-        for k, entry in enumerate(distinct):
-            mine = rows[inverse == k]
-            groups.setdefault((int(entry[0]), tuple(int(v) for v in entry[1:] if v >= 0)), []).extend(mine.tolist())
-        for (number, kinds), listed in groups.items():
-            mine = np.array(listed)
-            item = self.family.items[number]
-            own: list[TermType] = [types.types[kind] for kind in kinds]
-            cut = parts(item, own[0]) if item.cut is not None else None
-            step = max(1, (1 << 22) // max(prod(type.shape) for type in own))
-            pieces: list[list[Array]] = []
-            for start in range(0, len(mine), step):
-                args = []
-                for j, kind in enumerate(kinds):
-                    shape = types.shape_of[kind]
-                    taken = self.state.values[shape][self.places[table.args[mine[start : start + step], j]]]
-                    args.append(taken.astype(np.int64) if types.shapes[shape].dtype.is_float else taken)
-                pieces.append(applied_values(self.state.rules, item, cut, tuple(type.tensor for type in own), args, self.state.domain))
-            outputs = table.output[mine]
-            for output in np.unique(outputs):
-                values = np.concatenate([piece[int(output)] for piece in pieces])
-                chosen = outputs == output
-                shape = types.shape_of[int(table.type[mine[chosen][0]])]
-                self._store(mine[chosen], stored(values[chosen], types.shapes[shape]))
 
 
 def _generality(equation: Equation) -> int:

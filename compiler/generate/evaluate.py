@@ -20,7 +20,6 @@ from dslc.generate.space import item_of
 from dslc.generate.term import Item
 from dslc.interpret.domain import Array, Domain
 from dslc.interpret.field import Field, P
-from dslc.interpret.floats import Floats
 from dslc.ir.dtype import DType, TensorType
 from dslc.semantics.library import Rules, load_many
 
@@ -73,11 +72,6 @@ class State:
     @functools.cached_property
     def domain(self) -> Field:
         return Field(self.seed)
-
-
-def stored(array: Array, type: TensorType) -> Array:
-    """Values in as few bytes as hold them: elements of the field (and the two infinities) fit 32 bits."""
-    return array.astype(np.uint32) if type.dtype.is_float else array
 
 
 def _attributes(item: Item, parts: tuple[int, int] | None) -> dict[str, Any]:
@@ -146,6 +140,3 @@ def random_values(type: TensorType, count: int, rng: np.random.Generator, real: 
         return rng.integers(-8, 8, shape)
     return rng.uniform(-1, 1, shape) if real else rng.integers(1, P, shape)
 
-
-def float_domain() -> Floats:
-    return Floats()
