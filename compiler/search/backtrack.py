@@ -150,7 +150,7 @@ def _in_other_layouts(
     for variant in layout_variants(current.graph, layouts, near):
         if not limits.step():
             return
-        yield Candidate(variant.graph, costs.graph_cost(variant.graph), current, variant.rules[0], len(variant.rules))
+        yield Candidate(variant.graph, costs.graph_cost(variant.graph), current, variant.label, len(variant.rules))
 
 
 def _moves(

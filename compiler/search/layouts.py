@@ -49,6 +49,11 @@ class Variant:
     graph: Graph
     rules: tuple[str, ...]
 
+    @property
+    def label(self) -> str:
+        """The rules by name, each once."""
+        return " + ".join(dict.fromkeys(self.rules))
+
 
 def has_tag(definition: SubstitutionDef, tag: str) -> bool:
     """Whether a rule says `tags ... tag ...`."""
