@@ -27,6 +27,7 @@ COMMANDS = {
     "new": ("dslc.cli.new", "Start a rule library."),
     "import-rules": ("dslc.cli.import_rules", "Import rule files of TASO, TENSAT or FlexFlow, proved."),
     "export-rules": ("dslc.cli.export_rules", "Write substitutions as rule files of TASO, TENSAT or FlexFlow."),
+    "generate": ("dslc.cli.generate", "Find rules between graphs of some operators, and prove them."),
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
     "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
     "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),

@@ -9,20 +9,21 @@ on the way, larger ones are not looked at.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
+from dslc.generate.classes import Classes
 from dslc.generate.general import GeneralRule
-from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.term import Candidate, Item, Term, inputs, substitute, subterms
 from dslc.generate.text import choice, declared
 from dslc.generate.trees import outputs
 from dslc.ir.dtype import DType
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_STEPS = 200
+_STEPS = 120
 
 #: inputs and attribute variables of a rule, with what they stand for
 Binding = dict[Any, Any]
@@ -38,87 +39,65 @@ class Pattern:
 
 
 class Known:
-    """Representatives of terms, the ways to write them, and the rules that were kept."""
+    """The classes of an enumeration's terms, and the rules that were kept."""
 
-    def __init__(self, rules: Rules, equations: Iterable[Equation]) -> None:
+    def __init__(self, rules: Rules, classes: Classes) -> None:
         self._rules = rules
-        self._representative: dict[Term, Term] = {}
-        self._members: dict[Term, list[Term]] = defaultdict(list)
-        for equation in equations:
-            self._representative[equation.left] = equation.right
-            self._members[equation.right].append(equation.left)
+        self.classes = classes
         self._patterns: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
         self._joint: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
-
-    def forget(self, term: Term) -> None:
-        """An equation that was not kept (it failed a test or a proof) may not be used for larger ones."""
-        found = self._representative.pop(term, None)
-        if found is not None:
-            self._members[found].remove(term)
 
     def keep(self, rule: GeneralRule) -> None:
         """From now on the rule, in each direction that binds all it needs, may be used."""
         candidate = rule.candidate
-        directions = [(candidate.sources, candidate.targets)]
-        if rule.arrow == "<=>":
-            directions.append((candidate.targets, candidate.sources))
-        elif not any(term.is_leaf for term in candidate.targets) and set(inputs(candidate.sources)) <= set(inputs(candidate.targets)):
-            # attributes of the one side may not follow from the other; then an instance is not found below
-            directions.append((candidate.targets, candidate.sources))
-        for sources, targets in directions:
-            pattern = Pattern(rule, sources, targets)
+        for sources, targets in ((candidate.sources, candidate.targets), (candidate.targets, candidate.sources)):
+            # attributes of one side may not follow from the other: then an instance has no value, and none is made
+            if any(term.is_leaf for term in sources) or not set(inputs(targets)) <= set(inputs(sources)):
+                continue
             assert sources[0].item is not None
             table = self._patterns if len(sources) == 1 else self._joint
-            table[(sources[0].item.op, sources[0].output)].append(pattern)
-
-    def normal(self, term: Term) -> Term:
-        """A term with the representatives of its parts, and its own where one is known."""
-        done: dict[Term, Term] = {}
-        for part in subterms((term,)):
-            if part.item is None:
-                done[part] = part
-                continue
-            args = tuple(done[arg] for arg in part.args)
-            try:
-                new = part if args == part.args else outputs(self._rules, part.item, args)[part.output]
-            except Mismatch:
-                new = part
-            done[part] = self._representative.get(new, new)
-        return done[term]
-
-    def _rebuilt(self, term: Term) -> Term:
-        """A term with the representatives of its parts, but not its own."""
-        if term.item is None:
-            return term
-        args = tuple(self.normal(arg) for arg in term.args)
-        try:
-            return outputs(self._rules, term.item, args)[term.output]
-        except Mismatch:
-            return term
+            table[(sources[0].item.op, sources[0].output)].append(Pattern(rule, sources, targets))
 
     # ---- one result ----------------------------------------------------------------------------------------------
 
     def derivable(self, term: Term, target: Term) -> bool:
         """Whether rewriting leads from a term to another one of the same value.
 
-        The steps keep or reduce the number of operators; at most 200 terms are looked at.
+        Every part of a term is rewritten; at most 120 terms are looked at, of at most one operator more than the two have.
         """
-        goal, most = self.normal(target), max(size((term,)), size((target,)))
-        start = self._rebuilt(term)
-        seen, todo = {start}, [start]
-        if start is goal or (start is not term and self._representative.get(start) is goal):
+        classes = self.classes
+        most = max(classes.size(term), classes.size(target))
+        goal, known = classes.value(classes.rebuilt(target)), classes.normal(target)
+        start = classes.rebuilt(term)
+        if start is known:
             return True
+        seen, todo = {start}, [start]
         while todo and len(seen) < _STEPS:
             here = todo.pop(0)
-            for there in self._steps(here):
+            for there in self._anywhere(here):
                 if there in seen:
                     continue
-                if there is goal or (size((there,)) < most and self._representative.get(there, there) is goal):
+                if there is known or (classes.size(there) < most and classes.value(there) is goal):
                     return True
-                if size((there,)) <= most:
+                if classes.size(there) <= most + 1:
                     seen.add(there)
                     todo.append(there)
         return False
+
+    def _anywhere(self, term: Term) -> Iterator[Term]:
+        """One step at the root, then at each part."""
+        yield from self._steps(term)
+        for part in subterms((term,)):
+            if part is term or part.item is None:
+                continue
+            for new in self._steps(part):
+                try:
+                    yield self.classes.rebuilt(substitute((term,), {part: new}, self._build)[0])
+                except (Mismatch, DslcError):
+                    continue
+
+    def _build(self, item: Item, args: tuple[Term, ...]) -> tuple[Term, ...]:
+        return outputs(self._rules, item, args)
 
     def _steps(self, term: Term) -> Iterator[Term]:
         if term.item is None:
@@ -127,15 +106,15 @@ class Known:
             for binding in self._node(pattern.rule, pattern.sources[0], term, {}):
                 made = self._made(pattern, pattern.targets, binding)
                 if made is not None and made[0].type.tensor == term.type.tensor:
-                    yield self._rebuilt(made[0])
+                    yield self.classes.rebuilt(made[0])
 
     # ---- several results ------------------------------------------------------------------------------------------
 
     def derivable_joint(self, candidate: Candidate) -> bool:
         """Whether a kept rule with several results, used at the sources, gives the targets (or what they equal)."""
-        goals = tuple(self._rebuilt(term) for term in candidate.targets)
+        goals = tuple(self.classes.rebuilt(term) for term in candidate.targets)
         first = candidate.sources[0]
-        ways = [m for m in self._ways(first) if m.item is not None]
+        ways = [m for m in self.classes.ways(first) if m.item is not None]
         for way in ways:
             assert way.item is not None
             for pattern in self._joint.get((way.item.op, way.output), ()):
@@ -143,7 +122,7 @@ class Known:
                     continue
                 for binding in self._all(pattern, candidate.sources):
                     made = self._made(pattern, pattern.targets, binding)
-                    if made is not None and tuple(self._rebuilt(term) for term in made) == goals:
+                    if made is not None and tuple(self.classes.rebuilt(term) for term in made) == goals:
                         return True
         return False
 
@@ -156,9 +135,6 @@ class Known:
 
     # ---- matching -------------------------------------------------------------------------------------------------
 
-    def _ways(self, term: Term) -> list[Term]:
-        return [term, *self._members.get(term, ())]
-
     def _class(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
         if pattern.item is None:
             bound = binding.get(pattern)
@@ -168,7 +144,7 @@ class Known:
             elif bound is term:
                 yield binding
             return
-        for way in self._ways(term):
+        for way in self.classes.ways(term):
             yield from self._node(rule, pattern, way, binding)
 
     def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
@@ -247,6 +223,8 @@ class Known:
                 attrs.append((name, found))
                 continue
             variable = None if isinstance(value, DType) else self._variable(rule, item, name, value)
+            if variable is not None and variable not in binding:
+                return None
             new = value if variable is None else binding[variable]
             if axis is not None and declared(self._rules, item, name).type.name == "axis":
                 axis = new
@@ -286,9 +264,9 @@ def fitting(rule: GeneralRule, binding: Mapping[Term, Term]) -> dict[str, Any] |
                 sums.append((dim, number))
     for dim, number in sums:
         parts = dim.split(" + ")
-        if all(part in sizes or part.isdigit() for part in parts):
-            if sum(sizes[part] if part in sizes else int(part) for part in parts) != number:
-                return None
+        known = all(part in sizes or part.isdigit() for part in parts)
+        if known and sum(sizes[part] if part in sizes else int(part) for part in parts) != number:
+            return None
     return sizes
 
 

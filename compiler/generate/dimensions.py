@@ -7,6 +7,7 @@ there. What is left are the sizes that are free.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -349,11 +350,13 @@ def _whole(
 ) -> dict[tuple[Item, tuple[Term, ...]], dict[str, str]]:
     """An attribute whose sizes are in no tensor is one variable; `sizes` loses its entries."""
     bound = {name for dims in tensors.values() for dim in dims for name in dim.split(" + ")}
+    texts = {text for values in sized.values() for text in values.values()}
+    places: Counter[str] = Counter(name for text in texts for name in text.strip("[]").split(", "))
     words: dict[str, str] = {}
     for values in sized.values():
         for attr, text in values.items():
             names = text.strip("[]").split(", ")
-            if text in words or any(name in bound or name not in sizes for name in names):
+            if text in words or any(name in bound or name not in sizes or places[name] > 1 for name in names):
                 continue
             taken = {*words.values(), *sizes}
             words[text] = next(w for w in (attr[:1], attr[:2], attr, *(f"{attr}{k}" for k in range(2, 9))) if w not in taken)

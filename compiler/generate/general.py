@@ -252,7 +252,9 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
         return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
     if pack == "axis":
         others = {tuple(dim for at, dim in enumerate(dims) if at != axis) for dims in shapes}
-        whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0
+        named = [choices(rules, Candidate(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
+        bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
+        whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
         return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
     return not axes and len(shapes) == len(tensors) and len(shapes[0]) >= 2 and _fits(rules, rule, pack, len(shapes[0]) + 1)
 

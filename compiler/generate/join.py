@@ -13,6 +13,7 @@ from itertools import combinations
 
 from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 
@@ -40,8 +41,27 @@ def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[C
         if len(found) == count:
             yield from _checked(tuple(found[k] for k in range(count)), outputs(rules, item, args), most)
     for group in loose.values():
-        for one, other in combinations(group, 2):
-            yield from _checked((one.right, other.right), (one.left, other.left), most)
+        for first, second in combinations(group, 2):
+            yield from _checked((first.right, second.right), (first.left, second.left), most)
+
+
+def taken_apart(rules: Rules, items: Iterable[Item], candidate: Candidate, most: int) -> Iterator[Candidate]:
+    """`concat(u, v) == s` as a rule with the results u and v, the parts of s: for operators that are inverse of the one on top."""
+    if len(candidate.sources) != 1:
+        return
+    (one,), (other,) = candidate.sources, candidate.targets
+    for joint, whole in ((one, other), (other, one)):
+        for item in items:
+            if joint.item is None or item.cut is None or rules.traits_of(item.op).inverse != joint.item.op:
+                continue
+            if not set(dict(item.attrs).items()) <= set(dict(joint.item.attrs).items()):
+                continue
+            try:
+                targets = outputs(rules, item, (whole,))
+            except Mismatch:
+                continue
+            if len(targets) == len(joint.args):
+                yield from _checked(joint.args, targets, most)
 
 
 def _bringing(term: Term, other: Term) -> Iterator[Term]:

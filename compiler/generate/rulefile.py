@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+import textwrap
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from dslc.errors import Source
 from dslc.generate.general import GeneralRule, operators_of, rule_text, short_names
+from dslc.generate.inputs import Family
 from dslc.generate.naming import described, named
+from dslc.generate.settings import Settings, Stages
 from dslc.generate.term import Term
 from dslc.generate.text import Writer, declared, is_default, output_names, tensor_names, written
 from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules
 from dslc.syntax.printer import format_source
+from dslc.version import __version__
 
 #: so many rules have a test each; of more, every n-th
 _TESTS = 1500
+_WIDTH = 116
 
 
 def library_text(
@@ -61,8 +66,9 @@ def _imports(rules: Rules, operators: Mapping[str, str], inside: str) -> list[st
     modules: dict[str, list[str]] = defaultdict(list)
     for op, short in operators.items():
         module = rules.operators[op].module
-        own = module.library == inside
-        path = f".{module.name.rpartition('.')[2]}" if own else module.name if not _lone(module.name, module.library) else module.library
+        path = module.library if _lone(module.name, module.library) else module.name
+        if module.library == inside:
+            path = f".{module.name.rpartition('.')[2]}"
         if "." in short:
             modules.setdefault(module.library, [])
         else:
@@ -92,6 +98,38 @@ def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[st
     given = ", ".join(f"{label}: {term.type.dtype}[{', '.join(map(str, term.type.shape))}]" for term, label in names.items())
     binds = "\n".join(writer.statements(rule.candidate.sources, output_names(rule.candidate)))
     return "\n".join([f"test {name} {{", *([f"given {given}"] if given else []), f"fires {{ {binds} }}", "}"])
+
+
+def header_of(rules: Rules, families: Sequence[Family], settings: Settings, stages: Stages, seconds: float) -> list[str]:
+    """The comment on top: where the rules come from, what was tried, how many were left at each stage."""
+    operators = sorted({item.op for family in families for item in (*family.items, *(c for c, _ in family.constants))})
+    lines = [
+        f"Found and proved by `dslc generate` {__version__}: every rule between graphs of at most {settings.max_operators} operators",
+        *textwrap.wrap(f"over {', '.join(operators)}.", _WIDTH),
+    ]
+    for family in families:
+        given = Counter(map(str, family.inputs))
+        shown = ", ".join(f"{n} of {type}" for type, n in given.items())
+        lines += textwrap.wrap(f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", _WIDTH)
+    for op in operators:
+        for trait, other in rules.traits_of(op).named.items():
+            if trait == "stand_in":
+                lines.append(f"{op} was enumerated as {other}, which hides less; the rules are proved for {op} itself.")
+            elif trait == "operand_of":
+                lines.append(f"{op} was applied to inputs only.")
+    lines += textwrap.wrap(f"Counts: {', '.join(f'{name} {n}' for name, n in stages.counts.items())}.", _WIDTH)
+    lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB.")
+    return lines
+
+
+def library_at(folder: Path) -> str:
+    """The name of the library whose files are in a folder; empty where there is none."""
+    for path in sorted(folder.glob("*.rules")):
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            words = line.split()
+            if len(words) >= 3 and words[0] == "library":
+                return words[1]
+    return ""
 
 
 def write_file(path: Path, text: str) -> None:

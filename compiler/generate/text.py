@@ -130,6 +130,12 @@ class Writer:
                     out.append(f"{', '.join(outputs[at : at + count])} = {self.call(root)}")
                     at += count
                     continue
+                if count > 1:
+                    # one of several results: the others are named, too, and nothing is said of them
+                    names = [outputs[at] if k == root.output else f"{outputs[at]}_{k}" for k in range(count)]
+                    out.append(f"{', '.join(names)} = {self.call(root)}")
+                    at += 1
+                    continue
             out.append(f"{outputs[at]} = {self.expr(root)}")
             at += 1
         return out

@@ -1,0 +1,124 @@
+"""`dslc generate`: rules found from nothing but operators, proved, and written as a library."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dslc.generate.library import Library
+    from dslc.generate.settings import Progress, Settings
+
+
+@click.command()
+@click.argument("operators", nargs=-1, metavar="[OPERATORS]...")
+@click.option("--rules", "libraries", multiple=True, metavar="LIBRARY|FILE", help="Where the operators are defined (default: taso).")
+@click.option(
+    "--max-operators", "-n", default=3, show_default=True, type=click.IntRange(1, 6), help="Operators of the larger side of a rule."
+)
+@click.option("--inputs", default="", metavar="NAME=N,...", help="Inputs: count=3,size=4,spatial=5,windows=3+1.")
+@click.option("--seed", default=0, show_default=True, help="Seed of the random tensors.")
+@click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), default=Path("generated.rules"), show_default=True)
+@click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers evaluate terms.")
+@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes that evaluate terms.")
+@click.option("--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster.")
+@click.option("--budget", metavar="TIME", help="Stop after this time, with what was found until then.")
+@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Counts, seconds and left-out rules as JSON.")
+@click.option("--no-proof", is_flag=True, help="Keep rules that were tested only.")
+@click.option("--quiet", "-q", is_flag=True, help="No progress.")
+def command(
+    operators: tuple[str, ...], libraries: tuple[str, ...], max_operators: int, inputs: str, seed: int, out: Path,
+    scheduler: str | None, workers: int, memory: str, budget: str | None, report: Path | None, no_proof: bool, quiet: bool,
+) -> int:  # fmt: skip
+    """Find substitutions between graphs of some OPERATORS (default: all of the library), and write them as a rule library.
+
+    All graphs up to --max-operators are enumerated and compared by what they compute. Interrupted with Ctrl-C, the same command goes
+    on where it was.
+    """
+    from dslc.cli.options import seconds_of
+    from dslc.folders import cache_folder
+    from dslc.generate.library import generate
+    from dslc.generate.settings import Settings
+
+    settings = Settings(
+        libraries=libraries or ("taso",),
+        operators=operators,
+        max_operators=max_operators,
+        inputs=inputs,
+        seed=seed,
+        proof=not no_proof,
+        budget=None if budget is None else seconds_of(budget, "--budget"),
+        workers=workers,
+        scheduler=scheduler,
+        resume=cache_folder() / "generate",
+        memory=_bytes_of(memory),
+    )
+    start = time.perf_counter()
+    with _Bar(quiet or not sys.stderr.isatty()) as bar:
+        library = generate(settings, bar.told)
+    seconds = time.perf_counter() - start
+    write(library, settings, out, seconds)
+    if report is not None:
+        from dslc.generate.rulefile import write_file
+
+        write_file(report, json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n")
+    counts = library.stages.counts
+    click.echo(f"{len(library.found)} rules in {out} ({', '.join(f'{n} {name}' for name, n in counts.items())}; {seconds:.1f} s)")
+    if counts.get("left out"):
+        click.echo(f"{counts['left out']} were left out" + ("" if report is not None else "; --report lists them"), err=True)
+    return 0
+
+
+def write(library: Library, settings: Settings, out: Path, seconds: float) -> None:
+    """Writes the library file; one inside a folder with a library becomes part of that."""
+    from dslc.generate.rulefile import header_of, library_at, library_text, write_file
+
+    header = header_of(library.rules, library.families, settings, library.stages, seconds)
+    write_file(out, library_text(library.rules, library.found, header, library.statuses, library_at(out.parent)))
+
+
+def _bytes_of(text: str) -> int:
+    """`2GB`, `512MB` or a number of bytes."""
+    for unit, factor in (("GB", 1 << 30), ("MB", 1 << 20), ("", 1)):
+        if text.upper().endswith(unit):
+            number = text[: len(text) - len(unit)].strip()
+            if number.isdigit() and int(number) > 0:
+                return int(number) * factor
+    raise click.BadParameter(f"{text!r} is no size; write 2GB or 512MB", param_hint="--memory")
+
+
+class _Bar:
+    """A bar with the stage and its counts; nothing where nobody looks."""
+
+    def __init__(self, silent: bool) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self._progress = Progress(
+            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn(),
+            console=Console(stderr=True), disable=silent,
+        )  # fmt: skip
+        self._stage = ""
+        self._task = self._progress.add_task("", total=None, text="")
+
+    def __enter__(self) -> _Bar:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    @property
+    def told(self) -> Progress:
+        def progress(stage: str, done: int, total: int, text: str) -> None:
+            if stage != self._stage:
+                self._stage = stage
+                self._progress.reset(self._task, description=stage, total=total or None, text=text)
+            self._progress.update(self._task, completed=done, total=total or None, text=text)
+
+        return progress

@@ -1,0 +1,82 @@
+"""Enumerations on a Dask cluster: chunks of argument tuples are evaluated by workers, in any order, and put in order again.
+
+A worker keeps the state of a level (the values of the representatives) and is sent it once. A chunk is a pure function of the state
+and its numbers, so one that is lost with its worker is evaluated by another, and the result is the same. No worker is given a chunk
+before it has memory for it: at most two chunks a worker are on their way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dslc.errors import error
+from dslc.generate.evaluate import Chunk, State, evaluate_chunk
+from dslc.generate.settings import Settings
+from dslc.generate.workers import Mapper, forked, serial
+from dslc.interpret.domain import Array
+
+#: chunks on their way, for each worker
+_AHEAD = 2
+#: how often a chunk may lose its worker
+_RETRIES = 5
+
+
+@contextmanager
+def mapper_for(settings: Settings) -> Iterator[Mapper]:
+    """Who evaluates: a cluster where an address is given, or for five and more operators; else this machine's processes.
+
+    Raises:
+        DslcError: E0907 where Dask is not installed, E0902 where the scheduler does not answer.
+    """
+    if settings.scheduler is None and (settings.workers <= 1 or settings.max_operators < 5):
+        yield forked(settings.workers) if settings.workers > 1 else serial
+        return
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise error("E0907", "Dask is not installed", hint="`pip install dslc[cluster]`") from None
+    if settings.scheduler is None:
+        with (
+            LocalCluster(
+                n_workers=settings.workers, threads_per_worker=1, memory_limit=settings.memory, dashboard_address=None
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield on_cluster(client)
+        return
+    try:
+        client = Client(settings.scheduler, timeout="10s")
+    except (OSError, TimeoutError) as problem:
+        raise error("E0902", f"no scheduler answers at {settings.scheduler}: {problem}") from None
+    with client:
+        yield on_cluster(client)
+
+
+def on_cluster(client: Any) -> Mapper:
+    """A mapper that evaluates chunks on the workers of a `distributed.Client`."""
+
+    def mapped(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+        held = client.scatter(state, broadcast=True, hash=False)
+        waiting: deque[Any] = deque()
+        todo = iter(chunks)
+        try:
+            while True:
+                ahead = _AHEAD * max(1, len(client.nthreads()))
+                while len(waiting) < ahead and (chunk := next(todo, None)) is not None:
+                    waiting.append(_submitted(client, held, chunk))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.release()
+            held.release()
+
+    return mapped
+
+
+def _submitted(client: Any, state: Any, chunk: Chunk) -> Any:
+    return client.submit(evaluate_chunk, state, chunk, retries=_RETRIES, pure=False)

@@ -1,0 +1,152 @@
+"""What a generation finds: the substitutions of TASO's figures, by name, in a library that checks, is formatted and passes its tests."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from handmade import add, halves, matmul, matrices, op, taso
+
+from dslc.cli.main import cli
+from dslc.generate.general import definition, generalise, oriented
+from dslc.generate.join import joined, taken_apart
+from dslc.generate.library import Library, generate
+from dslc.generate.prune import key
+from dslc.generate.rulefile import library_text, write_file
+from dslc.generate.settings import Settings
+from dslc.generate.term import Candidate, Equation, Term
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, input_value
+from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
+from dslc.prove.verify import verify_rule
+from dslc.semantics.apply import apply
+from dslc.semantics.library import load_many
+
+A, B, C, D, E = matrices()
+MATRIX_OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
+
+
+@pytest.fixture(scope="module")
+def library() -> Library:
+    return generate(Settings(operators=MATRIX_OPERATORS, max_operators=3))
+
+
+def has(library: Library, left: Term | tuple[Term, ...], right: Term | tuple[Term, ...]) -> bool:
+    """Whether a rule was found, up to the names of inputs and the direction; sizes in the keys are those of the enumeration."""
+    sides = [side if isinstance(side, tuple) else (side,) for side in (left, right)]
+    return any(key(rule.candidate) == key(Candidate(*sides)) for rule in library.found)
+
+
+def test_figure_2a_products_are_associative(library: Library) -> None:
+    assert has(library, matmul(A, matmul(B, C)), matmul(matmul(A, B), C))
+
+
+def test_figure_2b_products_with_a_common_operand_are_merged(library: Library) -> None:
+    whole = matmul(A, op("concat", B, C, axis=1))
+    assert has(library, (matmul(A, B), matmul(A, C)), halves(whole, 1))
+
+
+def test_figure_5_a_product_is_the_transpose_of_one(library: Library) -> None:
+    assert has(library, op("transpose", matmul(A, B)), matmul(op("transpose", B), op("transpose", A)))
+
+
+def test_figure_4_the_general_forms_are_there_and_their_instances_are_not(library: Library) -> None:
+    assert has(library, op("transpose", op("transpose", A)), A)
+    assert not has(library, matmul(A, matmul(B, A)), matmul(matmul(A, B), A))
+    assert not has(library, add(matmul(A, B), add(C, D)), add(add(matmul(A, B), C), D))
+
+
+def test_every_rule_is_proved(library: Library) -> None:
+    assert library.found
+    assert set(library.statuses.values()) <= {"proved", "bounded"}
+    assert len(library.statuses) == len(library.found)
+
+
+def test_figure_3_three_products_are_merged_by_nesting(library: Library) -> None:
+    rules = library.rules
+    (merge,) = [
+        rule for rule in library.found
+        if key(rule.candidate) == key(Candidate((matmul(A, B), matmul(A, C)), halves(matmul(A, op("concat", B, C, axis=1)), 1)))
+    ]  # fmt: skip
+    (forward, *_) = compile_directions(rules, definition(rules, merge))
+    x = input_value("x", TensorType(DType.F32, (2, 3)))
+    weights = [input_value(f"w{k}", TensorType(DType.F32, (3, k + 2))) for k in range(3)]
+    graph = Graph((x, *weights), tuple(apply(rules, "std.matmul", [x, w])[0] for w in weights))
+    for _ in range(2):
+        # the products, then the merged one with the third
+        graph = next(new for m in find_matches(forward, GraphIndex(graph)) if (new := apply_match(m, graph)) is not None)
+    products = [node for node in graph.nodes() if getattr(node, "op", "") == "std.matmul"]
+    assert len(products) == 1
+    assert products[0].types[0] == TensorType(DType.F32, (2, 9))
+
+
+def test_equations_with_free_inputs_are_joined() -> None:
+    whole = matmul(A, op("concat", B, C, axis=1))
+    first, second = halves(whole, 1)
+    equations = [Equation(matmul(A, B), first), Equation(matmul(A, C), second)]
+    assert oriented(Candidate((matmul(A, B),), (first,))) == Candidate((first,), (matmul(A, B),))
+    assert list(joined(taso(), equations, 3)) == [Candidate((matmul(A, B), matmul(A, C)), (first, second))]
+    assert list(joined(taso(), equations, 2)) == []
+    product = Candidate((op("concat", matmul(A, B), matmul(A, C), axis=1),), (whole,))
+    items = [first.item] if first.item is not None else []
+    assert list(taken_apart(taso(), items, product, 3)) == [Candidate((matmul(A, B), matmul(A, C)), (first, second))]
+
+
+def test_attributes_that_do_not_matter_become_variables() -> None:
+    x, y = op("relu", A), op("relu", B)
+    rule = generalise(taso(), Candidate((op("concat", x, y, axis=1),), (op("relu", op("concat", A, B, axis=1)),)))
+    assert rule.form.pack == "axis"
+    kernels = convolutions()
+    assert set(kernels.form.holes.values()) == {"s", "p"}
+    assert verify_rule(taso(), definition(taso(), kernels)).status in {"proved", "bounded"}
+
+
+def convolutions():  # type: ignore[no-untyped-def]
+    from handmade import IMAGE, KERNEL
+
+    from dslc.generate.term import input_term
+
+    x, k, m = input_term(0, IMAGE), input_term(1, KERNEL), input_term(2, KERNEL)
+    # an activation would make the sum wrong: it stays as it is, stride and padding do not matter
+    return generalise(taso(), Candidate((add(op("conv", x, k), op("conv", x, m)),), (op("conv", x, add(k, m)),)))
+
+
+def test_the_library_file_checks_and_passes_its_tests(library: Library, tmp_path: Path) -> None:
+    path = tmp_path / "found.rules"
+    write_file(path, library_text(library.rules, library.found, ["Found by a test."], library.statuses))
+    runner = CliRunner()
+    for command in (["check", str(path)], ["fmt", "--check", str(path)], ["test", str(path)]):
+        result = runner.invoke(cli, command, standalone_mode=False)
+        assert result.exception is None and not result.return_value, (command, result.output)
+    rules = load_many([path])
+    assert len([name for name in rules.substitutions if name.startswith("found.")]) == len(library.found)
+    sizes = {name: r for name, r in rules.rulesets.items() if name.startswith("found.size_")}
+    assert set(sizes) == {f"found.size_{rule.size}" for rule in library.found}
+    assert not list(tmp_path.glob(".found*"))
+
+
+def test_the_same_settings_give_the_same_library(library: Library) -> None:
+    again = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2))
+    other = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2))
+    texts = [library_text(x.rules, x.found, [], x.statuses) for x in (again, other)]
+    assert texts[0] == texts[1]
+
+
+def test_the_command_writes_a_library_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    out, report = tmp_path / "mine.rules", tmp_path / "report.json"
+    args = ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "--report", str(report), "-q"]
+    result = CliRunner().invoke(cli, args, standalone_mode=False)
+    assert result.exception is None, result.output
+    found = json.loads(report.read_text())
+    assert found["counts"]["rules"] == len([s for s in load_many([out]).substitutions if s.startswith("mine.")]) > 0
+    assert {"enumerate", "generalise", "prove"} <= set(found["seconds"])
+    assert "taso.ewadd, taso.transpose" in out.read_text()
+
+
+def test_a_budget_ends_a_generation_with_what_was_found() -> None:
+    stopped = generate(Settings(operators=MATRIX_OPERATORS, max_operators=3, budget=0.0))
+    assert stopped.stages.counts.get("stopped by the budget") == 1
+    assert stopped.found == []
