@@ -54,10 +54,12 @@ class _Rows:
 class Arguments:
     """The batches of a level over the terms found so far."""
 
-    def __init__(self, planner: Planner, table: Table, level: int, varied: int) -> None:
-        """`varied`: up to this level items with an attribute off its default are used, and terms that have one."""
+    def __init__(self, planner: Planner, table: Table, level: int, varied: int, mirrors: bool = False) -> None:
+        """`varied`: up to this level items with an attribute off its default are used, and terms that have one. `mirrors`: both orders
+        of the arguments of items for which one is enough."""
         self._planner, self._table, self._level = planner, table, level
         self._varied = level <= varied
+        self._mirrors = mirrors
         self._shape = np.array(planner.types.shape_of, dtype=np.int32)[table.type] if len(table) else np.zeros(0, dtype=np.int32)
         self._lists: dict[int, dict[int, Array]] = {}
         self._indexes: dict[int, Index] = {}
@@ -142,7 +144,7 @@ class Arguments:
         if not plan.steps or not len(rows.args[0]):
             return
         mirrored = frozenset(step for step in plan.mirrored if self._level > 1 or self._planner.declared_commutative(step.item))
-        if len(rows.args) == 2 and mirrored:
+        if len(rows.args) == 2 and mirrored and not self._mirrors:
             ordered = rows.args[0] <= rows.args[1]
             yield from self._cut_up(_taken(rows, ordered), plan)
             kept = [(s, n) for s, n in zip(plan.steps, plan.results, strict=True) if s not in mirrored]

@@ -19,7 +19,7 @@ from dslc.generate.arguments import Arguments, Batch
 from dslc.generate.equations import FloatTest
 from dslc.generate.evaluate import State
 from dslc.generate.fingerprint import first_hash, mix
-from dslc.generate.inputs import Family
+from dslc.generate.inputs import VARIED, Family
 from dslc.generate.plan import Planner
 from dslc.generate.resume import Store
 from dslc.generate.rewriting import Applications, Found, Rewriting, components
@@ -43,9 +43,6 @@ class Level:
     seconds: float
 
 
-#: attributes off their defaults (a stride of 2, another padding) are tried in terms of up to so many operators: what holds for
-#: the defaults is tried for all values when it becomes a rule
-VARIED = 2
 #: called with the level and the number of terms evaluated so far
 Progress = Callable[[int, int], None]
 
@@ -127,6 +124,18 @@ def enumerate_family(
     return _Run(rules, libraries, family, operators, seed, varied, mapper, store, progress).run()
 
 
+def all_terms(rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0) -> tuple[Table, Array, Types]:
+    """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
+    run = _Run(rules, libraries, family, operators, seed, operators, serial, None, None)
+    run.mirrors = True
+    hashes = [run.leaves(every=True)]
+    for size in range(1, operators + 1):
+        found, types, batches = run.evaluated(size)
+        hashes.append(found)
+        run.take_all(size, types, batches)
+    return run.table, np.concatenate(hashes), run.types
+
+
 class _Run:
     def __init__(
         self, rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int, varied: int, mapper: Mapper,
@@ -134,6 +143,8 @@ class _Run:
     ) -> None:  # fmt: skip
         self.family, self.operators, self.mapper, self.store, self.progress = family, operators, mapper, store, progress
         self.varied = varied
+        #: whether both orders of a commutative item's arguments are made
+        self.mirrors = False
         self.types = Types()
         self.planner = Planner(rules, family, self.types, seed)
         self.state = State(libraries, family, seed, self.types.shapes, _rules=rules)
@@ -153,10 +164,10 @@ class _Run:
         self.lower = Found(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
     def run(self) -> Enumeration:
-        self._leaves()
+        self.leaves()
         for size in range(1, self.operators + 1):
             start = time.process_time()
-            hashes, types, batches = self._evaluated(size)
+            hashes, types, batches = self.evaluated(size)
             level = self._settled(size, hashes, types, batches)
             self.levels.append(Level(*level, time.process_time() - start))
         right = self.right[0]
@@ -166,8 +177,9 @@ class _Run:
 
     # ---- leaves ------------------------------------------------------------------------------------------------
 
-    def _leaves(self) -> None:
-        """Values of inputs and constants; a constant that equals an earlier leaf is an equation and no leaf."""
+    def leaves(self, every: bool = False) -> Array:
+        """Values of inputs and constants, and their fingerprints; a constant that equals an earlier leaf is an equation and no leaf
+        unless `every` one is."""
         rng = np.random.default_rng(self.state.seed)
         hashes = np.zeros(len(self.table), dtype=np.uint64)
         found = []
@@ -177,6 +189,7 @@ class _Run:
         _, first = np.unique(hashes, return_index=True)
         keep = np.zeros(len(hashes), dtype=bool)
         keep[first] = True
+        keep |= every
         earliest = {int(hashes[row]): int(row) for row in sorted(first.tolist(), reverse=True)}
         rows = np.cumsum(keep) - 1
         self.left.append(np.array([rows[earliest[int(hashes[row])]] for row in np.flatnonzero(~keep)], dtype=np.int64))
@@ -186,6 +199,14 @@ class _Run:
             self.values.put(self.table, np.array([row]), found[old])
         self._know(hashes[keep], np.arange(len(self.table)), self.table.type)
         self.classes = self.known.find(hashes[keep])
+        return hashes[keep]
+
+    def take_all(self, size: int, types: Array, batches: list[Batch]) -> None:
+        """Every term of a level becomes a row of the table."""
+        rows = np.arange(len(types)) + len(self.table)
+        self.table = self.table.plus(self._rows(np.arange(len(types)), types, batches, size))
+        if size < self.operators:
+            self.values.add(self.table, rows)
 
     def _know(self, hashes: Array, rows: Array, types: Array) -> None:
         self.known = self.known.plus(*_first(hashes, rows, self.known))
@@ -194,23 +215,23 @@ class _Run:
 
     # ---- one level ---------------------------------------------------------------------------------------------
 
-    def _evaluated(self, size: int) -> tuple[Array, Array, list[Batch]]:
+    def evaluated(self, size: int) -> tuple[Array, Array, list[Batch]]:
         """Fingerprints and types of all terms of a size, batch after batch: [results of all steps, tuples] in row-major order."""
-        batches = list(Arguments(self.planner, self.table, size, self.varied).batches())
-        finished = self.store.parts(size) if self.store is not None else []
-        hashes = [part for block in finished for part in block]
-        done = sum(batch.terms for batch in batches[: len(hashes)])
-        fresh: list[Array] = []
-        for array in self.mapper(self.state, (batch.chunk(self.values.places) for batch in batches[len(hashes) :])):
-            fresh.append(array)
-            done += array.size
-            if self.progress is not None:
-                self.progress(size, done)
-            if self.store is not None and self.store.due(fresh):
-                self.store.add(size, fresh)
-                hashes += fresh
-                fresh = []
-        hashes += fresh
+        batches = list(Arguments(self.planner, self.table, size, self.varied, self.mirrors).batches())
+        hashes = self.store.parts(size, [batch.terms for batch in batches]) if self.store is not None else []
+        done, kept = sum(part.size for part in hashes), len(hashes)
+        try:
+            for array in self.mapper(self.state, (batch.chunk(self.values.places) for batch in batches[len(hashes) :])):
+                hashes.append(array)
+                done += array.size
+                if self.store is not None and self.store.due():
+                    self.store.add(size, hashes[kept:])
+                    kept = len(hashes)
+                if self.progress is not None:
+                    self.progress(size, done)
+        finally:
+            if self.store is not None and len(hashes) > kept:
+                self.store.add(size, hashes[kept:])
         types = [own for batch in batches for own in self._types(batch)]
         flat = np.concatenate([part.reshape(-1) for part in hashes]) if hashes else np.zeros(0, dtype=np.uint64)
         return flat, np.concatenate(types) if types else np.zeros(0, dtype=np.int32), batches

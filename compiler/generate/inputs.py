@@ -30,6 +30,9 @@ from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 Shape: TypeAlias = tuple[int, ...]
+#: attributes off their defaults (a stride of 2, another padding) are tried in terms of up to so many operators: what holds for
+#: the defaults is tried for all values when it becomes a rule
+VARIED = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,21 +6,25 @@ import hashlib
 import os
 import tempfile
 import time
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-from dslc.generate.inputs import Family
+from dslc.generate.inputs import VARIED, Family
 from dslc.interpret.domain import Array
+from dslc.version import __version__
 
 #: a block is written when so many seconds have passed since the last one
 SECONDS = 10.0
 
 
-def digest(rules_digest: str, family: Family, seed: int) -> str:
+def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
-    return hashlib.sha256(f"{rules_digest}\n{family}\n{seed}".encode()).hexdigest()[:24]
+    order = sorted(family.varied)
+    text = f"{__version__}\n{rules_digest}\n{family.inputs}\n{family.items}\n{family.constants}\n{family.roles}\n{family.places}\n{order}"
+    return hashlib.sha256(f"{text}\n{seed}\n{varied}".encode()).hexdigest()[:24]
 
 
 class Store:
@@ -30,27 +34,33 @@ class Store:
         self._folder = folder
         self._seconds = seconds
         self._last = time.monotonic()
+        #: the number of the next block of each level
+        self._next: dict[int, int] = {}
         folder.mkdir(parents=True, exist_ok=True)
 
-    def parts(self, level: int) -> list[list[Array]]:
-        """The finished blocks of a level; one that cannot be read ends the list."""
-        out: list[list[Array]] = []
-        while (path := self._path(level, len(out))).is_file():
+    def parts(self, level: int, sizes: Sequence[int]) -> list[Array]:
+        """The finished results of a level, in order; a block that cannot be read, or is of other sizes than expected, ends them."""
+        out: list[Array] = []
+        number = 0
+        while (path := self._path(level, number)).is_file():
             try:
                 with np.load(path) as saved:
-                    out.append([saved[f"a{k}"] for k in range(len(saved.files))])
-            except (OSError, ValueError, KeyError, EOFError):
+                    block = [saved[f"a{k}"] for k in range(len(saved.files))]
+            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+                block = []
+            if not block or [array.size for array in block] != list(sizes[len(out) : len(out) + len(block)]):
                 break
+            out += block
+            number += 1
+        self._next[level] = number
         return out
 
-    def due(self, fresh: Sequence[Array]) -> bool:
-        return bool(fresh) and time.monotonic() - self._last >= self._seconds
+    def due(self) -> bool:
+        return time.monotonic() - self._last >= self._seconds
 
     def add(self, level: int, arrays: Sequence[Array]) -> None:
         """One more block."""
-        number = 0
-        while self._path(level, number).is_file():
-            number += 1
+        number = self._next.get(level, 0)
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
@@ -58,6 +68,7 @@ class Store:
             Path(name).replace(self._path(level, number))
         finally:
             Path(name).unlink(missing_ok=True)
+        self._next[level] = number + 1
         self._last = time.monotonic()
 
     def clear(self) -> None:

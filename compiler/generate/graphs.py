@@ -1,0 +1,165 @@
+"""TASO's own count (sections 2.2 and 4, Table 3): all graphs of up to N operators, and which of them have equal fingerprints.
+
+A graph is a set of applications, each of whose arguments is an input or a result in the set: acyclic, without duplicated computation.
+Its outputs are the tensors that nothing in it consumes; its fingerprint is symmetric in them. A candidate is a graph together with the
+first one that has its fingerprint. Each graph is made once: its applications are added in the order of their numbers, which is an
+order of evaluation (TASO's depth-first search makes it once for every such order).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from dslc.generate.enumerate import all_terms
+from dslc.generate.fingerprint import mix, second_hash
+from dslc.generate.inputs import Family
+from dslc.generate.space import Reader, Table
+from dslc.generate.term import Candidate, Term
+from dslc.interpret.domain import Array
+from dslc.semantics.library import Rules
+
+_ROWS = 1 << 17
+
+
+@dataclass(frozen=True)
+class _Nodes:
+    """Applications: the operators that each needs below it, the rows of its results and of its arguments (-1 where there are fewer)."""
+
+    needs: Array
+    results: Array
+    args: Array
+
+    @property
+    def count(self) -> int:
+        return len(self.needs)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """`graphs` by number of operators; `classes` of equal fingerprints; `pairs`, each graph with the first of its class."""
+
+    graphs: tuple[int, ...]
+    classes: int
+    pairs: tuple[tuple[Array, Array], ...]
+    _nodes: _Nodes
+    _hashes: Array
+    _reader: Reader
+
+    @property
+    def candidates(self) -> int:
+        return len(self.pairs)
+
+    def candidate(self, k: int) -> Candidate:
+        """The larger graph as the source; outputs that have the same fingerprint correspond."""
+        first, other = (self._outputs(graph) for graph in self.pairs[k])
+        return Candidate(other, first)
+
+    def _outputs(self, graph: Array) -> tuple[Term, ...]:
+        rows = _outputs(self._nodes, graph[None])[0]
+        listed = sorted((int(row) for row in rows if row >= 0), key=lambda row: int(self._hashes[row]))
+        return tuple(self._reader.term(row) for row in listed)
+
+
+def count_graphs(rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0) -> Counted:
+    """All graphs of 1 to `operators` operators over a family. Memory and time grow with their number: some 100 bytes a graph."""
+    table, hashes, types = all_terms(rules, libraries, family, operators, seed)
+    nodes = _nodes(table)
+    levels: list[Array] = [np.zeros((1, 0), dtype=np.int32)]
+    prints: list[Array] = []
+    for _ in range(operators):
+        larger = np.concatenate(list(_extended(levels[-1], nodes)))
+        levels.append(larger)
+        prints.append(_fingerprints(larger, nodes, hashes))
+    # inputs alone are graphs too: an identity is a candidate
+    leaves = np.flatnonzero(table.size == 0)
+    every = np.concatenate([second_hash(hashes[leaves][:, None]), *prints])
+    _, first, inverse = np.unique(every, return_index=True, return_inverse=True)
+    again = np.flatnonzero(first[inverse] != np.arange(len(every)))
+    starts = np.cumsum([0, len(leaves), *(len(level) for level in levels[1:])])
+
+    def graph(position: int) -> Array:
+        at = int(np.searchsorted(starts, position, side="right")) - 1
+        if at == 0:
+            return np.array([-1 - leaves[position]])
+        found: Array = levels[at][position - starts[at]]
+        return found
+
+    pairs = tuple((graph(int(first[inverse[k]])), graph(int(k))) for k in again)
+    return Counted(tuple(len(level) for level in levels[1:]), len(first), pairs, nodes, hashes, Reader(family, types, table))
+
+
+def _nodes(table: Table) -> _Nodes:
+    """The applications in the order of their numbers: those of fewer operators first."""
+    rows = np.flatnonzero(table.size > 0)
+    own = table.ops[rows].max(axis=1)
+    count = int(own.max(initial=-1)) + 1
+    results = np.full((count, int(table.output.max(initial=0)) + 1), -1, dtype=np.int64)
+    results[own, table.output[rows]] = rows
+    needs = np.full((count, table.ops.shape[1]), -1, dtype=np.int32)
+    below = table.ops[rows].copy()
+    below[below == own[:, None]] = -1
+    needs[own] = -np.sort(-below, axis=1)
+    args = np.full((count, table.args.shape[1]), -1, dtype=np.int64)
+    args[own] = table.args[rows]
+    return _Nodes(needs, results, args)
+
+
+def _set_keys(sets: Array) -> Array:
+    """One word for each set (the columns' order does not matter; -1 stands for none)."""
+    mixed = np.where(sets < 0, np.uint64(0), mix(sets.astype(np.uint64) + np.uint64(1)))
+    with np.errstate(over="ignore"):
+        return np.asarray(mixed.sum(axis=1, dtype=np.uint64))
+
+
+def _extended(graphs: Array, nodes: _Nodes) -> Iterator[Array]:
+    """Each graph with one more application, of a larger number, that has all it needs."""
+    needed = (nodes.needs >= 0).sum(axis=1)
+    keys = _set_keys(nodes.needs)
+    width = graphs.shape[1]
+    last = graphs.max(axis=1, initial=-1)
+    yield np.zeros((0, width + 1), dtype=np.int32)
+    for size in range(width + 1):
+        mine = np.flatnonzero(needed == size)
+        mine = mine[np.argsort(keys[mine], kind="stable")]
+        listed = keys[mine]
+        for columns in combinations(range(width), size):
+            wanted = _set_keys(graphs[:, columns]) if size else np.zeros(len(graphs), dtype=np.uint64)
+            low, high = np.searchsorted(listed, wanted, side="left"), np.searchsorted(listed, wanted, side="right")
+            many = high - low
+            bounds = np.cumsum(many)
+            start = 0
+            while start < len(graphs):
+                base = int(bounds[start - 1]) if start else 0
+                stop = max(start + 1, int(np.searchsorted(bounds, base + _ROWS, side="right")))
+                part = many[start:stop]
+                rows = np.repeat(np.arange(start, stop), part)
+                inside = np.arange(len(rows)) - np.repeat(np.cumsum(part) - part, part)
+                added = mine[low[rows] + inside]
+                keep = added > last[rows]
+                if keep.any():
+                    yield np.concatenate([graphs[rows[keep]], added[keep, None].astype(np.int32)], axis=1)
+                start = stop
+
+
+def _outputs(nodes: _Nodes, graphs: Array) -> Array:
+    """The rows of the tensors that nothing in the graph consumes, -1 elsewhere; a leaf stands as -1 - row."""
+    if graphs.shape[1] == 1 and (graphs < 0).all():
+        return -1 - graphs
+    results = nodes.results[graphs].reshape(len(graphs), -1)
+    args = nodes.args[graphs].reshape(len(graphs), -1)
+    consumed = np.zeros(results.shape, dtype=bool)
+    for column in range(args.shape[1]):
+        consumed |= results == args[:, column : column + 1]
+    return np.where(consumed, -1, results)
+
+
+def _fingerprints(graphs: Array, nodes: _Nodes, hashes: Array) -> Array:
+    out = np.zeros(len(graphs), dtype=np.uint64)
+    for start in range(0, len(graphs), _ROWS):
+        rows = _outputs(nodes, graphs[start : start + _ROWS])
+        out[start : start + _ROWS] = second_hash(np.where(rows >= 0, hashes[np.maximum(rows, 0)], np.uint64(0)))
+    return out
