@@ -1,17 +1,19 @@
 """dslc: a declarative rule language for tensor programs.
 
-`dslc.optimize` makes an ONNX model faster, `dslc.load` reads a rule library, `dslc.session` runs a model.
+`dslc.optimize` makes an ONNX model faster, `dslc.load` reads a rule library, `dslc.verify` proves its
+rules, `dslc.session` runs a model.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dslc.api import load, optimize, optimize_file, session
+from dslc.api import load, optimize, optimize_file, session, verify
 from dslc.version import __version__
 
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic, DslcError
+    from dslc.prove.verdict import RuleVerdict
     from dslc.report import Report
     from dslc.search.optimize import Optimized
 
@@ -20,11 +22,13 @@ __all__ = [
     "DslcError",
     "Optimized",
     "Report",
+    "RuleVerdict",
     "__version__",
     "load",
     "optimize",
     "optimize_file",
     "session",
+    "verify",
 ]
 
 _LAZY = {
@@ -32,6 +36,7 @@ _LAZY = {
     "DslcError": "dslc.errors",
     "Optimized": "dslc.search.optimize",
     "Report": "dslc.report",
+    "RuleVerdict": "dslc.prove.verdict",
 }
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from dslc.prove.verdict import RuleVerdict
     from dslc.report import Report
     from dslc.search.optimize import Optimized
     from dslc.semantics.library import Rules
@@ -23,6 +24,7 @@ def optimize(
     rules: PathLike | Sequence[PathLike] = (),
     only: Sequence[str] = (),
     disable: Sequence[str] = (),
+    allow: Sequence[str] = ("tested", "trusted", "undecided"),
     budget: float = 60.0,
     alpha: float = 1.05,
     seed: int = 0,
@@ -42,6 +44,8 @@ def optimize(
         rules: more libraries or `.rules` files, beside the standard library.
         only: names of rule sets or rules: nothing else is used.
         disable: names of rules that are not used.
+        allow: statuses of rules that are used beside proved and bounded ones: `tested`, `trusted`, `undecided`. Whatever is used,
+            the outputs are compared.
         budget: seconds for the search. 0: import, canonical form, export, and nothing is measured.
         alpha: how much worse than the best a graph may be and still be explored.
         seed: 0 tries rules in the order of the files, other seeds in other orders.
@@ -76,6 +80,7 @@ def optimize(
         rules=[str(rule) for rule in listed],
         only=tuple(only),
         disable=tuple(disable),
+        allow=_statuses(allow),
         budget=float(budget),
         alpha=alpha,
         seed=seed,
@@ -89,6 +94,17 @@ def optimize(
         cache=None if cache is None else str(cache),
     )
     return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)
+
+
+def _statuses(allow: Sequence[str]) -> tuple[str, ...]:
+    from dslc.errors import error
+    from dslc.prove.verdict import STATUSES
+
+    listed = (allow,) if isinstance(allow, str) else tuple(allow)
+    for status in listed:
+        if status not in STATUSES or status == "refuted":
+            raise error("E0906", f"{status!r} is no status that may be allowed", hint="tested, trusted or undecided")
+    return listed
 
 
 def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | None = None, **options: Any) -> Report:
@@ -134,6 +150,50 @@ def load(path_or_library: PathLike) -> Rules:
     from dslc.semantics.library import load as run
 
     return run(path_or_library if isinstance(path_or_library, str) else Path(path_or_library))
+
+
+def verify(
+    rules: PathLike | Sequence[PathLike] | Rules = "std",
+    *,
+    names: Sequence[str] | None = None,
+    workers: int = 2,
+    lock: bool = False,
+) -> tuple[RuleVerdict, ...]:
+    """What is known of the substitutions and laws of a library: proved, refuted with a counterexample, or neither and why.
+
+    Args:
+        rules: a library's name, a folder, a `.rules` file, several of these, or loaded rules.
+        names: of the rules and laws that are meant (default: all of what `rules` names), qualified or short.
+        workers: processes; 0 proves in this one, without limits of time.
+        lock: whether to read and write the `dslc.lock` beside each library.
+
+    Raises:
+        DslcError: E0909 for an unknown name, E0510 where the provers disagree.
+
+    Example:
+        >>> import dslc
+        >>> [(one.rule, one.status) for one in dslc.verify("std", names=["double_neg"], workers=0)]
+        [('std.double_neg', 'bounded')]
+    """
+    from dslc.cli.test import modules_of
+    from dslc.errors import error
+    from dslc.prove.verify import chosen
+    from dslc.prove.verify import verify as run
+    from dslc.semantics.library import Rules as Loaded
+    from dslc.semantics.library import load_many
+
+    if isinstance(rules, Loaded):
+        loaded, inside = rules, chosen(rules, rules.modules)
+    else:
+        listed = [str(one) for one in ([rules] if isinstance(rules, str | os.PathLike) else rules)]
+        loaded = load_many(listed)
+        inside = chosen(loaded, modules_of(loaded, listed))
+    for name in names or ():
+        if not any(name in (one, one.rpartition(".")[2]) for one in inside):
+            raise error("E0909", f"no rule or law is named `{name}`")
+    if names is not None:
+        inside = [one for one in inside if one in names or one.rpartition(".")[2] in names]
+    return run(loaded, inside, workers, "beside" if lock else None)
 
 
 def session(path: PathLike, *, threads: int = 0) -> Any:

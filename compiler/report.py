@@ -11,12 +11,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One rule's part: how often it was applied, what it was predicted to save, and what its proof is worth."""
+    """One rule's part: how often it was applied, what it was predicted to save, and what its proof is worth.
+
+    `status` is the rule's (proved, bounded, ...), `validated` says how its rewrites of this model were proved again at their real
+    shapes: by the `exact` prover, by the `field` prover where that did not decide, or by the proof of the `rule` alone.
+    """
 
     rule: str
     count: int
     gain_ms: float
     status: str
+    validated: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,13 @@ class Report:
     def __str__(self) -> str:
         lines = [self.summary()]
         for step in self.steps:
-            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}")
+            lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{_validated(step)}")
         lines.extend(f"  note: {note}" for note in self.notes)
         return "\n".join(lines)
+
+
+def _validated(step: Step) -> str:
+    return f", here by {step.validated}" if step.validated else ""
 
 
 def _finite(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 @click.option("--rules", multiple=True, metavar="LIB", help="Another library or .rules file; may be repeated.")
 @click.option("--only", multiple=True, metavar="RULESET", help="Use this rule set (or rule) and nothing else.")
 @click.option("--disable", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
+@click.option(
+    "--allow", multiple=True, default=["tested,trusted,undecided"], metavar="STATUS", help="Also use rules that are only tested, trusted or undecided; a,b for several."
+)
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the search; 0: only rewrite.")
 @click.option("--steps", type=click.IntRange(min=0), metavar="N", help="Stop after so many steps of the search.")
 @click.option("--alpha", type=click.FloatRange(min=1), default=1.05, show_default=True, help="How much worse is explored.")
@@ -48,6 +51,7 @@ def command(
     rules: tuple[str, ...],
     only: tuple[str, ...],
     disable: tuple[str, ...],
+    allow: tuple[str, ...],
     budget: str,
     steps: int | None,
     alpha: float,
@@ -81,6 +85,7 @@ def command(
             rules=rules,
             only=only,
             disable=disable,
+            allow=allowed(allow),
             budget=seconds,
             alpha=alpha,
             seed=seed,
@@ -105,6 +110,15 @@ def command(
     if not quiet:
         show(report, target, verbose)
     return 130 if report.interrupted else 0
+
+
+def allowed(texts: Sequence[str]) -> tuple[str, ...]:
+    """`["tested,trusted"]` as statuses; raises click.BadParameter."""
+    found = tuple(dict.fromkeys(status.strip() for text in texts for status in text.split(",")))
+    for status in found:
+        if status not in {"proved", "bounded", "tested", "trusted", "undecided"}:
+            raise click.BadParameter(f"{status!r} is none of tested, trusted and undecided", param_hint="--allow")
+    return found
 
 
 def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool) -> Path | None:
@@ -204,9 +218,9 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
 
     console = Console(highlight=False, soft_wrap=True)
     if report.steps:
-        table = Table("rule", "count", "gain (predicted)", "status")
+        table = Table("rule", "count", "gain (predicted)", "status", "proved here by")
         for step in report.steps:
-            table.add_row(step.rule, str(step.count), f"{step.gain_ms:.4f} ms", step.status)
+            table.add_row(step.rule, str(step.count), f"{step.gain_ms:.4f} ms", step.status, step.validated)
         console.print(table)
     if report.before is not None and report.after is not None:
         changes = (

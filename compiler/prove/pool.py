@@ -19,7 +19,9 @@ from dslc.prove.verdict import ProverName, Verdict
 from dslc.prove.worker import Task, receive, send
 
 # a worker that has not loaded the rules by then never will
-_START = 120.0
+_START = 300.0
+# on a busy machine a prover may take so many times its limit, as long as its process was not given that much
+_PATIENCE = 10
 
 
 class CannotStart(Exception):
@@ -35,6 +37,10 @@ class _Worker:
     task: Task | None = None
     verdicts: list[Verdict] = field(default_factory=list)
     began: float = 0.0
+    #: seconds of processor time at `began`
+    spent: float = 0.0
+    #: when to look whether the limit is reached
+    ends: float = 0.0
 
 
 class Pool:
@@ -44,7 +50,7 @@ class Pool:
         places: the files to load.
         digest: of their texts; a worker that finds other texts is not used.
         workers: how many.
-        limit: seconds that one prover may take for one rule; then its process is killed and replaced.
+        limit: seconds of processor time that one prover may take for one rule; then its process is killed and replaced.
     """
 
     def __init__(self, places: Sequence[str], digest: str, workers: int, limit: float) -> None:
@@ -97,33 +103,47 @@ class Pool:
             start_new_session=True,
         )
         assert process.stdin is not None and process.stdout is not None
-        worker = _Worker(process, process.stdout, process.stdin, began=time.monotonic())
+        worker = _Worker(process, process.stdout, process.stdin, began=time.monotonic(), ends=time.monotonic() + _START)
         self._workers.append(worker)
         self._selector.register(process.stdout, selectors.EVENT_READ, worker)
         with contextlib.suppress(OSError):
             send(process.stdin, self._places)
 
     def _give(self, worker: _Worker, task: Task) -> None:
-        worker.task, worker.verdicts, worker.began = task, [], time.monotonic()
+        worker.task, worker.verdicts = task, []
+        self._wind(worker)
         with contextlib.suppress(OSError):
             send(worker.writing, task)
 
     def _readable(self) -> list[_Worker]:
         """Workers with news, and those whose time is up."""
         now = time.monotonic()
-        ends = [w.began + (self._limit if w.ready else _START) for w in self._workers if w.task is not None or not w.ready]
+        ends = [worker.ends for worker in self._workers if worker.task is not None or not worker.ready]
         events = self._selector.select(max(0.0, min(ends, default=now + 1) - now))
         found = [key.data for key, _ in events]
         now = time.monotonic()
         for worker in self._workers:
-            limit = self._limit if worker.ready else _START
-            if worker not in found and (worker.task is not None or not worker.ready) and now > worker.began + limit:
+            busy = worker.task is not None or not worker.ready
+            if busy and worker not in found and now > worker.ends and self._late(worker, now):
                 found.append(worker)
         return found
 
+    def _wind(self, worker: _Worker) -> None:
+        """Starts the clock of the next prover."""
+        worker.began, worker.spent = time.monotonic(), _spent(worker.process.pid)
+        worker.ends = worker.began + self._limit
+
+    def _late(self, worker: _Worker, now: float) -> bool:
+        """Whether the limit is reached; else when to look again."""
+        left = self._limit - (_spent(worker.process.pid) - worker.spent)
+        if not worker.ready or left <= 0.05 * self._limit or now > worker.began + _PATIENCE * self._limit:
+            return True
+        worker.ends = now + left
+        return False
+
     def _hear(self, worker: _Worker) -> tuple[Task, list[Verdict], tuple[ProverName, ...]] | None:
         """What a worker has done; the provers that are still to be asked elsewhere where it had to be ended."""
-        late = time.monotonic() > worker.began + (self._limit if worker.ready else _START)
+        late = time.monotonic() > worker.ends
         message = _GONE if late and not self._has_news(worker) else self._message(worker)
         if message is _GONE:
             return self._lost(worker, late)
@@ -132,7 +152,7 @@ class Pool:
                 raise CannotStart("the rules were changed while they were proved")
             worker.ready = True
             return None
-        worker.began = time.monotonic()
+        self._wind(worker)
         assert worker.task is not None
         if isinstance(message, Verdict):
             worker.verdicts.append(message)
@@ -173,6 +193,19 @@ class Pool:
             with contextlib.suppress(OSError):
                 stream.close()
         worker.process.wait()
+
+
+def _spent(pid: int) -> float:
+    """Seconds of processor time of a process and its children."""
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        running = [process, *process.children()]
+        ended = process.cpu_times()
+        return float(sum(t.user + t.system for t in (one.cpu_times() for one in running)) + ended.children_user)
+    except psutil.Error:
+        return 0.0
 
 
 _GONE = object()

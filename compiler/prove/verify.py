@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,6 +21,8 @@ from dslc.syntax import tree as t
 
 #: seconds that one prover may take for one rule
 LIMIT = 30.0
+# what was proved is written after so many seconds, so that a run that is killed loses little
+_KEEP = 10.0
 
 #: told of every verdict: how many are done, how many there are, and the verdict
 Progress = Callable[[int, int, RuleVerdict], None]
@@ -100,13 +103,16 @@ def verify(
     tasks = [
         Task(one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough) for one in definitions if one.name not in found
     ]
-    done = len(found)
+    done, written = len(found), time.monotonic()
     try:
         for task, verdicts in _results(rules, tasks, workers, limit):
             definition = definition_of(rules, task.rule)
             verdict = conclude(rules, definition, verdicts, digests[task.rule])
             found[task.rule] = verdict
             done += 1
+            if time.monotonic() > written + _KEEP:
+                locks.write(found)
+                written = time.monotonic()
             if progress is not None:
                 progress(done, len(definitions), verdict)
     finally:

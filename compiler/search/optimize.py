@@ -20,6 +20,7 @@ from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.timing import MemoryShort
 from dslc.errors import DslcError
+from dslc.folders import cache_folder
 from dslc.match import CompiledRule
 from dslc.onnx.context import Imported
 from dslc.onnx.describe import counts, digest, note
@@ -28,6 +29,7 @@ from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.runtime import accepted
+from dslc.prove.verdict import STATUSES, RuleVerdict
 from dslc.report import Counts, Report, Sizes, Step
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
@@ -36,7 +38,9 @@ from dslc.search.judge import Verdict, judge, winner
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
+from dslc.search.statuses import statuses, usable
 from dslc.search.sweep import sweep
+from dslc.search.validate import Validated, validate
 from dslc.semantics.library import Rules, load_many, standard
 
 #: contenders on the way to the best candidate, and contenders that do without one of its rules
@@ -48,6 +52,8 @@ FINAL = 2
 HEAVY = 1 << 28
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
+#: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
+VALIDATION = 30.0
 #: sizes to try for dimensions that nothing fixes
 SIZES = (8, 64, 224, 1)
 
@@ -82,6 +88,8 @@ class _Run:
         self.progress.phase("reading rules")
         self.rules: Rules = load_many(["std", *settings.rules]) if settings.rules else standard()
         self.chosen: list[CompiledRule] = chosen_rules(self.rules, settings.only, settings.disable)
+        self.verdicts: dict[str, RuleVerdict] = {}
+        self.validated: dict[Candidate, Validated] = {}
         self.progress.phase("reading the model")
         self.original, self.folder, self.where = read_model(source)
         self.values = set(wanted_inputs(self.original))
@@ -130,7 +138,27 @@ class _Run:
 
     # ---- the search -------------------------------------------------------------------------------------------------
 
+    def _reliable_rules(self) -> None:
+        """Leaves out rules that are neither proved nor allowed."""
+        self.progress.phase("looking up proofs")
+        definitions = list(dict.fromkeys(rule.definition for rule in self.chosen))
+
+        def told(done: int, total: int) -> None:
+            self.progress.phase(f"proving rules: {done} of {total}")
+
+        self.verdicts = statuses(self.rules, definitions, cache_folder(self.settings.cache), self.settings.allow, told)
+        self.chosen, left = usable(self.chosen, self.verdicts, self.settings.allow)
+        if not self.settings.only:
+            # of the standard library nobody asked for these rules by name
+            left = {name: verdict for name, verdict in left.items() if not name.startswith("std.")}
+        for name, verdict in left.items():
+            if verdict.status == "refuted":
+                self.notes.append(f"{name} was left out: it is refuted; `dslc verify` shows where its sides differ")
+            else:
+                self.notes.append(f"{name} was left out: it is {verdict.status}; `--allow {verdict.status}` uses it")
+
     def _searched(self) -> Optimized:
+        self._reliable_rules()
         original = self._original_file()
         self.progress.phase("running the original")
         inputs, references = self._references(original)
@@ -201,7 +229,8 @@ class _Run:
     def _limits(self) -> tuple[Limits, str]:
         """When to stop. A run that is repeated stops where the first one did, so that it writes the same file."""
         s = self.settings
-        options = (s.alpha, s.seed, s.budget, sorted(s.only), sorted(s.disable), s.tolerance, s.specialize)
+        used = [rule.name for rule in self.chosen]
+        options = (s.alpha, s.seed, s.budget, used, s.tolerance, s.specialize)
         binds = sorted(tuple(sorted(one.items())) for one in s.bind)
         inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
         identity = digest(self.original, self.folder)
@@ -249,7 +278,8 @@ class _Run:
                 return self._unsearched(checker, start)
             self.progress.phase("comparing outputs")
             checked = self._check(checker, best)
-            if isinstance(checked, Contender):
+            refuted = self._validate(best) if isinstance(checked, Contender) else None
+            if isinstance(checked, Contender) and not (refuted and refuted.failed):
                 if self.report.before is not None and self.report.before.bytes > HEAVY:
                     return [checked]
                 more = [one for one in distinct(best, MOST)[1:] if one.parent is not None]
@@ -258,13 +288,17 @@ class _Run:
                 for one in more:
                     if hash(one.graph.outputs) not in seen:
                         found = self._check(checker, one)
-                        if isinstance(found, Contender):
+                        if isinstance(found, Contender) and not self._validate(one).failed:
                             seen[hash(one.graph.outputs)] = found
                 return list(seen.values())
             alone = self._check(checker, start)
             if not isinstance(alone, Contender):
                 raise _Kept(f"import and export alone change it: {alone.problem}")
-            blamed: Blamed = checker.blame(best, checked.problem)
+            if isinstance(checked, Comparison):
+                blamed = checker.blame(best, checked.problem)
+            else:
+                assert refuted is not None
+                blamed = _refuted(best, refuted)
             self.notes.append(f"{blamed.rule} was left out: with it, {blamed.problem}")
             rules = [rule for rule in rules if rule.name != blamed.rule]
             best = blamed.before
@@ -272,6 +306,14 @@ class _Run:
                 assert best.parent is not None
                 best = best.parent
         return []
+
+    def _validate(self, candidate: Candidate) -> Validated:
+        """Proves the candidate's rewrites again, once."""
+        found = self.validated.get(candidate)
+        if found is None:
+            self.progress.phase("proving what was rewritten")
+            found = self.validated[candidate] = validate(self.rules, candidate, time.monotonic() + VALIDATION)
+        return found
 
     def _search(
         self, best: Candidate, start: Candidate, rules: list[CompiledRule], costs: CostModel, limits: Limits
@@ -368,7 +410,7 @@ class _Run:
             reason="" if verdicts else "the search's choice, not timed",
             predicted_ratio=start.cost / max(contender.candidate.cost, 1e-12),
             max_rel_error=contender.error,
-            steps=steps_of(contender.candidate, self.rules),
+            steps=steps_of(contender.candidate, self.verdicts, self._validate(contender.candidate)),
             after=Counts(*counts(contender.model)),
         )
         values = {"dslc.target": str(self.target), "dslc.rules": ", ".join(step.rule for step in report.steps)}
@@ -390,19 +432,33 @@ class _Run:
         return Optimized(contender.model, self._finished(report))
 
 
-def steps_of(candidate: Candidate, rules: Rules) -> tuple[Step, ...]:
-    """For every rule of a candidate's path how often it was applied and what that was predicted to save."""
+def _refuted(best: Candidate, found: Validated) -> Blamed:
+    """The rule whose rewrite is wrong at the shapes of this model, and the last candidate before its first step."""
+    before = next(step.parent for step in best.path() if step.rule == found.failed)
+    assert before is not None
+    problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
+    return Blamed(found.failed, f"a rewrite is wrong at this model's shapes: {problem}", before)
+
+
+def steps_of(candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> tuple[Step, ...]:
+    """For every rule of a candidate's path how often it was applied, what that was predicted to save, and how it is proved."""
     total: dict[str, tuple[int, float]] = {}
     for step in candidate.path():
         if step.rule:
             count, gain = total.get(step.rule, (0, 0.0))
             total[step.rule] = (count + step.count, gain + step.gain)
-    tested = {name for test in rules.tests for name in (test.name,)}
     out = [
-        Step(name, count, gain * 1e3, "tested" if name.removesuffix("^-1") in tested else "compared")
+        Step(name, count, gain * 1e3, _status(name, verdicts), validated.how.get(name, ""))
         for name, (count, gain) in total.items()
     ]
     return tuple(sorted(out, key=lambda step: -step.gain_ms))
+
+
+def _status(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
+    """The weakest status of the rules that a step names."""
+    known = [verdicts[one] for part in name.split(" + ") if (one := part.strip().removesuffix("^-1")) in verdicts]
+    order = {status: k for k, status in enumerate(STATUSES)}
+    return max((verdict.status for verdict in known), key=order.__getitem__, default="undecided")
 
 
 def import_bind_check(model: ModelProto, bind: Mapping[str, int], where: str) -> None:

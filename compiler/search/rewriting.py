@@ -2,12 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from dslc.ir.graph import Graph, Value, with_args
 
 
-def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Graph:
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten(Graph):
+    """A graph with the one that it was made of, and the replacements: what a validation of the result proves again."""
+
+    origin: Graph
+    new: Mapping[Value, Value]
+
+
+def rewritings(graph: Graph, start: Graph) -> Iterator[Rewritten] | None:
+    """The rewritings from `start` to `graph`, the last one first; None where the graph was made in other ways."""
+    found: list[Rewritten] = []
+    at = graph
+    while at is not start:
+        if not isinstance(at, Rewritten):
+            return None
+        found.append(at)
+        at = at.origin
+    return iter(found)
+
+
+def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Rewritten:
     """The graph with every value in `new` replaced, also inside the replacements of others.
 
     A replacement that holds the value that it replaces keeps it there as it was. All values are equal to what they replace, so
@@ -39,7 +60,7 @@ def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Graph:
             done[value] = with_args(value.node, tuple(done.get(arg, arg) for arg in needs))[value.index]
         opened.discard(value)
         stack.pop()
-    return Graph(graph.inputs, tuple(done[value] for value in graph.outputs))
+    return Rewritten(graph.inputs, tuple(done[value] for value in graph.outputs), graph, dict(new))
 
 
 def disjoint(chosen: Sequence[Mapping[Value, Value]]) -> dict[Value, Value]:

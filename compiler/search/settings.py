@@ -23,6 +23,8 @@ class Settings:
     rules: Sequence[str | Path] = ()
     only: Sequence[str] = ()
     disable: Sequence[str] = ()
+    #: statuses of rules that are used beside proved and bounded ones: tested, trusted, undecided
+    allow: Sequence[str] = ()
     budget: float = 60.0
     alpha: float = 1.05
     seed: int = 0

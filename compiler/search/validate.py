@@ -1,0 +1,299 @@
+"""Translation validation: every rewrite of the program that is returned is proved again, at its real shapes.
+
+A rewrite replaces a value of a graph by another one. What both have below them in common stands for arbitrary tensors; the rest is
+compared by the exact prover, with the numbers of this model for sizes and attributes. Where that does not decide, the sides are
+compared on random inputs modulo 2^31 - 1, at the real sizes where that is quick.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from math import inf
+from typing import Literal
+
+import numpy as np
+
+from dslc.analysis.counts import graph_counts
+from dslc.analysis.numeric import Unknown
+from dslc.interpret.instantiate import Rejected
+from dslc.ir.dtype import Dim
+from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, input_value, topological, with_args
+from dslc.ir.scalar import Sym, walk
+from dslc.prove.counterexample import text_of
+from dslc.prove.exact import Equal, compare
+from dslc.prove.field import compare_values
+from dslc.prove.provers import at_sizes
+from dslc.search.candidate import Candidate
+from dslc.search.rewriting import rewritings
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: `exact`, `field`: proved again by that prover; `rule`: by nothing but the proof of the rule
+How = Literal["exact", "field", "rule"]
+_WORST: tuple[How, ...] = ("exact", "field", "rule")
+
+#: nodes of the replaced program that a rewrite may concern: few first, more where that does not suffice
+_FEW, _NEAR, _FAR = 4, 16, 64
+#: constants up to so many elements keep their contents
+_SMALL = 4096
+#: a comparison modulo p takes no more operations than that
+_OPERATIONS = 3e8
+#: symbolic dimensions are this large where sides are computed
+_SIZE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """`old` of a graph is replaced by `new`, by `rule`."""
+
+    rule: str
+    graph: Graph
+    old: Value
+    new: Value
+
+
+@dataclass(frozen=True, slots=True)
+class Validated:
+    """How the rewrites of each rule were proved; `failed` names a rule that changes what a program computes, and why."""
+
+    how: Mapping[str, How]
+    rewrites: int = 0
+    failed: str = ""
+    problem: str = ""
+
+
+def rewrites_of(candidate: Candidate) -> Iterator[Rewrite | str]:
+    """Every rewrite on the way to a candidate, in order; a rule's name where a step does not say what it replaced."""
+    for step in candidate.path():
+        if step.parent is None:
+            continue
+        made = rewritings(step.graph, step.parent.graph)
+        if made is None:
+            yield step.rule
+            continue
+        for one in reversed(list(made)):
+            for old, new in one.new.items():
+                if old != new:
+                    yield Rewrite(step.rule, one.origin, old, new)
+
+
+def validate(
+    rules: Rules, candidate: Candidate, deadline: float = inf, told: Callable[[int], None] = lambda _: None
+) -> Validated:
+    """Proves every rewrite of a candidate again; after the `deadline` (`time.monotonic`) the rest rests on its rules."""
+    prover = _Prover(rules, deadline)
+    how: dict[str, How] = {}
+    count = 0
+    for one in rewrites_of(candidate):
+        if isinstance(one, str):
+            how[one] = "rule"
+            continue
+        found = prover.of(one)
+        count += 1
+        told(count)
+        if not isinstance(found, str):
+            return Validated(how, count, one.rule, found.problem)
+        before = how.get(one.rule, "exact")
+        how[one.rule] = max(before, found, key=_WORST.index)
+    return Validated(how, count)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    problem: str
+
+
+class _Prover:
+    def __init__(self, rules: Rules, deadline: float) -> None:
+        self._rules, self._deadline = rules, deadline
+        self._nodes: tuple[Graph, frozenset[Node]] | None = None
+        # equal rewrites of one model are proved once
+        self._known: dict[tuple[tuple[Value, Value], ...], How | _Failed] = {}
+
+    def of(self, rewrite: Rewrite) -> How | _Failed:
+        if self._nodes is None or self._nodes[0] is not rewrite.graph:
+            self._nodes = rewrite.graph, frozenset(rewrite.graph.nodes())
+        attempts = list(_sides(rewrite, self._nodes[1]))
+        key = tuple((one.old, one.new) for one in attempts)
+        if key not in self._known:
+            self._known[key] = self._proved(attempts)
+        return self._known[key]
+
+    def _proved(self, attempts: Sequence[Sides]) -> How | _Failed:
+        for sides in attempts:
+            if time.monotonic() > self._deadline:
+                return "rule"
+            if self._equal(sides):
+                return "exact"
+        for sides in attempts:
+            if time.monotonic() > self._deadline:
+                return "rule"
+            found = self._computed(sides)
+            if found == "field":
+                return found
+        # only the last attempt knows all that the rule may rest on
+        return found if attempts and isinstance(found, _Failed) and not attempts[-1].hidden else "rule"
+
+    def _equal(self, sides: Sides) -> bool:
+        if sides.old == sides.new:
+            return True
+        try:
+            old, new = expand(self._rules, (sides.old,)), expand(self._rules, (sides.new,))
+        except (Mismatch, EvalError):
+            return False
+        return isinstance(compare(self._rules, old, new), Equal)
+
+    def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
+        """Both sides on random inputs; None where they are too large, or have no value."""
+        try:
+            values = expand(self._rules, (sides.old, sides.new))
+        except (Mismatch, EvalError):
+            return None
+        inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
+        bound = at_sizes((*values, *inputs), _symbols(values))
+        if bound[0].type != bound[1].type or not _affordable(*bound[:2]):
+            return None
+        try:
+            outcome = compare_values(
+                self._rules, bound[:1], bound[1:2], ("result",), bound[2:], np.random.default_rng(0), {}
+            )
+        except Rejected:
+            return None
+        if outcome.counterexample is not None:
+            return _Failed(text_of(outcome.counterexample))
+        return "field" if outcome.how in {"field", "floats"} else None
+
+
+def _affordable(*values: Value) -> bool:
+    try:
+        return graph_counts(values).flops <= _OPERATIONS
+    except (Unknown, ValueError, TypeError):
+        return False
+
+
+def _symbols(values: Iterable[Value]) -> dict[str, int]:
+    def of(dim: Dim) -> Iterator[str]:
+        if not isinstance(dim, int):
+            yield from (node.name for node in walk(dim) if isinstance(node, Sym))
+
+    nodes = topological(value.node for value in values)
+    return {name: _SIZE for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)}
+
+
+# ---- what a rewrite is about --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Old and new value as programs over arbitrary tensors; `hidden` where one of these is a constant that is too large to hold."""
+
+    old: Value
+    new: Value
+    hidden: bool
+
+
+def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
+    """A rewrite in several ways: each next one knows more of what lies below.
+
+    First everything that the new value takes from the graph is arbitrary; then small constants are what they are; then of what is
+    taken only that is arbitrary of which no other part is taken. The last one holds all that a rule may rest on.
+    """
+    taken = _taken(rewrite.new, nodes)
+    seen: set[tuple[Value, Value]] = set()
+    lowest = {value for value in taken if not _holds(value, taken)}
+    for stop, limit in ((taken, _FEW), (taken, _NEAR), (_unknown(taken), _NEAR), (_unknown(lowest), _FAR)):
+        names: dict[Value, Value] = {}
+        old = _over(rewrite.old, stop | _boundary(rewrite.old, stop, limit), names)
+        new = _over(rewrite.new, stop | _boundary(rewrite.new, stop, limit), names)
+        if old is not None and new is not None and (old, new) not in seen:
+            seen.add((old, new))
+            yield Sides(old, new, any(value.constant for value in names))
+
+
+def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
+    """The values of the graph that a replacement is built on."""
+    found: set[Value] = set()
+    seen: set[Value] = set()
+    stack = [new]
+    while stack:
+        value = stack.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if value.node in nodes:
+            found.add(value)
+        else:
+            stack.extend(value.node.args)
+    return found
+
+
+def _unknown(values: set[Value]) -> set[Value]:
+    """Without the constants whose contents are at hand."""
+    return {value for value in values if not _small(value)}
+
+
+def _small(value: Value) -> bool:
+    type = value.node.types[value.index]
+    return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= _SMALL
+
+
+def _holds(value: Value, others: set[Value]) -> bool:
+    """Whether another of the values lies near below a value."""
+    below = _near(value, set(), _FAR)[0]
+    return any(other in below for other in others if other != value)
+
+
+def _boundary(root: Value, stop: set[Value], limit: int) -> set[Value]:
+    """Where a walk from a value ends that goes through no value of `stop` and through `limit` nodes at most."""
+    return _near(root, stop, limit)[1]
+
+
+def _near(root: Value, stop: set[Value], limit: int) -> tuple[set[Value], set[Value]]:
+    """The values within `limit` nodes, breadth first, and those at which the walk ended for another reason than `stop`."""
+    inside: set[Value] = set()
+    ended: set[Value] = set()
+    queue = deque([root])
+    opened: set[Node] = set()
+    while queue:
+        value = queue.popleft()
+        if value in inside:
+            continue
+        inside.add(value)
+        if value in stop:
+            continue
+        node = value.node
+        if node in opened or (isinstance(node, Constant) and _small(value)):
+            continue
+        if len(opened) >= limit or isinstance(node, Input | Constant | Opaque) or any(not arg.known for arg in node.args):
+            ended.add(value)
+            continue
+        opened.add(node)
+        queue.extend(node.args)
+    return inside, ended
+
+
+def _over(root: Value, arbitrary: set[Value], names: dict[Value, Value]) -> Value | None:
+    """A value as a program over inputs in place of the arbitrary values, named in the order in which they are met."""
+    done: dict[Value, Value] = {}
+    stack = [root]
+    while stack:
+        value = stack[-1]
+        if value in done:
+            stack.pop()
+            continue
+        if value in arbitrary:
+            if not value.known:
+                return None
+            done[value] = names.setdefault(value, input_value(f"x{len(names)}", value.type))
+            continue
+        pending = [arg for arg in value.node.args if arg not in done]
+        if pending:
+            stack.extend(reversed(pending))
+            continue
+        args = tuple(done[arg] for arg in value.node.args)
+        done.update(zip(value.node.values, with_args(value.node, args), strict=True))
+    return done[root]

@@ -1,0 +1,164 @@
+"""Translation validation: rewrites of a program are proved again at its real shapes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import dslc
+from dslc.ir.constants import array_value
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, Value, input_value
+from dslc.match import GraphIndex, compile_directions, find_matches, replacements
+from dslc.prove.verdict import RuleVerdict
+from dslc.search import statuses
+from dslc.search.candidate import Candidate
+from dslc.search.rewriting import disjoint, rewritten
+from dslc.search.validate import validate
+from dslc.semantics.apply import apply
+from dslc.semantics.library import Rules, load_many, standard
+
+
+def tensor(name: str, *shape: int) -> Value:
+    return input_value(name, TensorType(DType.F32, shape))
+
+
+def op(name: str, *args: Any, **attrs: Any) -> Value:
+    return apply(standard(), f"std.{name}", args, attrs)[0]
+
+
+def applied(rules: Rules, graph: Graph, name: str) -> Candidate:
+    """The graph with one direction of a rule applied wherever it matches."""
+    rule = next(one for one in compile_directions(rules, rules.substitutions[name]) if not one.reverse)
+    found = [replacements(match) for match in find_matches(rule, GraphIndex(graph), limit=50)]
+    assert found
+    return Candidate(rewritten(graph, disjoint(found)), 1.0, Candidate(graph, 2.0), name, len(found))
+
+
+def graph_of(outputs: Sequence[Value], *inputs: Value) -> Graph:
+    return Graph(inputs, tuple(outputs))
+
+
+def own(tmp_path: Path, text: str) -> Rules:
+    file = tmp_path / "own.rules"
+    file.write_text("dslc 1\nimport std (add, sub, mul, neg, relu, matmul, pow, sigmoid)\n" + text)
+    return load_many([file, "std"])
+
+
+def test_a_merge_at_real_shapes_is_proved_exactly() -> None:
+    a, b, c = tensor("a", 64, 256), tensor("b", 256, 128), tensor("c", 256, 384)
+    graph = graph_of([op("relu", op("matmul", a, b)), op("matmul", a, c)], a, b, c)
+    found = validate(standard(), applied(standard(), graph, "std.merge_matmuls"))
+    assert not found.failed and found.how == {"std.merge_matmuls": "exact"} and found.rewrites == 2
+
+
+def test_rewrites_inside_rewrites_are_proved_one_by_one() -> None:
+    """Every layer of a chain at once: each replacement reads what another one replaces."""
+    value = x = tensor("x", 4, 64)
+    for _ in range(6):
+        value = op("relu", op("relu", op("add", op("neg", op("neg", value)), x)))
+    found = validate(standard(), applied(standard(), graph_of([value], x), "std.double_neg"))
+    assert not found.failed and found.how == {"std.double_neg": "exact"} and found.rewrites == 6
+
+
+def test_what_rests_on_a_constant_is_proved_with_it() -> None:
+    x = tensor("x", 8, 8)
+    half = array_value(np.array(0.5, np.float32))
+    found = validate(standard(), applied(standard(), graph_of([op("pow", x, half)], x), "std.pow_half"))
+    assert not found.failed and found.how["std.pow_half"] in {"exact", "field"}
+
+
+def test_a_wrong_rewrite_is_found_with_its_rule(tmp_path: Path) -> None:
+    text = """
+substitution wrong(A: T[*S], B: T[*S]) -> Y {
+  Y = sub(A, B)
+  =>
+  Y = sub(B, A)
+}
+"""
+    rules = own(tmp_path, text)
+    a, b = tensor("a", 16, 16), tensor("b", 16, 16)
+    found = validate(rules, applied(rules, graph_of([op("relu", op("sub", op("neg", a), b))], a, b), "own.wrong"))
+    assert found.failed == "own.wrong" and "left" in found.problem and "right" in found.problem
+
+
+def test_what_is_too_large_or_too_late_rests_on_the_rule() -> None:
+    a, b, c = tensor("a", 64, 256), tensor("b", 256, 128), tensor("c", 256, 384)
+    graph = graph_of([op("matmul", a, b), op("matmul", a, c)], a, b, c)
+    found = validate(standard(), applied(standard(), graph, "std.merge_matmuls"), deadline=0.0)
+    assert not found.failed and found.how == {"std.merge_matmuls": "rule"}
+    # a step that does not say what it replaced
+    unknown = Candidate(Graph(graph.inputs, graph.outputs[::-1]), 1.0, Candidate(graph, 2.0), "some.rule", 1)
+    assert validate(standard(), unknown).how == {"some.rule": "rule"}
+
+
+def test_the_pipeline_leaves_out_a_rule_that_is_wrong_at_its_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The outputs are not looked at here (any error is tolerated): only the validation tells."""
+    from test_optimize import powers
+
+    file = tmp_path / "own.rules"
+    file.write_text(
+        """dslc 1
+import std (pow, sqrt, neg)
+
+substitution careless(A: T[*S]) -> Y {
+  Y = pow(A, 0.5)
+  =>
+  Y = neg(A)
+}
+"""
+    )
+    proved = lambda name: RuleVerdict(name, "proved", (), "")  # noqa: E731
+    monkeypatch.setattr(
+        "dslc.search.optimize.statuses", lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions}
+    )
+    options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
+    found = dslc.optimize(powers(), **options, rules=[file], only=["own.careless"], tolerance=1e9)
+    assert found.report.kept_original
+    assert any("own.careless was left out" in note and "shapes" in note for note in found.report.notes)
+    right = dslc.optimize(powers(), **options, only=["std.pow_half"])
+    (step,) = right.report.steps
+    assert step.status == "proved" and step.validated in {"exact", "field"}
+
+
+def test_rules_of_users_are_proved_once_and_used_by_status(tmp_path: Path) -> None:
+    from test_optimize import powers
+
+    file = tmp_path / "own.rules"
+    file.write_text(
+        """dslc 1
+import std (pow, sqrt, relu, neg)
+
+substitution root(A: T[*S]) -> Y {
+  Y = pow(A, 0.5)
+  =>
+  Y = sqrt(A)
+}
+substitution wrong(A: T[*S]) -> Y {
+  Y = pow(A, 0.5)
+  =>
+  Y = neg(A)
+}
+"""
+    )
+    options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
+    some = dslc.optimize(powers(), **options, rules=[file], only=["own.*"], allow=["tested", "trusted"])
+    (step,) = some.report.steps
+    assert step.rule == "own.root" and any("own.wrong was left out: it is refuted" in note for note in some.report.notes)
+    kept = list((tmp_path / "cache" / "proofs").iterdir())
+    assert len(kept) == 2
+    strict = dslc.optimize(powers(), **options, rules=[file], only=["own.*"], allow=[])
+    if step.status == "tested":
+        assert strict.report.kept_original
+        assert any("own.root was left out: it is tested; `--allow tested` uses it" in note for note in strict.report.notes)
+    else:
+        assert [one.rule for one in strict.report.steps] == ["own.root"]
+    assert sorted((tmp_path / "cache" / "proofs").iterdir()) == sorted(kept)
+    assert {"proved", "bounded"} == statuses.RELIABLE
