@@ -219,6 +219,20 @@ class Frame:
             return None
         return {k: number.to_python() for k, number in enumerate(numbers) if not number.is_zero()}, constant.to_python()
 
+    def points(self, what: Any, parameters: Sequence[int]) -> list[tuple[int, ...]]:
+        """The points of a set at given parameters; they must be finitely many."""
+        isl = self._isl
+        for k, number in enumerate(parameters):
+            what = what.fix_val(isl.dim_type.param, k, isl.Val.int_from_si(_maps_context(), number))
+        found: list[tuple[int, ...]] = []
+        count = self.dims(what)
+        what.foreach_point(
+            lambda point: found.append(
+                tuple(int(point.get_coordinate_val(isl.dim_type.set, k).to_python()) for k in range(count))
+            )
+        )
+        return sorted(found)
+
     def point(self, relation: Any) -> tuple[dict[str, int], list[int], list[int]] | None:
         """Some parameters, a point and one of its images; None where the map is empty."""
         isl = self._isl

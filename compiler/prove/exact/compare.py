@@ -7,24 +7,26 @@ and any position of such a monomial shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from dslc.analysis.conditions import Case
 from dslc.analysis.isl import Frame, GivenUp, limited
 from dslc.analysis.numeric import Unknown, value
-from dslc.analysis.poly import Monomial, Poly
+from dslc.analysis.poly import Monomial, Poly, atom
 from dslc.ir.graph import Input, Value
-from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, walk
+from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, rebuild, walk
 from dslc.prove.exact.affine import Affine, MissingUnknown, NotAffine, about_positions, largest_first, strides, unknown
-from dslc.prove.exact.equations import as_scalar_of, facts, solved
+from dslc.prove.exact.equations import as_scalar_of, facts, named, solved
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.inline import CannotInline, Inliner
 from dslc.prove.exact.radix import Radix, flattened, quotients_left
-from dslc.prove.exact.terms import Algebra, Sum, Term, Unsolved, negated
+from dslc.prove.exact.terms import Algebra, Deadline, Sum, Term, Unsolved, negated
 
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
@@ -60,14 +62,33 @@ class Region:
     """Where two programs differ: per output an isl set of its positions, parametric in the sizes.
 
     `exact`: they differ at every point of the set, for some tensors; else they are equal outside it, and it may be too large.
+    The dimensions of a set are `variables`, in terms of which `positions` gives the axes of the output; `parameters` are what its
+    parameters stand for, in order.
     """
 
     sets: tuple[Any, ...]
     exact: bool
+    parameters: tuple[Scalar, ...]
+    variables: tuple[tuple[Iter, ...], ...]
+    positions: tuple[tuple[Scalar, ...], ...]
+    frame: Frame
 
     @property
     def is_empty(self) -> bool:
         return all(bool(each.is_empty()) for each in self.sets)
+
+    def at(self, sizes: Mapping[str, int]) -> tuple[frozenset[tuple[int, ...]], ...]:
+        """The positions of each output at given sizes."""
+        known: dict[Scalar, int] = {
+            part: sizes[part.name] for each in self.parameters for part in walk(each) if isinstance(part, Sym)
+        }
+        numbers = [int(value(each, known)) for each in self.parameters]
+        out: list[frozenset[tuple[int, ...]]] = []
+        for where, variables, position in zip(self.sets, self.variables, self.positions, strict=True):
+            points = self.frame.points(where, numbers)
+            whole = [{**known, **dict(zip(variables, point, strict=True))} for point in points]
+            out.append(frozenset(tuple(int(value(axis, at)) for axis in position) for at in whole))
+        return tuple(out)
 
     def __str__(self) -> str:
         return "\n".join(str(each) for each in self.sets)
@@ -85,7 +106,7 @@ def compare(
     Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
     """
     try:
-        problem = _Problem(left, right, conditions, seconds)
+        problem = _problem(left, right, conditions, seconds)
         with limited(_OPERATIONS):
             return problem.verdict()
     except (Unsolved, CannotInline, GivenUp) as reason:
@@ -97,19 +118,52 @@ def difference(
 ) -> Region:
     """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
     try:
-        problem = _Problem(left, right, conditions, seconds)
+        problem = _problem(left, right, conditions, seconds)
         with limited(_OPERATIONS):
             return problem.region()
     except (CannotInline, GivenUp) as reason:
         raise Unsolved(str(reason)) from None
 
 
+class _Quotient(Unsolved):
+    """A position is divided by what does not divide its range, as far as is seen; with the ranges that there are."""
+
+    def __init__(self, extents: Sequence[Scalar]) -> None:
+        super().__init__("a position is divided by a size that does not divide the range")
+        self.extents = extents
+
+
+def _problem(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float) -> _Problem:
+    deadline = Deadline(seconds)
+    try:
+        return _Problem(left, right, conditions, deadline)
+    except _Quotient as problem:
+        names, more = named(problem.extents)
+        if not names:
+            raise
+        return _Problem(left, right, conditions, deadline, names, more)
+
+
 class _Problem:
-    def __init__(self, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float) -> None:
-        self._seconds = seconds
+    """One comparison. `names`: sizes in terms of names for compound extents, with what is known of those."""
+
+    def __init__(
+        self,
+        left: Sequence[Value],
+        right: Sequence[Value],
+        conditions: Sequence[Scalar],
+        deadline: Deadline,
+        names: Mapping[Scalar, Scalar] | None = None,
+        more: Sequence[Scalar] = (),
+    ) -> None:
+        self._deadline = deadline
         self._all = tuple(conditions)
         self._known, self._conditions = solved(conditions)
-        inliner = Inliner(self._known)
+        if names:
+            put = cache(lambda node: rebuild(node, names.get))
+            self._known = {size: put(meaning) for size, meaning in self._known.items()} | dict(names)
+            self._conditions = [*(put(condition) for condition in self._conditions), *more]
+        inliner = Inliner(self._known, deadline.check)
         self._inputs = inliner.inputs
         roots: list[Scalar] = []
         self._positions: list[tuple[Scalar, ...]] = []
@@ -120,19 +174,20 @@ class _Problem:
             position = inliner.position(a)
             roots += [inliner.output(a, position), inliner.output(b, position)]
             self._positions.append(position)
-        radix = Radix(inliner.extents, facts(self._conditions))
+        radix = Radix(inliner.extents, self._facts(roots, inliner.extents.values()), deadline.check)
+        self._conditions = [radix.simplify(condition) for condition in self._conditions]
         roots, self._parts = radix.split(roots)
         roots = self._flattened(inliner, radix, roots)
         self._pairs = list(zip(roots[::2], roots[1::2], strict=True))
         self._extents = inliner.extents
         self._layouts = self._strides(roots)
-        self._monomials: list[Monomial] = [(s,) for s in self._symbols(roots)]
+        self._monomials: list[Monomial] = [(s,) for s in self._symbols((*roots, *self._extents.values()))]
 
     def _same_shape(self, inliner: Inliner, a: Value, b: Value) -> None:
         shapes = [[inliner.size(size) for size in each.type.shape] for each in (a, b)]
         if len(shapes[0]) != len(shapes[1]):
             raise Unsolved(f"the types {a.type} and {b.type} differ")
-        radix = Radix({}, facts(self._conditions))
+        radix = Radix({}, self._facts([size for shape in shapes for size in shape], ()), self._deadline.check)
         for one, other in zip(*shapes, strict=True):
             if one is not other and not (
                 radix.least(apply("-", one, other)) and radix.least(apply("-", other, one))
@@ -145,7 +200,7 @@ class _Problem:
             shape = [inliner.size(size) for size in self._inputs[operand].type.shape]
             roots = [radix.simplify(flattened(root, operand, shape)) for root in roots]
         if quotients_left(roots):
-            raise Unsolved("a position is divided by a size that does not divide the range")
+            raise _Quotient(list(inliner.extents.values()))
         return roots
 
     def _strides(self, roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, ...]]:
@@ -157,10 +212,14 @@ class _Problem:
                         found.setdefault((node.operand, axis), set()).update(strides(index))
         return {place: largest_first(monomials) for place, monomials in found.items()}
 
-    def _symbols(self, roots: Sequence[Scalar]) -> list[Sym]:
+    def _facts(self, roots: Iterable[Scalar], extents: Iterable[Scalar]) -> Case:
+        """The conditions, and the least values of the sizes."""
+        lower = tuple(atom(size) - size.least for size in self._symbols((*roots, *extents)) if size.least is not None)
+        return facts(self._conditions) & Case(lower)
+
+    def _symbols(self, roots: Iterable[Scalar]) -> list[Sym]:
         names: dict[Sym, None] = {}
-        sources = [*roots, *self._conditions, *self._extents.values()]
-        for root in sources:
+        for root in (*roots, *self._conditions):
             names.update((node, None) for node in walk(root) if isinstance(node, Sym))
         return sorted(names, key=lambda s: s.name)
 
@@ -190,7 +249,7 @@ class _Problem:
         self._affine = Affine(self._frame, self._monomials)
         self._functions = Functions()
         polys = [unknown(monomial) for monomial in self._monomials]
-        self._algebra = Algebra(self._frame, polys, self._seconds, self._functions.resolve)
+        self._algebra = Algebra(self._frame, polys, self._deadline, self._functions.resolve)
         self._functions.algebra = self._algebra
         self._evaluator = Evaluator(
             self._algebra, self._affine, self._functions, self._inputs, self._layouts, self._extents
@@ -250,11 +309,11 @@ class _Problem:
         _, terms = self._terms(number)
         if not terms:
             return Equal()
-        functions = [atom for term in terms for atom in term.atoms if atom.opaque]
+        functions = [each for term in terms for each in term.atoms if each.opaque]
         if functions:
-            names = dict.fromkeys(self._functions.name(atom) for atom in functions)
+            names = dict.fromkeys(self._functions.name(each) for each in functions)
             return Undecided(f"the sides differ in how they use {', '.join(names)}, of which too little is known")
-        if any(not isinstance(self._inputs[int(atom.name[1:])].node, Input) for term in terms for atom in term.atoms):
+        if any(not isinstance(self._inputs[int(each.name[1:])].node, Input) for term in terms for each in term.atoms):
             return Undecided("the sides differ in the elements of a constant")
         for term in terms:
             found = self._sample(number, term)
@@ -309,7 +368,8 @@ class _Problem:
                 at[monomial[0]] = size
         try:
             for name, meaning in self._known.items():
-                at[name] = int(value(meaning, at))
+                if isinstance(name, Sym):
+                    at[name] = int(value(meaning, at))
             if not all(value(condition, at) for condition in self._all):
                 return None
             coefficient = Fraction(_poly_at(term.coefficient.top, at), 1) / Fraction(_poly_at(term.coefficient.bottom, at), 1)
@@ -321,16 +381,16 @@ class _Problem:
             shown = tuple(int(value(each, at)) for each in self._positions[number])
         except (Unknown, ZeroDivisionError):
             return None
-        sizes = {name.name: size for name, size in at.items() if isinstance(name, Sym)}
+        sizes = {name.name: size for name, size in at.items() if isinstance(name, Sym) and " " not in name.name}
         return Differs(dict(sorted(sizes.items())), number, shown, self._monomial(term, reads, at))
 
     def _monomial(self, term: Term, reads: Sequence[int], at: Mapping[Scalar, int]) -> str:
         parts: list[str] = []
         start = 0
-        for atom in term.atoms:
-            operand = int(atom.name[1:])
-            index = list(reads[start : start + atom.arity])
-            start += atom.arity
+        for tensor in term.atoms:
+            operand = int(tensor.name[1:])
+            index = list(reads[start : start + tensor.arity])
+            start += tensor.arity
             shown: list[int] = []
             axes = len([1 for place in self._layouts if place[0] == operand])
             for axis in range(axes):
@@ -353,10 +413,18 @@ class _Problem:
             place, terms = self._terms(number)
             total = place.domain.subtract(place.domain)
             for term in terms:
-                exact = exact and not any(atom.opaque for atom in term.atoms) and term.coefficient.number is not None
+                exact = exact and not any(each.opaque for each in term.atoms) and term.coefficient.number is not None
                 total = total.union(term.map.domain())
             sets.append(total.coalesce())
-        return Region(tuple(sets), exact)
+        parts: dict[Scalar, Scalar] = dict(self._parts)
+        return Region(
+            tuple(sets),
+            exact,
+            tuple(as_scalar_of(unknown(monomial)) for monomial in self._monomials),
+            tuple(self._variables(number) for number in range(len(sets))),
+            tuple(tuple(rebuild(axis, parts.get) for axis in position) for position in self._positions),
+            self._frame,
+        )
 
 
 def _raw(name: str, left: Scalar, right: Scalar) -> Scalar:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dslc.analysis.conditions import Case, cases
-from dslc.analysis.poly import NotIntegral, Poly, polynomial
-from dslc.ir.scalar import Apply, Scalar, Sym, apply, num, rebuild, walk
+from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
+from dslc.ir.scalar import Apply, Num, Scalar, Sym, apply, num, rebuild, sym, walk
 
 
 def conjuncts(conditions: Sequence[Scalar]) -> list[Scalar]:
@@ -72,3 +72,44 @@ def facts(conditions: Sequence[Scalar]) -> Case:
         if len(alternatives) == 1:
             total = total & alternatives[0]
     return total
+
+
+def named(extents: Iterable[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]]:
+    """A name for every extent that is a sum, so that products with it are monomials.
+
+    Returns what is to be replaced (a size, or a quotient, in terms of the names), and what is known of quotients that were replaced.
+    """
+    known: dict[Scalar, Scalar] = {}
+    conditions: list[Scalar] = []
+    for extent in dict.fromkeys(extents):
+        poly = _put(extent, known)
+        if poly is None or sum(bool(m) for m, _ in poly.terms) < 2 or any(a.free for a in poly.atoms):
+            continue
+        singles = [(m[0], c) for m, c in poly.terms if len(m) == 1 and abs(c) == 1 and _nameable(m[0])]
+        for factor, coefficient in sorted(singles, key=lambda item: (isinstance(item[0], Sym), str(item[0]))):
+            rest = Poly(tuple(term for term in poly.terms if term[0] != (factor,)))
+            if any(part is factor for other in rest.atoms for part in walk(other)):
+                continue
+            value = as_scalar_of((atom(sym(f"size {len(known)}")) - rest) * coefficient)
+            known = {name: replaced(old, factor, value) for name, old in known.items()} | {factor: value}
+            if isinstance(factor, Apply):
+                top, by = (replaced(arg, factor, value) for arg in factor.args)
+                below = apply("*", by, value)
+                conditions += [apply("<=", below, top), apply("<", top, apply("+", below, by))]
+            elif isinstance(factor, Sym) and factor.least is not None:
+                conditions.append(apply(">=", value, num(factor.least)))
+            break
+    return known, conditions
+
+
+def _put(extent: Scalar, known: Mapping[Scalar, Scalar]) -> Poly | None:
+    for name, value in known.items():
+        extent = replaced(extent, name, value)
+    try:
+        return polynomial(extent)
+    except NotIntegral:
+        return None
+
+
+def _nameable(node: Scalar) -> bool:
+    return isinstance(node, Sym) or (isinstance(node, Apply) and node.name == "//" and isinstance(node.args[1], Num))

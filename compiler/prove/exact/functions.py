@@ -53,7 +53,7 @@ class Functions:
 
     def resolve(self, atom: Atom) -> Atom:
         if atom.name.startswith("1/"):
-            below = self.resolve(Atom(atom.name[2:], atom.arity, atom.opaque, atom.truth))
+            below = self.resolve(inverse(atom))
             return atom if below.name == atom.name[2:] else inverse(below)
         found = self._known.get(atom.name)
         return atom if found is None or found.same is None else found.representative.atom
@@ -235,7 +235,8 @@ class Functions:
 
 def inverse(atom: Atom) -> Atom:
     if atom.name.startswith("1/"):
-        return Atom(atom.name[2:], atom.arity, atom.opaque, atom.truth)
+        name = atom.name[2:]
+        return Atom(name, atom.arity, opaque=not name.startswith("$"))
     return Atom(f"1/{atom.name}", atom.arity, opaque=True)
 
 

@@ -6,7 +6,7 @@ subexpressions stay one object, and an index that is put into a deeper body is n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
@@ -41,11 +41,12 @@ class CannotInline(Exception):
 class Inliner:
     """Shared by both sides, so that inputs have one number. `extents` gives the range of every iterator."""
 
-    def __init__(self, known: Mapping[Scalar, Scalar]) -> None:
+    def __init__(self, known: Mapping[Scalar, Scalar], check: Callable[[], None]) -> None:
         #: the tensors that the expressions read, by operand number
         self.inputs: list[Value] = []
         self.extents: dict[Iter, Scalar] = {}
         self._known = known
+        self._check = check
         self._numbers: dict[Value, int] = {}
         self._memo: dict[tuple[Value, tuple[Scalar, ...], int], Scalar] = {}
 
@@ -75,6 +76,7 @@ class Inliner:
         if found is None:
             if len(self._memo) > _NODES:
                 raise CannotInline("the programs are too large")
+            self._check()
             found = self._memo[key] = self._fresh(value, index, depth)
         return found
 
@@ -128,7 +130,8 @@ class Inliner:
             if isinstance(node, Sym):
                 return self._known.get(node, node)
             if isinstance(node, Apply):
-                return apply(node.name, *(go(arg) for arg in node.args))
+                new = apply(node.name, *(go(arg) for arg in node.args))
+                return self._known.get(new, new)
             if isinstance(node, Table):
                 return table(node.values, tuple(go(part) for part in node.index))
             if isinstance(node, Read):

@@ -7,10 +7,10 @@ in memory, `unravel(p, S)` at `p`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from dslc.analysis.conditions import Case
-from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, polynomial
+from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, iterator, num, read, rebuild, reduce, walk
@@ -24,9 +24,10 @@ _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 class Radix:
     """The ranges of the iterators, and what is known of the sizes."""
 
-    def __init__(self, extents: dict[Iter, Scalar], facts: Case) -> None:
+    def __init__(self, extents: dict[Iter, Scalar], facts: Case, check: Callable[[], None]) -> None:
         self.extents = extents
         self._facts = facts
+        self._check = check
         self._memo: dict[Scalar, Scalar] = {}
         self._proved: dict[Scalar, bool] = {}
 
@@ -36,6 +37,7 @@ class Radix:
         """The same expression, with quotients and remainders taken apart, and with comparisons decided that are not affine."""
         found = self._memo.get(root)
         if found is None:
+            self._check()
             children = root.children
             new = root
             if children:
@@ -52,8 +54,27 @@ class Radix:
             return self._divided(node.name, node.args[0], node.args[1])
         if node.name in _COMPARISONS and not all(is_affine(arg) for arg in node.args):
             decided = self._decided(node.name, *node.args)
-            if decided is not None:
-                return num(decided)
+            return self._by_digits(node) if decided is None else num(decided)
+        return node
+
+    def _by_digits(self, node: Apply) -> Scalar:
+        """`s * q + r >= 0` is `q >= 0` where `0 <= r < s`: comparisons of positions in mixed radix, by their leading digits."""
+        left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
+        try:
+            difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
+        except NotIntegral:
+            return node
+        for stride in sorted({m for monomial, _ in difference.terms if (m := _sizes_in(monomial))}, key=lambda m: (-len(m), str(m))):
+            by = polynomial_of({stride: 1})
+            quotient, rest = _parts(difference, by)
+            for digit, low in ((quotient, rest), (quotient - 1, rest + by)):
+                if not self._inside(as_scalar_of(low), as_scalar_of(by)):
+                    continue
+                high = as_scalar_of(digit)
+                if node.name in {"==", "!="}:
+                    same = apply("and", apply("==", high, num(0)), apply("==", as_scalar_of(low), num(0)))
+                    return self.simplify(same if node.name == "==" else apply("not", same))
+                return self.simplify(apply(">=", high, num(0)))
         return node
 
     def _divided(self, name: str, top: Scalar, by: Scalar) -> Scalar:
@@ -321,6 +342,11 @@ def _parts(top: Poly, by: Poly) -> tuple[Poly, Poly]:
         if (part := quotient_of(_sizes_only(top), by)) is not None:
             quotient = quotient + part
     return quotient, top - quotient * by
+
+
+def _sizes_in(monomial: Monomial) -> Monomial:
+    """The sizes that an iterator is multiplied by; empty where there is none."""
+    return tuple(factor for factor in monomial if not factor.free) if any(factor.free for factor in monomial) else ()
 
 
 def _sizes_only(poly: Poly) -> Poly:

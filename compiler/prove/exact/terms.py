@@ -24,6 +24,17 @@ class Unsolved(Exception):
     """Something that the normal form cannot tell, with the reason."""
 
 
+class Deadline:
+    """A point in time, after which `check` raises Unsolved."""
+
+    def __init__(self, seconds: float) -> None:
+        self._until = time.monotonic() + seconds
+
+    def check(self) -> None:
+        if time.monotonic() > self._until:
+            raise Unsolved("the time is up")
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """A tensor or an opaque function: equal atoms read at equal indices are equal numbers.
@@ -50,17 +61,12 @@ Sum = tuple[Term, ...]
 class Algebra:
     """Sums over one frame of parameters. `resolve` gives the representative of an atom (opaque functions may turn out equal)."""
 
-    def __init__(self, frame: Frame, monomials: Sequence[Poly], seconds: float, resolve: Callable[[Atom], Atom]) -> None:
+    def __init__(self, frame: Frame, monomials: Sequence[Poly], deadline: Deadline, resolve: Callable[[Atom], Atom]) -> None:
         self.frame = frame
         self._monomials = monomials
-        self._deadline = time.monotonic() + seconds
+        self.check = deadline.check
         self._resolve = resolve
-        self._prefixes: dict[tuple[int, int], Any] = {}
         self._normal: dict[tuple[int, ...], tuple[Sum, Sum]] = {}
-
-    def check(self) -> None:
-        if time.monotonic() > self._deadline:
-            raise Unsolved("the time is up")
 
     # ---- building --------------------------------------------------------------------------------------------------
 
@@ -108,13 +114,17 @@ class Algebra:
         free = [
             k for k in range(outer, count) if not back.apply_range(frame.move(count, (k,))).is_single_valued()
         ]
-        coefficient = term.coefficient * self._boxes(domain, count, free, term)
+        count_of = self._boxes(domain, count, free)
+        if count_of is None:  # the positions themselves are kept, as reads of a tensor of ones
+            ones = Atom("one", len(free), opaque=True)
+            map = term.map.flat_range_product(frame.move(count, tuple(free)))
+            return Term(term.coefficient, (*term.atoms, ones), frame.drop(map, outer, bound))
         order = tuple(k for k in range(count) if k not in free)
         moved = frame.move(count, order).reverse().apply_range(term.map)
-        return Term(coefficient, term.atoms, frame.drop(moved, outer, bound - len(free)))
+        return Term(term.coefficient * count_of, term.atoms, frame.drop(moved, outer, bound - len(free)))
 
-    def _boxes(self, domain: Any, count: int, free: list[int], term: Term) -> Ratio:
-        """How many values the dimensions have that no read determines, where that is a product of sizes."""
+    def _boxes(self, domain: Any, count: int, free: list[int]) -> Ratio | None:
+        """How many values the dimensions have that no read determines; None where that is no product of sizes."""
         frame = self.frame
         coefficient = ONE
         box = frame.universe(count)
@@ -122,17 +132,13 @@ class Algebra:
             line = domain.apply(frame.move(count, (k,)))
             low, high = frame.single_piece(line.dim_min(0)), frame.single_piece(line.dim_max(0))
             if low is None or high is None:
-                raise Unsolved("a sum runs over positions that no read determines, and their number has no simple form")
-            extent = self.poly(high) - self.poly(low) + 1
-            coefficient = coefficient * from_poly(extent)
+                return None
+            coefficient = coefficient * from_poly(self.poly(high) - self.poly(low) + 1)
             box = box.intersect(frame.extended_line(count, k, line))
-        kept = tuple(k for k in range(count) if k not in free)
-        move = frame.move(count, kept)
+        move = frame.move(count, tuple(k for k in range(count) if k not in free))
         whole = domain.apply(move).apply(move.reverse()).intersect(box)
-        if not whole.is_subset(domain):
-            raise Unsolved("a sum runs over positions that no read determines, and their number depends on the position")
-        # an empty range has a negative extent only where the whole domain is empty
-        return coefficient
+        # where a range is empty its extent may come out negative, but then the whole domain is empty
+        return coefficient if whole.is_subset(domain) else None
 
     def poly(self, affine: tuple[dict[int, int], int]) -> Poly:
         coefficients, constant = affine
