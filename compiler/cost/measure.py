@@ -86,7 +86,7 @@ class Measurer:
     def _measure(self, model: bytes, feeds: Mapping[str, Any], copies: int) -> Measured:
         self.count += 1
         try:
-            overhead = self._empty()
+            overhead = self.overhead
             answer = self._ask(model, feeds)
         except WorkerFailed:
             return Measured(inf)
@@ -101,8 +101,12 @@ class Measurer:
         request = {"do": "measure", "model": model, "folder": None, "threads": self.target.threads}
         return self._worker.ask({**request, "feeds": dict(feeds), "seconds": LONGEST})
 
-    def _empty(self) -> float:
-        """The time of a run in which nothing is computed."""
+    @property
+    def overhead(self) -> float:
+        """Seconds of a run in which nothing is computed: part of every model's time, and of no operator's.
+
+        Raises WorkerFailed where ONNX Runtime runs nothing at all.
+        """
         if self._overhead is None:
             import numpy as np
 
@@ -110,4 +114,3 @@ class Measurer:
 
             self._overhead = float(self._ask(empty_model(), {"x": np.zeros(1, np.float32)})["seconds"])
         return self._overhead
-

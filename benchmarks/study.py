@@ -1,0 +1,168 @@
+"""Candidates of a search with what was predicted for them, timed against the original: how good are the predictions?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from onnx import ModelProto
+
+from dslc.cost.cache import CostCache
+from dslc.cost.compare import outputs_of
+from dslc.cost.inputs import Inputs, drawn_inputs
+from dslc.cost.machine import target
+from dslc.cost.measure import Measurer
+from dslc.cost.model import CostModel
+from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.cost.statistics import Interval
+from dslc.cost.timing import MemoryShort, race
+from dslc.errors import DslcError
+from dslc.match import CompiledRule
+from dslc.onnx.exporter import node_model
+from dslc.onnx.importer import import_model
+from dslc.search.backtrack import backtrack
+from dslc.search.candidate import Candidate, Limits
+from dslc.search.contenders import Checker, Contender, distinct, serialized
+from dslc.search.sizes import sizes_of
+from dslc.semantics.library import Rules
+
+#: a prediction is judged where the paired ratios of the measurement spread no more than this
+QUIET = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A candidate: what it is, how many times as fast as the original it was predicted to be, and measured."""
+
+    what: str
+    predicted: float
+    measured: Interval
+
+    @property
+    def quiet(self) -> bool:
+        """Whether the measurement is certain enough to judge a prediction by."""
+        return (self.measured.high - self.measured.low) / 2 < QUIET * self.measured.ratio
+
+    @property
+    def error(self) -> float:
+        """How far off the prediction is, as a share of what was measured."""
+        return abs(self.predicted / self.measured.ratio - 1)
+
+
+def kendall(points: Sequence[Point]) -> float | None:
+    """Kendall's tau-b of predicted and measured order; pairs whose measured intervals overlap have no order to agree with.
+
+    None where no pair has an order.
+    """
+    agree = against = tied = 0
+    for k, one in enumerate(points):
+        for other in points[:k]:
+            if one.measured.low <= other.measured.high and other.measured.low <= one.measured.high:
+                continue
+            sign = (one.predicted - other.predicted) * (one.measured.ratio - other.measured.ratio)
+            agree, against, tied = agree + (sign > 0), against + (sign < 0), tied + (sign == 0)
+    ordered = agree + against
+    return None if ordered + tied == 0 else (agree - against) / ((ordered * (ordered + tied)) ** 0.5 or 1.0)
+
+
+def median_error(points: Sequence[Point]) -> float | None:
+    """The median error of the predictions that were judged in a quiet spell; None where there is none."""
+    quiet = [point.error for point in points if point.quiet]
+    return median(quiet) if quiet else None
+
+
+@dataclass(slots=True)
+class Study:
+    """One model under study: candidates are searched with costs from one cache, and all are timed together."""
+
+    model: ModelProto
+    rules: Rules
+    threads: int | None
+    costs: CostModel
+    start: Candidate
+    checker: Checker
+    inputs: Inputs
+    overhead: float
+    found: dict[int, tuple[str, Contender]] = field(default_factory=dict)
+
+    def search(self, rules: Sequence[CompiledRule], budget: float, steps: int | None, seed: int) -> Candidate:
+        """The cheapest graph that a search with these rules finds in so many seconds or steps."""
+        import time
+
+        limits = Limits(steps, time.monotonic() + budget)
+        return backtrack(self.start, list(rules), self.costs, limits, seed=seed)
+
+    def take(self, candidate: Candidate, what: str) -> bool:
+        """Adds a candidate to those that are timed, where it is new and gives the same outputs as the original."""
+        identity = hash(candidate.graph.outputs)
+        if candidate is self.start or identity in self.found:
+            return identity in self.found
+        checked = self.checker.check(candidate)
+        if not isinstance(checked, Contender):
+            return False
+        self.found[identity] = (what, checked)
+        return True
+
+    def take_path(self, best: Candidate, most: int) -> None:
+        """Adds the best candidate and others on the way to it, which lie far apart in predicted cost."""
+        for k, one in enumerate(distinct(best, most)):
+            self.take(one, "best" if k == 0 else f"after {one.rule}")
+
+    def predicted(self, candidate: Candidate) -> float:
+        """How many times as fast a candidate should be: its operators, and the run around them."""
+        return (self.start.cost + self.overhead) / (candidate.cost + self.overhead)
+
+    def points(self, seconds: float) -> dict[int, Point]:
+        """Every candidate that was taken, timed against the original; all together where memory suffices, else one by one."""
+        original = ModelFile(serialized(self.model))
+        threads = target(self.threads).threads
+        feeds = self.inputs.feeds[0]
+        chosen = list(self.found.items())
+        files = [contender.file for _, (_, contender) in chosen]
+        if not files:
+            return {}
+        try:
+            timings = race([original, *files], feeds, threads, seconds)[1:]
+        except MemoryShort:
+            timings = [race([original, file], feeds, threads, seconds / len(files))[1] for file in files]
+        return {
+            identity: Point(what, self.predicted(contender.candidate), timing.ratio)
+            for (identity, (what, contender)), timing in zip(chosen, timings, strict=True)
+        }
+
+
+@contextmanager
+def study(model: ModelProto, rules: Rules, threads: int | None, cache: Path | None, bind: Any = None) -> Iterator[Study]:
+    """Opens a study of a model. Raises WorkerFailed where ONNX Runtime cannot run the model."""
+    place = target(threads)
+    imported = import_model(model, rules, {})
+    context = imported.context
+    inputs = drawn_inputs(model, bind or {})
+    file = ModelFile(serialized(model))
+    reference = outputs_of(file, inputs.feeds, place.threads)
+
+    def build(given: tuple[Any, ...], outputs: tuple[Any, ...]) -> bytes | None:
+        try:
+            made, _ = node_model(outputs, rules, context.opset, context.ir_version, inputs=given)
+        except DslcError:
+            return None
+        return serialized(made)
+
+    with CostCache(cache, lambda note: None) as kept:
+        measurer = Measurer(place, kept)
+        try:
+            sizes = sizes_of(imported.graph, context, model, None, inputs.feeds[0], place.threads)
+            costs = CostModel(rules, measurer, build, context.opset, {**(bind or {}), **sizes})
+            costs.excuse(imported.graph)
+            start = Candidate(imported.graph, costs.graph_cost(imported.graph))
+            checker = Checker(context, rules, [reference], [inputs], place.threads, None)
+            yield Study(model, rules, threads, costs, start, checker, inputs, measurer.overhead)
+        finally:
+            measurer.close()
+
+
+__all__ = ["Point", "Study", "WorkerFailed", "kendall", "median_error", "study"]
