@@ -53,6 +53,6 @@ def command(file: Path, form: str, out: Path, pairs: bool | None, workers: int, 
     if left_out:
         click.echo(f"{left_out} operators that distribute tensors were left out: they compute nothing")
     for rule in found.rules:
-        if rule.outcome in {"rejected", "undecided", "impossible"}:
+        if rule.outcome in {"guarded", "rejected", "undecided", "impossible"}:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
     return 0

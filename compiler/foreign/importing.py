@@ -6,29 +6,37 @@ import re
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
 from dslc.errors import Source
+from dslc.foreign.define import definition, operators
 from dslc.foreign.parallel import undistributed
 from dslc.foreign.rule import ForeignRule
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import Translation, translations
 from dslc.foreign.typing import KNOWN, Unknown
 from dslc.prove.counterexample import text_of
-from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.prove.verify import verify
+from dslc.prove.guards import find_guards
+from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict
+from dslc.prove.verify import verify, verify_rule
 from dslc.semantics.library import load_many
 from dslc.syntax.printer import format_source
 
-#: proved: in the library; undecided: no prover decides it; rejected: it is wrong, a counterexample is known; duplicate: of another
-#: rule of the file; same: both sides are one graph here; distribution: it moves data and computes nothing; unknown: an operator has
-#: no counterpart; impossible: no sizes fit it
-Outcome = Literal["proved", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible"]
+#: proved: in the library; guarded: so under a condition that the file does not state; undecided: no prover decides it; rejected:
+#: it is wrong, a counterexample is known; duplicate: of another rule of the file; same: both sides are one graph here;
+#: distribution: it moves data and computes nothing; unknown: an operator has no counterpart; impossible: no sizes fit it
+Outcome = Literal["proved", "guarded", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible"]
 OUTCOMES: tuple[Outcome, ...] = (
-    "proved", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible",
+    "proved", "guarded", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible",
 )  # fmt: skip
+
+# starting processes takes longer than proving so few rules
+_FEW = 4
+
+# a guard that hardly any instance meets makes a rule right and useless
+_USEFUL = 0.05
 
 #: told of what is done: how many rules are decided, and how many there are
 Progress = Callable[[int, int], None]
@@ -63,6 +71,7 @@ class _Open:
     left_out: int
     first: RuleVerdict | None = None
     at: int = 0
+    sought: bool = False
 
 
 @dataclass
@@ -100,25 +109,43 @@ def import_rules(
     pending = _read(rules, form, result)
     total = len(rules)
     while pending:
-        verdicts = _verified([one.readings[one.at] for one in pending], out, workers, limit)
+        verdicts = _decided([one.readings[one.at] for one in pending], out, workers, limit)
         later: list[_Open] = []
         for one, verdict in zip(pending, verdicts, strict=True):
             one.first = one.first or verdict
             reading = one.readings[one.at]
             if verdict.status in RELIABLE:
-                result.rules.append(Imported(one.number, one.name, "proved", "", reading, verdict, one.left_out))
-            elif one.at + 1 < len(one.readings):
-                one.at += 1
+                outcome: Outcome = "guarded" if reading.guard else "proved"
+                result.rules.append(Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out))
+            elif _advanced(one):
                 later.append(one)
             else:
-                outcome: Outcome = "rejected" if one.first.status == "refuted" else "undecided"
-                reading = one.readings[0]
-                result.rules.append(Imported(one.number, one.name, outcome, one.first.reason, reading, one.first, one.left_out))
+                outcome = "rejected" if one.first.status == "refuted" else "undecided"
+                kept = (one.readings[0], one.first, one.left_out)
+                result.rules.append(Imported(one.number, one.name, outcome, one.first.reason, *kept))
         pending = later
         if progress is not None:
             progress(total - len(pending), total)
     result.rules.sort(key=lambda rule: rule.number)
     return result
+
+
+def _advanced(one: _Open) -> bool:
+    """Goes on to the next reading that no instance refutes at once; where all are wrong, to the rule under a guard that helps."""
+    rules = operators()
+    assert one.first is not None
+    while one.at + 1 < len(one.readings):
+        one.at += 1
+        if verify_rule(rules, definition(rules, one.readings[one.at]), ("field",)).status != "refuted":
+            return True
+    if one.first.status != "refuted" or one.sought:
+        return False
+    one.sought = True
+    for guard in find_guards(rules, definition(rules, one.readings[0])):
+        if guard.kept >= _USEFUL:
+            one.readings.append(one.readings[0].guarded(guard.text))
+    one.at = min(one.at + 1, len(one.readings) - 1)
+    return one.readings[one.at].guard != ""
 
 
 def _read(rules: Sequence[ForeignRule], form: str, result: Import) -> list[_Open]:
@@ -169,14 +196,28 @@ def _key(reading: Translation) -> str:
     return re.sub(r"\b[ABX]\d+\b", lambda found: order.setdefault(found[0], f"X{len(order)}"), "\n".join(kept))
 
 
-def _verified(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
+def _decided(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
+    """Verdicts of some rules: the axioms, which take long where they do not help, are asked where the exact prover does not know."""
+    found = _verified(readings, out, workers, limit, ("field", "exact"))
+    open_ones = [k for k, verdict in enumerate(found) if verdict.status not in RELIABLE and verdict.status != "refuted"]
+    if open_ones:
+        more = _verified([readings[k] for k in open_ones], out, workers, limit, ("axioms",))
+        for k, verdict in zip(open_ones, more, strict=True):
+            if verdict.status in RELIABLE:
+                found[k] = replace(verdict, verdicts=(*found[k].verdicts, *verdict.verdicts))
+    return found
+
+
+def _verified(
+    readings: Sequence[Translation], out: Path, workers: int, limit: float, provers: Sequence[ProverName]
+) -> list[RuleVerdict]:
     """Verdicts of some rules, from a file in a temporary folder: the proving processes read it there."""
     with tempfile.TemporaryDirectory(prefix="dslc-import-") as folder:
         path = Path(folder) / out.name
         path.write_text(library_text(readings), encoding="utf-8")
         loaded = load_many([path])
         names = [f"{out.stem}.{reading.name}" for reading in readings]
-        found = verify(loaded, names, workers, limit=limit)
+        found = verify(loaded, names, workers if len(readings) > _FEW else 0, provers=provers, limit=limit)
     by = {verdict.rule: verdict for verdict in found}
     return [by[name] for name in names]
 
@@ -199,7 +240,7 @@ def library_text(readings: Sequence[Translation], header: str = "", footer: str 
 
 def imported_text(result: Import, form: str, origin: str) -> str:
     """The library: proved rules, then the others as comments, each with its reason; the header counts them."""
-    proved = [rule for rule in result.rules if rule.outcome == "proved"]
+    proved = [rule for rule in result.rules if rule.outcome in ("proved", "guarded")]
     counts = result.counts()
     header = [f"Imported from {origin} ({form}), {len(result.rules)} rules:"]
     header += [f"  {count} {_MEANING[outcome]}" for outcome, count in counts.items() if count]
@@ -215,6 +256,7 @@ def imported_text(result: Import, form: str, origin: str) -> str:
 
 _MEANING: dict[Outcome, str] = {
     "proved": "proved",
+    "guarded": "proved under a guard that was found, as they are wrong without it",
     "undecided": "not decided by any prover: comments below",
     "rejected": "wrong, with a counterexample: comments below",
     "duplicate": "equal to another rule up to names",

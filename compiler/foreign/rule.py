@@ -80,7 +80,7 @@ class ForeignRule:
         return (op.kind for op in (*self.source, *self.target))
 
 
-#: files, rules and operators beyond these are refused; the largest published file has 16,079 rules of up to 4 operators a side
+#: files, rules and operators beyond these are refused: published files have thousands of rules of a few operators a side
 MOST_BYTES = 1 << 28
 MOST_RULES = 1 << 20
 MOST_OPERATORS = 256

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from dslc.foreign.rule import ForeignRule, Operator, Tensor
@@ -33,12 +33,18 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The text of a substitution, and the operators it names: (file that defines it, name)."""
+    """The text of a substitution, and the operators it names: (file that defines it, name). `guard`: what the file does not say."""
 
     name: str
     text: str
     operators: tuple[tuple[str, str], ...]
     mode: Mode
+    guard: str = ""
+
+    def guarded(self, guard: str) -> Translation:
+        """The rule under a further condition."""
+        left, arrow, right = self.text.partition("\n  =>\n")
+        return replace(self, text=f"{left}\n  where {guard}{arrow}{right}", guard=guard)
 
 
 def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation]:
