@@ -196,6 +196,6 @@ def from_sizes(node: Scalar) -> Ratio:
 
 def _whole(node: Scalar) -> int | None:
     """A small whole exponent."""
-    if isinstance(node, Num) and not isinstance(node.value, bool) and node.value == int(node.value) and abs(node.value) <= _POWERS:
-        return int(node.value)
-    return None
+    if not isinstance(node, Num) or isinstance(node.value, bool) or abs(node.value) > _POWERS:
+        return None
+    return int(node.value) if node.value == int(node.value) else None

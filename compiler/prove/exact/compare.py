@@ -20,7 +20,16 @@ from dslc.analysis.numeric import Unknown, value
 from dslc.analysis.poly import Monomial, Poly, atom
 from dslc.ir.graph import Input, Value
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, rebuild, walk
-from dslc.prove.exact.affine import Affine, MissingUnknown, NotAffine, about_positions, largest_first, strides, unknown
+from dslc.prove.exact.affine import (
+    Affine,
+    MissingUnknown,
+    NotAffine,
+    about_positions,
+    digits,
+    largest_first,
+    strides,
+    unknown,
+)
 from dslc.prove.exact.equations import as_scalar_of, facts, named, solved
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
@@ -177,6 +186,7 @@ class _Problem:
         radix = Radix(inliner.extents, self._facts(roots, inliner.extents.values()), deadline.check)
         self._conditions = [radix.simplify(condition) for condition in self._conditions]
         roots, self._parts = radix.split(roots)
+        self._radix = radix
         roots = self._flattened(inliner, radix, roots)
         self._pairs = list(zip(roots[::2], roots[1::2], strict=True))
         self._extents = inliner.extents
@@ -315,11 +325,24 @@ class _Problem:
             return Undecided(f"the sides differ in how they use {', '.join(names)}, of which too little is known")
         if any(not isinstance(self._inputs[int(each.name[1:])].node, Input) for term in terms for each in term.atoms):
             return Undecided("the sides differ in the elements of a constant")
+        if not self._told_apart({int(each.name[1:]) for term in terms for each in term.atoms}):
+            return Undecided("the sides differ in positions in mixed radix, of which too little is known")
         for term in terms:
             found = self._sample(number, term)
             if found is not None:
                 return found
         return Undecided("the sides differ, at no sizes that were found")
+
+    def _told_apart(self, operands: set[int]) -> bool:
+        """Whether different digits are different positions, wherever the operands are read."""
+        for root in (root for pair in self._pairs for root in pair):
+            for node in walk(root):
+                if isinstance(node, Read) and node.operand in operands:
+                    for axis, index in enumerate(node.index):
+                        order = self._layouts[node.operand, axis]
+                        if len(order) > 1 and not self._radix.in_range(digits(index, order), order):
+                            return False
+        return True
 
     # ---- counterexamples -------------------------------------------------------------------------------------------
 
@@ -376,7 +399,7 @@ class _Problem:
             if coefficient == 0:
                 return None
             at.update(zip(self._variables(number), position, strict=True))
-            whole = {it: int(value(part, at)) for it, part in self._parts.items() if all(f in at for f in part.free)}
+            whole: dict[Scalar, int] = {it: int(value(part, at)) for it, part in self._parts.items() if all(f in at for f in part.free)}
             at.update(whole)
             shown = tuple(int(value(each, at)) for each in self._positions[number])
         except (Unknown, ZeroDivisionError):
@@ -416,7 +439,7 @@ class _Problem:
                 exact = exact and not any(each.opaque for each in term.atoms) and term.coefficient.number is not None
                 total = total.union(term.map.domain())
             sets.append(total.coalesce())
-        parts: dict[Scalar, Scalar] = dict(self._parts)
+        parts: dict[Scalar, Scalar] = {**self._parts}
         return Region(
             tuple(sets),
             exact,

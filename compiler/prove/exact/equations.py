@@ -23,7 +23,7 @@ def conjuncts(conditions: Sequence[Scalar]) -> list[Scalar]:
 def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Scalar]]:
     """What sizes are by the equations (in terms of sizes that stay unknown), and the conditions in terms of those.
 
-    A size is replaced where it stands alone with coefficient 1 or -1, the last by name first; its own lower bound is kept as a condition.
+    A size is replaced where it stands alone with coefficient 1 or -1, the last by name first; its lower bound is kept as a condition.
     """
     known: dict[Scalar, Scalar] = {}
     left = conjuncts(conditions)

@@ -331,7 +331,7 @@ class Evaluator:
         if len(sizes) == 1 and isinstance(sizes[0], int) and sizes[0] <= _FACTORS:
             total = self._one(place)
             for k in range(sizes[0]):
-                at = {node.iters[0]: num(k)}
+                at: dict[Scalar, Scalar] = {node.iters[0]: num(k)}
                 factor = substitute(node.body, at)
                 if node.where is not None:
                     factor = apply("select", substitute(node.where, at), factor, num(1))

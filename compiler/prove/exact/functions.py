@@ -227,7 +227,8 @@ class Functions:
                 continue
             found = self._known.get(atoms[0].name) if len(atoms) == 1 and coefficient == ONE else None
             if found is not None and found.name == "largest":
-                out.extend((self._resolved(label), map.apply_range(body)) for label, body in zip(found.labels, found.bodies, strict=True))
+                bodies = zip(found.labels, found.bodies, strict=True)
+                out.extend((self._resolved(label), map.apply_range(body)) for label, body in bodies)
             else:
                 out.append(((0, atoms, coefficient), map))
         return [(label, map) for label, map in out if not map.is_empty()]

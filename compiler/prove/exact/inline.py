@@ -7,6 +7,7 @@ subexpressions stay one object, and an index that is put into a deeper body is n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
@@ -171,5 +172,5 @@ class Inliner:
         return reduce(node.kind, tuple(iters), tuple(extents), self._scalar(node.body, inner, args, below), where)
 
 
-def _nested(item: object) -> object:
+def _nested(item: Any) -> Any:
     return tuple(_nested(part) for part in item) if isinstance(item, list) else item

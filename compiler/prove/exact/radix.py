@@ -160,13 +160,15 @@ class Radix:
             current = [self.simplify(self._rebound(root, new)) for root in current]
         return current, parts
 
-    def _splits(self, roots: Iterable[Scalar]) -> dict[Iter, tuple[Scalar, tuple[Iter, ...]]]:
+    def _splits(self, roots: Sequence[Scalar]) -> dict[Iter, tuple[Scalar, tuple[Iter, ...]]]:
         divisors: dict[Iter, dict[Scalar, None]] = {}
         for root in roots:
             for node in walk(root):
                 if isinstance(node, Apply) and node.name in {"//", "%"}:
                     for it, by in _divisors(node):
                         divisors.setdefault(it, {})[by] = None
+        if not divisors:
+            divisors = self._mixed(roots)
         out: dict[Iter, tuple[Scalar, tuple[Iter, ...]]] = {}
         for it, found in divisors.items():
             chain = self._chain(it, list(found))
@@ -185,6 +187,38 @@ class Radix:
                 above = by
             out[it] = (value, tuple(names))
         return out
+
+    def _mixed(self, roots: Sequence[Scalar]) -> dict[Iter, dict[Scalar, None]]:
+        """Iterators that read as a whole what is read in mixed radix elsewhere, with the strides of that."""
+        reads = [node for root in roots for node in walk(root) if isinstance(node, Read)]
+        strides: dict[tuple[int, int], dict[Monomial, None]] = {}
+        plain: dict[tuple[int, int], list[Iter]] = {}
+        for node in reads:
+            for axis, index in enumerate(node.index):
+                try:
+                    poly = polynomial(index)
+                except NotIntegral:
+                    continue
+                place = (node.operand, axis)
+                for monomial, coefficient in poly.terms:
+                    if sizes := _sizes_in(monomial):
+                        strides.setdefault(place, {})[sizes] = None
+                    elif len(monomial) == 1 and isinstance(monomial[0], Iter) and coefficient == 1:
+                        plain.setdefault(place, []).append(monomial[0])
+        out: dict[Iter, dict[Scalar, None]] = {}
+        for place, found in strides.items():
+            for it in plain.get(place, ()):
+                for sizes in found:
+                    out.setdefault(it, {})[as_scalar_of(polynomial_of({sizes: 1}))] = None
+        return out
+
+    def in_range(self, digits: Sequence[Poly], strides: Sequence[Monomial]) -> bool:
+        """Whether the digits of an index (those of larger strides first) are the only ones that give it."""
+        for above, stride, digit in zip(strides, strides[1:], digits[1:], strict=False):
+            radix = quotient_of(polynomial_of({above: 1}), polynomial_of({stride: 1}))
+            if radix is None or not self._inside(as_scalar_of(digit), as_scalar_of(radix)):
+                return False
+        return True
 
     def _chain(self, it: Iter, divisors: list[Scalar]) -> list[Scalar] | None:
         """Divisors of the extent, the largest first, each of which is a multiple of the next."""

@@ -1,7 +1,7 @@
 """Sums of products of reads: the normal form that two programs are brought to.
 
-A term is `coefficient * product of atoms`, summed over the images of an isl map from positions to the concatenated indices of its atoms.
-An atom is a tensor, or an opaque function of a canonical argument, read at an index.
+A term is `coefficient * product of atoms`, summed over the images of an isl map from positions to the indices of its atoms, one after
+the other. An atom is a tensor, or an opaque function of a canonical argument, read at an index.
 """
 
 from __future__ import annotations
