@@ -34,6 +34,7 @@ from dslc.prove.exact.equations import as_scalar_of, facts, named, solved
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.inline import CannotInline, Inliner
+from dslc.prove.exact.pointwise import vanishes
 from dslc.prove.exact.radix import Radix, flattened, quotients_left
 from dslc.prove.exact.terms import Algebra, Deadline, Sum, Term, Unsolved, negated
 
@@ -316,11 +317,13 @@ class _Problem:
         return Equal()
 
     def _answer(self, number: int) -> Equal | Differs | Undecided:
-        _, terms = self._terms(number)
+        place, terms = self._terms(number)
         if not terms:
             return Equal()
         functions = [each for term in terms for each in term.atoms if each.opaque]
         if functions:
+            if vanishes(terms, place.domain, self._functions):
+                return Equal()
             names = dict.fromkeys(self._functions.name(each) for each in functions)
             return Undecided(f"the sides differ in how they use {', '.join(names)}, of which too little is known")
         if any(not isinstance(self._inputs[int(each.name[1:])].node, Input) for term in terms for each in term.atoms):

@@ -182,6 +182,8 @@ class Evaluator:
             for _ in range(abs(power)):
                 total = algebra.product(total, base)
             return total
+        if name == "^" and isinstance(args[1], Num) and args[1].value == 0.5:
+            return self._functions.applied("sqrt", [self.value(args[0], place)], place.domain)
         if name == "select":
             return self._select(node, place)
         if name in _COMPARISONS:

@@ -63,12 +63,17 @@ class Functions:
         found = self._known.get(atom.name)
         return atom.name if found is None else found.name
 
+    def definition(self, atom: Atom) -> tuple[str, tuple[Label, ...], list[Any]] | None:
+        """The function that an atom is, its arguments' terms, and where they are read; None for a tensor."""
+        found = self._known.get(atom.name)
+        return None if found is None else (found.name, tuple(self._resolved(label) for label in found.labels), found.bodies)
+
     # ---- functions of several arguments -------------------------------------------------------------------------------
 
     def applied(self, name: str, arguments: Sequence[Sum], domain: Any) -> Sum:
         parts = [((k, t.atoms, t.coefficient), t.map) for k, argument in enumerate(arguments) for t in self.algebra.normal(argument)]
         out: list[Term] = []
-        for region, here in self._regions(parts, domain):
+        for region, here in self.regions(parts, domain):
             out.extend(self._uniform(name, len(arguments), region, here))
         return tuple(out)
 
@@ -88,7 +93,7 @@ class Functions:
         atom, index = self._function(name, parts, region)
         return (Term(ONE, (atom,), index),)
 
-    def _regions(self, parts: list[tuple[Label, Any]], domain: Any) -> list[tuple[Any, list[tuple[Label, Any]]]]:
+    def regions(self, parts: list[tuple[Label, Any]], domain: Any) -> list[tuple[Any, list[tuple[Label, Any]]]]:
         """The domain cut into regions where the same kinds of terms exist, each with the maps restricted to it."""
         regions: list[tuple[Any, tuple[int, ...]]] = [(domain, ())]
         for k, (_, map) in enumerate(parts):
@@ -185,7 +190,7 @@ class Functions:
                 flat = self.algebra.frame.drop(map, outer, bound)
                 elements[label] = elements[label].union(flat).coalesce() if label in elements else flat
         out: list[Term] = []
-        for region, parts in self._regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
+        for region, parts in self.regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
             out.extend(self._largest(region, parts))
         return tuple(out)
 
@@ -214,7 +219,7 @@ class Functions:
         """The members as monomials: a longer sum is an atom of its own; a nested largest is what it is the largest of."""
         parts = [((0, t.atoms, t.coefficient), t.map) for t in self.algebra.normal(terms)]
         out: list[tuple[Label, Any]] = []
-        for region, here in self._regions(parts, domain):
+        for region, here in self.regions(parts, domain):
             if not here:
                 out.append(((0, (), ZERO), self.algebra.frame.relation(region, ())))
                 continue
