@@ -52,7 +52,7 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
 
     Raises:
         Unknown: an operator has no counterpart.
-        Clash: no sizes fit (raised in place of the first reading).
+        Clash: no sizes fit any reading; the reason is that of the narrowest.
     """
     clash: Clash | None = None
     seen: set[str] = set()
@@ -60,7 +60,7 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
         try:
             found = _Writer(Typing(rule, mode), name, doc).translation()
         except Clash as problem:
-            clash = clash or problem
+            clash = problem
             continue
         if found.text not in seen:
             seen.add(found.text)

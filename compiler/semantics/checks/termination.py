@@ -17,6 +17,7 @@ from dslc.syntax import tree as t
 # a longer way back is not looked for
 _LONGEST = 4
 _STATES = 64
+_TIMES = {2: "twice", 3: "three times", 4: "four times"}
 
 
 def check_termination(rules: Rules, modules: frozenset[Module], report: Report) -> None:
@@ -48,7 +49,9 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: Report) 
             continue
         reported.add(frozenset(circle))
         if len(circle) == 1:
-            message = f"`{sub.syntax.name}` applied twice is where it started"
+            message = f"both sides of `{sub.syntax.name}` are the same up to the order of operands"
+        elif len(set(circle)) == 1:
+            message = f"`{sub.syntax.name}` leads back to where it started when it is applied {_TIMES[len(circle)]}"
         else:
             message = f"`{sub.syntax.name}` is undone by {' and then '.join(f'`{name}`' for name in circle[1:])}"
         report.add("W0011", message, sub.syntax.span, hint="rules that hold both ways are one rule, with `<=>`")
