@@ -14,11 +14,13 @@ from typing import Any
 
 from dslc.ir.scalar import Num, apply, num
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, ZERO, NotRational, Ratio, from_number
-from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved
+from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
 Label = tuple[int, tuple[Atom, ...], Ratio]
 
 _REGIONS = 48
+# exp(n * x) is a power of exp(x) up to so large a number
+_POWERS = 4
 INFINITY = Atom("inf", 0, opaque=True)
 #: functions with values 0 and 1
 TRUTHS = frozenset({"positive", "zero", "isnan", "isinf"})
@@ -90,8 +92,66 @@ class Functions:
             (_, atoms, coefficient), map = parts[0]
             if map.is_single_valued():
                 return (Term(coefficient.inverse, tuple(inverse(atom) for atom in atoms), map),)
+        if name == "exp" and (found := self._exponential(parts, region)) is not None:
+            return found
+        if name == "log" and len(parts) == 1 and (found := self._logarithm(parts[0], region)) is not None:
+            return found
         atom, index = self._function(name, parts, region)
         return (Term(ONE, (atom,), index),)
+
+    def _exponential(self, parts: list[tuple[Label, Any]], region: Any) -> Sum | None:
+        """`exp(a + b)` as `exp(a) * exp(b)`, and `exp(-a)` as `1 / exp(a)`; None where a part is a sum itself."""
+        if not all(map.is_single_valued() for _, map in parts):
+            return None
+        total = self.algebra.number(ONE, region)
+        for (_, atoms, coefficient), map in parts:
+            number = coefficient.number
+            power, unit = 1, coefficient
+            if number is not None and number.denominator == 1 and abs(number) <= _POWERS:
+                power, unit = int(number), ONE
+            elif str(coefficient).lstrip("(").startswith("-"):
+                power, unit = -1, -coefficient
+            atom, index = self._function("exp", [((0, atoms, unit), map)], region)
+            factor: Sum = (Term(ONE, (atom if power > 0 else inverse(atom),), index),)
+            for _ in range(abs(power)):
+                total = self.algebra.product(total, factor)
+        return total
+
+    def _logarithm(self, part: tuple[Label, Any], region: Any) -> Sum | None:
+        """`log(a * b)` as `log(a) + log(b)` where both are positive, and `log(exp(a))` as `a`; None where that is not known."""
+        (_, atoms, coefficient), map = part
+        if coefficient != ONE or not atoms or not map.is_single_valued() or not all(self._positive(a) for a in atoms):
+            return None
+        out: list[Term] = []
+        frame, start, total = self.algebra.frame, 0, sum(atom.arity for atom in atoms)
+        for atom in atoms:
+            index = map.apply_range(frame.move(total, tuple(range(start, start + atom.arity))))
+            start += atom.arity
+            out.extend(self._log(self.resolve(atom), index, region))
+        return tuple(out)
+
+    def _log(self, atom: Atom, index: Any, region: Any) -> Sum:
+        below = self._known.get(atom.name)
+        if atom.name.startswith("1/"):
+            return negated(self._log(self.resolve(inverse(atom)), index, region))
+        if below is not None and below.name in {"exp", "inverse"}:
+            bodies = zip(below.labels, below.bodies, strict=True)
+            inner = tuple(Term(c, atoms, index.apply_range(body)) for (_, atoms, c), body in bodies)
+            return inner if below.name == "exp" else negated(self.applied("log", [inner], region))
+        symbol, at = self._function("log", [((0, (atom,), ONE), index)], region)
+        return (Term(ONE, (symbol,), at),)
+
+    def _positive(self, atom: Atom) -> bool:
+        """Whether an atom is known to be larger than 0: an exponential, or the inverse of a sum of such."""
+        if atom.name.startswith("1/"):
+            return self._positive(self.resolve(inverse(atom)))
+        found = self._known.get(atom.name)
+        if found is None or found.name not in {"exp", "inverse"}:
+            return False
+        return found.name == "exp" or all(
+            (number := c.number) is not None and number > 0 and all(self._positive(self.resolve(a)) for a in atoms)
+            for _, atoms, c in found.labels
+        )
 
     def regions(self, parts: list[tuple[Label, Any]], domain: Any) -> list[tuple[Any, list[tuple[Label, Any]]]]:
         """The domain cut into regions where the same kinds of terms exist, each with the maps restricted to it."""
