@@ -1,12 +1,13 @@
 """Enumerations on a Dask cluster: chunks of argument tuples are evaluated by workers, in any order, and put in order again.
 
-A worker keeps the state of a level (the values of the representatives) and is sent it once. A chunk is a pure function of the state
+The state of a level (the values of the representatives) goes to a worker once. A chunk is a pure function of the state
 and its numbers, so one that is lost with its worker is evaluated by another, and the result is the same. No worker is given a chunk
 before it has memory for it: at most two chunks a worker are on their way.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -35,20 +36,20 @@ def mapper_for(settings: Settings) -> Iterator[Mapper]:
         yield forked(settings.workers) if settings.workers > 1 else serial
         return
     try:
-        from distributed import Client, LocalCluster
+        import distributed
     except ImportError:
         raise error("E0907", "Dask is not installed", hint="`pip install dslc[cluster]`") from None
+    # Dask's classes have no types
+    distributed_: Any = distributed
     if settings.scheduler is None:
-        with (
-            LocalCluster(
-                n_workers=settings.workers, threads_per_worker=1, memory_limit=settings.memory, dashboard_address=None
-            ) as cluster,
-            Client(cluster) as client,
-        ):
+        local = distributed_.LocalCluster(
+            n_workers=settings.workers, threads_per_worker=1, memory_limit=settings.memory, dashboard_address=None
+        )
+        with local as cluster, distributed_.Client(cluster) as client:
             yield on_cluster(client)
         return
     try:
-        client = Client(settings.scheduler, timeout="10s")
+        client = distributed_.Client(settings.scheduler, timeout="5s")
     except (OSError, TimeoutError) as problem:
         raise error("E0902", f"no scheduler answers at {settings.scheduler}: {problem}") from None
     with client:
@@ -56,27 +57,27 @@ def mapper_for(settings: Settings) -> Iterator[Mapper]:
 
 
 def on_cluster(client: Any) -> Mapper:
-    """A mapper that evaluates chunks on the workers of a `distributed.Client`."""
+    """A mapper that evaluates chunks on the workers of a `distributed.Client`.
+
+    The state is the result of a task, so that Dask makes it again where it was lost with all workers that had it.
+    """
 
     def mapped(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
-        held = client.scatter(state, broadcast=True, hash=False)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            held = client.submit(_itself, state, retries=_RETRIES, pure=False)
         waiting: deque[Any] = deque()
         todo = iter(chunks)
-        try:
-            while True:
-                ahead = _AHEAD * max(1, len(client.nthreads()))
-                while len(waiting) < ahead and (chunk := next(todo, None)) is not None:
-                    waiting.append(_submitted(client, held, chunk))
-                if not waiting:
-                    return
-                yield waiting.popleft().result()
-        finally:
-            for future in waiting:
-                future.release()
-            held.release()
+        while True:
+            ahead = _AHEAD * max(1, len(client.nthreads()))
+            while len(waiting) < ahead and (chunk := next(todo, None)) is not None:
+                waiting.append(client.submit(evaluate_chunk, held, chunk, retries=_RETRIES, pure=False))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
 
     return mapped
 
 
-def _submitted(client: Any, state: Any, chunk: Chunk) -> Any:
-    return client.submit(evaluate_chunk, state, chunk, retries=_RETRIES, pure=False)
+def _itself(state: State) -> State:
+    return state

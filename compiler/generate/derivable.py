@@ -213,8 +213,8 @@ class Known:
     def _item(self, rule: GeneralRule, term: Term, binding: Binding, sizes: Mapping[str, Any]) -> Item | None:
         item = term.item
         assert item is not None
-        attrs = []
-        axis = item.axis
+        attrs: list[tuple[str, Any]] = []
+        axis: Any = item.axis
         for name, value in item.attrs:
             if name in item.sized:
                 found = sized_value(rule.typed.sized[term.node][name], isinstance(value, tuple), rule, sizes)

@@ -123,10 +123,10 @@ def general_types(rules: Rules, candidate: Candidate, ties: Iterable[Tie] = ()) 
         count = len(candidate.sources)
         changed = False
         for left, right in zip(roots[:count], roots[count:], strict=True):
-            a, b = terms[left].type, terms[right].type
-            if len(a.dims) != len(b.dims) or a.dtype is not b.dtype:
+            one, other = terms[left].type, terms[right].type
+            if len(one.dims) != len(other.dims) or one.dtype is not other.dtype:
                 raise Ungeneral("the sides have different ranks")
-            for x, y in zip(a.dims, b.dims, strict=True):
+            for x, y in zip(one.dims, other.dims, strict=True):
                 if total(x) != total(y):
                     if not unifier.equal(x, y):
                         raise Ungeneral(f"the sides have sizes {total(x)} and {total(y)}")
@@ -174,9 +174,8 @@ def _slots(roots: Sequence[Term]) -> Iterator[tuple[Slot, int]]:
             continue
         for name in term.item.sized:
             value = dict(term.item.attrs)[name]
-            for at, number in enumerate(value if isinstance(value, tuple) else (value,)):
-                assert isinstance(number, int)
-                yield Slot(_key(term), name, at), number
+            for at, entry in enumerate(value if isinstance(value, tuple) else (value,)):
+                yield Slot(_key(term), name, at), int(str(entry))
 
 
 def _key(term: Term) -> Term:

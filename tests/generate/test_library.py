@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from handmade import add, halves, matmul, matrices, op, taso
 
 from dslc.cli.main import cli
-from dslc.generate.general import definition, generalise, oriented
+from dslc.generate.general import GeneralRule, definition, generalise
 from dslc.generate.join import joined, taken_apart
 from dslc.generate.library import Library, generate
 from dslc.generate.prune import key
@@ -86,7 +86,6 @@ def test_equations_with_free_inputs_are_joined() -> None:
     whole = matmul(A, op("concat", B, C, axis=1))
     first, second = halves(whole, 1)
     equations = [Equation(matmul(A, B), first), Equation(matmul(A, C), second)]
-    assert oriented(Candidate((matmul(A, B),), (first,))) == Candidate((first,), (matmul(A, B),))
     assert list(joined(taso(), equations, 3)) == [Candidate((matmul(A, B), matmul(A, C)), (first, second))]
     assert list(joined(taso(), equations, 2)) == []
     product = Candidate((op("concat", matmul(A, B), matmul(A, C), axis=1),), (whole,))
@@ -103,7 +102,7 @@ def test_attributes_that_do_not_matter_become_variables() -> None:
     assert verify_rule(taso(), definition(taso(), kernels)).status in {"proved", "bounded"}
 
 
-def convolutions():  # type: ignore[no-untyped-def]
+def convolutions() -> GeneralRule:
     from handmade import IMAGE, KERNEL
 
     from dslc.generate.term import input_term

@@ -1,0 +1,75 @@
+"""Enumerations on a Dask cluster: the same result as on this machine, also where a worker dies in the middle."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import pytest
+from handmade import taso
+
+from dslc.errors import DslcError
+from dslc.generate.cluster import mapper_for, on_cluster
+from dslc.generate.enumerate import Enumeration, enumerate_family
+from dslc.generate.evaluate import Chunk, State
+from dslc.generate.inputs import Family, Sizes, families
+from dslc.generate.settings import Settings
+from dslc.generate.workers import Mapper, serial
+from dslc.interpret.domain import Array
+
+distributed = pytest.importorskip("distributed")
+
+
+def family() -> Family:
+    rules = taso()
+    names = ("ewadd", "matmul", "transpose")
+    (found,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], Sizes(count=2))
+    return found
+
+
+def enumerated(mapper: Mapper) -> Enumeration:
+    return enumerate_family(taso(), ("taso",), family(), 3, mapper=mapper)
+
+
+@pytest.fixture(scope="module")
+def local() -> Enumeration:
+    return enumerated(serial)
+
+
+def same(a: Enumeration, b: Enumeration) -> bool:
+    return list(map(str, a.equations())) == list(map(str, b.equations())) and np.array_equal(a.left, b.left)
+
+
+def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB") as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        plain = on_cluster(client)
+        killed: list[int] = []
+
+        def with_a_death(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+            for k, result in enumerate(plain(state, chunks)):
+                if k == 1 and not killed:
+                    pid = next(iter(client.run(os.getpid).values()))
+                    killed.append(pid)
+                    os.kill(pid, signal.SIGKILL)
+                yield result
+
+
+        found = enumerated(with_a_death)
+    assert len(killed) == 1
+    assert same(found, local)
+    assert len(found) > 0
+
+
+def test_without_dask_or_a_scheduler_it_says_so() -> None:
+    with pytest.raises(DslcError, match="no scheduler answers at"), mapper_for(Settings(scheduler="tcp://127.0.0.1:9")):
+        raise AssertionError("a scheduler answered")
+
+
+def test_a_single_process_needs_no_cluster() -> None:
+    with mapper_for(Settings(max_operators=4)) as mapper:
+        assert mapper is serial
