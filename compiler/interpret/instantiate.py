@@ -20,6 +20,7 @@ from dslc.interpret.facts import Place, facts_of
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value, input_value
+from dslc.semantics.composites import modes_of
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -226,6 +227,9 @@ class _Draft:
             "ints": lambda: self.shape(args),
             "floats": lambda: tuple(self.pick(_NUMBERS) for _ in range(rank)),
         }
+        texts = _texts(attr, inner) if kind == "string" else ()
+        if texts:
+            return self.pick(texts)
         if kind not in draws:
             raise Rejected(f"`{attr.name}: {kind}` has no default")
         return draws[kind]()
@@ -252,6 +256,14 @@ class _Draft:
         if self.chance(0.3):
             out.insert(int(self.rng.integers(len(out) + 1)), 1)
         return tuple(out)
+
+
+def _texts(attr: t.Attr, inner: Env) -> tuple[str, ...]:
+    """What an operator's guards allow a text attribute to be."""
+    for op in inner.module.names.values():
+        if isinstance(op, OperatorDef) and attr in op.attrs:
+            return tuple(value.value for value in modes_of(op).get(attr.name, ()) if isinstance(value, t.Str))
+    return ()
 
 
 def _values(value: Any) -> Iterator[Value]:

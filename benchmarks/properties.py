@@ -1,0 +1,122 @@
+"""Validation of the properties from which TASO's substitutions are proved (TASO, SOSP 2019, section 3).
+
+    python -m benchmarks.properties [--seconds 600] [--workers 2] [--library taso]
+
+Each property is proved for all sizes by the exact prover; independently of it, as identities of polynomials on every shape up to
+2x2x2x2, and modulo 2^31 - 1 at random elements on the shapes up to 4x4x4x4 that the time allows (the rest is counted). Last,
+whether the properties are consistent, and whether one follows from the others.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import multiprocessing
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from dslc.prove.axiom_checks import collapse, redundant
+from dslc.prove.axioms import AxiomProver, law_theory
+from dslc.prove.laws import law_substitutions
+from dslc.prove.provers import prover_verdict
+from dslc.prove.small import SmallShapes, Tally, check
+from dslc.prove.verdict import Verdict
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules, load
+
+
+@functools.cache
+def _rules(library: str) -> Rules:
+    return load(library)
+
+
+def laws_of(rules: Rules, library: str) -> list[PropertyDef]:
+    """The laws that a library itself has, not what it imports."""
+    name = Path(library).stem
+    return [law for full, law in rules.laws.items() if full.startswith(f"{name}.")]
+
+
+def _law(library: str, name: str) -> tuple[Rules, SubstitutionDef]:
+    rules = _rules(library)
+    return rules, next(sub for law in laws_of(rules, library) for sub in law_substitutions(rules, law) if sub.name == name)
+
+
+def _exact(library: str, name: str) -> Verdict:
+    return prover_verdict(_rules(library), _law(library, name)[1], "exact")
+
+
+def _polynomials(library: str, name: str) -> Tally:
+    return check(*_law(library, name), 2, "polynomials")
+
+
+def _field(library: str, name: str, seconds: float) -> Tally:
+    return check(*_law(library, name), 4, "field", seconds)
+
+
+def _choices(library: str, name: str) -> int:
+    return len(SmallShapes(*_law(library, name), 4))
+
+
+def budgets(counts: list[int], seconds: float, rate: float = 150.0) -> list[float]:
+    """How long each law may take: those that end sooner leave their time to the others."""
+    out = [0.0] * len(counts)
+    left = seconds
+    for n, k in enumerate(sorted(range(len(counts)), key=counts.__getitem__)):
+        out[k] = min(counts[k] / rate * 3 + 1, left / (len(counts) - n))
+        left -= out[k]
+    return out
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=600.0, help="for the shapes up to 4x4x4x4, on all workers together in parallel")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--library", default="taso")
+    parser.add_argument("--no-exact", action="store_true", help="without the exact prover")
+    options = parser.parse_args()
+    rules = _rules(options.library)
+    names = [sub.name for law in laws_of(rules, options.library) for sub in law_substitutions(rules, law)]
+    with ProcessPoolExecutor(options.workers, multiprocessing.get_context("spawn")) as pool:
+        exact = list(pool.map(functools.partial(_exact, options.library), names)) if not options.no_exact else []
+        small = list(pool.map(functools.partial(_polynomials, options.library), names))
+        counts = list(pool.map(functools.partial(_choices, options.library), names))
+        began = time.perf_counter()
+        limits = budgets(counts, options.seconds * options.workers)
+        large = list(pool.map(_field, [options.library] * len(names), names, limits))
+        wall = time.perf_counter() - began
+    _table(names, exact, small, large)
+    print(f"\nup to 4x4x4x4: {wall:.0f} s on {options.workers} workers")
+    _together(rules, laws_of(rules, options.library))
+
+
+def _table(names: list[str], exact: list[Verdict], small: list[Tally], large: list[Tally]) -> None:
+    print("| property | exact, all sizes | up to 2x2x2x2: shown / obligations | up to 4x4x4x4: shown / choices tried / choices | error below |")
+    print("|---|---|---|---|---|")
+    for k, name in enumerate(names):
+        proof = f"{exact[k].answer} {exact[k].scope}".strip() if exact else "-"
+        one, four = small[k], large[k]
+        first = one.wrong or f"{one.shown} / {one.tried - one.excluded}"
+        second = four.wrong or f"{four.shown} / {four.tried} / {four.choices}"
+        bound = f"{four.error_bound:.1e}" if not four.undefined else "unknown functions"
+        print(f"| {name.partition('.')[2]} | {proof} | {first} | {second} | {bound} |")
+    wrong = [t for t in (*small, *large) if t.wrong]
+    done, tried, choices = (sum(getattr(t, key) for t in large) for key in ("shown", "tried", "choices"))
+    print(f"\nexact: {sum(v.answer == 'equal' for v in exact)} of {len(exact)} properties")
+    print(f"up to 2x2x2x2: {sum(t.shown for t in small)} obligations shown as identities of polynomials, of {sum(t.shown for t in small) + len(wrong)}")
+    print(f"up to 4x4x4x4: {done} obligations shown modulo 2^31 - 1; {tried} of {choices} choices of sizes and attributes were tried")
+    print(f"wrong: {len(wrong)}; probability of any error there, without unknown functions: {sum(t.error_bound for t in large):.1e}")
+
+
+def _together(rules: Rules, laws: list[PropertyDef]) -> None:
+    theory = law_theory(rules, laws)
+    forced = collapse(theory.theory, 10_000)
+    print(f"two arbitrary tensors equal: {forced.answer} after {forced.instances} instances of {len(theory.axioms)} axioms")
+    print("consistent, as all of them hold in the interpreter on every shape above" if forced.answer == "unknown" else "INCONSISTENT")
+    with AxiomProver(laws) as prover:
+        following = list(redundant(prover, rules, laws))
+    print(f"redundant: {len(following)}" + "".join(f"\n  {name} {reason}" for name, reason in following))
+
+
+if __name__ == "__main__":
+    main()
