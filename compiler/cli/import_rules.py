@@ -19,10 +19,13 @@ _FORMS = ("taso", "tensat", "flexflow")
 @click.option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT.rules")
 @click.option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
+@click.option("--guards/--no-guards", default=True, show_default=True, help="Look for a guard for each wrong rule (seconds each).")
 @click.option("--workers", type=click.IntRange(0, 256), default=2, show_default=True, help="Processes that prove.")
 @click.option("--limit", type=click.FloatRange(0.1), default=30.0, show_default=True, help="Seconds for one prover and rule.")
 @click.option("--output-format", "shown", type=click.Choice(("full", "json")), default="full", show_default=True)
-def command(file: Path, form: str, out: Path, pairs: bool | None, workers: int, limit: float, shown: str) -> int:
+def command(
+    file: Path, form: str, out: Path, pairs: bool | None, guards: bool, workers: int, limit: float, shown: str
+) -> int:
     """Import the rules of another project. Each is proved, or left out with the reason; wrong ones come with a counterexample."""
     from dslc.foreign.formats import read_rules
     from dslc.foreign.importing import OUTCOMES, as_json, import_rules, imported_text
@@ -37,7 +40,7 @@ def command(file: Path, form: str, out: Path, pairs: bool | None, workers: int, 
         if sys.stderr.isatty():
             click.echo(f"\r{done} of {total} rules", nl=done == total, err=True)
 
-    found = import_rules(rules, form, out, workers, limit, progress)
+    found = import_rules(rules, form, out, workers, limit, progress, guards)
     replace(out, imported_text(found, form, file.name))
     if shown == "json":
         click.echo(json.dumps(as_json(found), indent=2))

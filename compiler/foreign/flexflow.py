@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from typing import Any
@@ -31,6 +32,8 @@ class _Wrong(Exception):
 def _object(value: Any, kind: str, keys: frozenset[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _Wrong(f"{_short(value)} stands where a {kind} should")
+    if len(value) == len(keys) + 1 and value.get("_t") == kind and keys <= value.keys():
+        return value  # as all of a right file are
     if value.get("_t", kind) != kind:
         raise _Wrong(f"`_t` is {_short(value['_t'])} where {kind} should stand")
     for key in keys:
@@ -48,11 +51,11 @@ def _short(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
+    if type(value) is int and -(1 << 31) <= value < 1 << 31:
+        return value
     if type(value) is not int:
         raise _Wrong(f"{_short(value)} stands where a number should")
-    if not -(1 << 31) <= value < 1 << 31:
-        raise _Wrong(f"{value} does not fit 32 bits")
-    return value
+    raise _Wrong(f"{value} does not fit 32 bits")
 
 
 def _list(value: Any, most: int) -> list[Any]:
@@ -67,6 +70,11 @@ def _lower(value: Any, prefix: str) -> str:
     """`OP_EW_ADD` as `ew_add`; a name of another form stays as it is (and is written back so)."""
     if not isinstance(value, str):
         raise _Wrong(f"{_short(value)} stands where a name should")
+    return _without_prefix(value, prefix)
+
+
+@functools.lru_cache(maxsize=1024)
+def _without_prefix(value: str, prefix: str) -> str:
     rest = value.removeprefix(prefix)
     return rest.lower() if value.startswith(prefix) and rest and rest.lower().upper() == rest else value
 

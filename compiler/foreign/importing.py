@@ -93,6 +93,7 @@ def import_rules(
     workers: int = 2,
     limit: float = 30.0,
     progress: Progress | None = None,
+    guards: bool = True,
 ) -> Import:
     """Decides every rule.
 
@@ -101,6 +102,7 @@ def import_rules(
         out: the file that is going to be written: its name is the library's, its folder holds the lock.
         workers: processes that prove; 0 for this one.
         limit: seconds for one prover and one rule.
+        guards: whether conditions are looked for under which a wrong rule is right (seconds for each wrong one).
 
     Raises:
         DslcError: E0510 where the provers disagree.
@@ -117,7 +119,7 @@ def import_rules(
             if verdict.status in RELIABLE:
                 outcome: Outcome = "guarded" if reading.guard else "proved"
                 result.rules.append(Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out))
-            elif _advanced(one):
+            elif _advanced(one, guards):
                 later.append(one)
             else:
                 outcome = "rejected" if one.first.status == "refuted" else "undecided"
@@ -130,7 +132,7 @@ def import_rules(
     return result
 
 
-def _advanced(one: _Open) -> bool:
+def _advanced(one: _Open, guards: bool) -> bool:
     """Goes on to the next reading that no instance refutes at once; where all are wrong, to the rule under a guard that helps."""
     rules = operators()
     assert one.first is not None
@@ -138,7 +140,7 @@ def _advanced(one: _Open) -> bool:
         one.at += 1
         if verify_rule(rules, definition(rules, one.readings[one.at]), ("field",)).status != "refuted":
             return True
-    if one.first.status != "refuted" or one.sought:
+    if one.first.status != "refuted" or one.sought or not guards:
         return False
     one.sought = True
     for guard in find_guards(rules, definition(rules, one.readings[0])):
@@ -214,7 +216,7 @@ def _verified(
     """Verdicts of some rules, from a file in a temporary folder: the proving processes read it there."""
     with tempfile.TemporaryDirectory(prefix="dslc-import-") as folder:
         path = Path(folder) / out.name
-        path.write_text(library_text(readings), encoding="utf-8")
+        path.write_text(_plain_text(readings), encoding="utf-8")
         loaded = load_many([path])
         names = [f"{out.stem}.{reading.name}" for reading in readings]
         found = verify(loaded, names, workers if len(readings) > _FEW else 0, provers=provers, limit=limit)
@@ -227,6 +229,10 @@ def _verified(
 
 def library_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:
     """A rule file with the imports that its rules need, as `dslc fmt` writes it."""
+    return format_source(Source("imported.rules", _plain_text(readings, header, footer)))
+
+
+def _plain_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:
     used = sorted({pair for reading in readings for pair in reading.operators})
     imports = []
     for place in sorted({place for place, _ in used}, key=lambda place: (place.startswith("std."), place)):
@@ -235,7 +241,7 @@ def library_text(readings: Sequence[Translation], header: str = "", footer: str 
         imports.append(f"import {place} ({names})" if short == place else f"import {place} as {short}")
     parts = ["dslc 1", *([header] if header else []), "", *imports, ""]
     parts += [reading.text for reading in readings]
-    return format_source(Source("imported.rules", "\n".join(parts) + "\n" + footer))
+    return "\n".join(parts) + "\n" + footer
 
 
 def imported_text(result: Import, form: str, origin: str) -> str:
