@@ -210,6 +210,12 @@ EQUAL: dict[str, Program] = {
         [op("reduce_mean", op("expand", tensor("r", 1, "K"), shape=(size("N"), size("K"))), axes=(0,), keepdims=True)],
         [tensor("r", 1, "K")], (),
     ),
+    "relu of a relu's opposite is zero": lambda: ([relu(op("neg", relu(S)))], [mul(S, 0)], ()),
+    "an absolute value squared": lambda: ([mul(op("abs", S), op("abs", S))], [mul(S, S)], ()),
+    "sigmoid of an opposite": lambda: (
+        [op("sigmoid", op("neg", S))], [add(mul(op("sigmoid", S), -1), 1)], ()
+    ),
+    "logarithm of a softmax": lambda: ([op("log", op("softmax", A, axis=1))], [op("log_softmax", A, axis=1)], ()),
     "the larger is associative": lambda: (
         [op("maximum", op("maximum", S, T), tensor("U", "N", "N"))],
         [op("maximum", S, op("maximum", tensor("U", "N", "N"), T))], (),
@@ -331,3 +337,19 @@ def test_time_is_limited(rules: Rules) -> None:
     left, right, conditions = relu_of_convs()
     answer = compare(rules, expand(rules, tuple(left)), expand(rules, tuple(right)), conditions, seconds=0.0)
     assert answer == Undecided("the time is up")
+
+
+def test_positions_in_mixed_radix_never_refute_a_true_rule(rules: Rules) -> None:
+    """Four slices side by side against one reshaped kernel: one position has two forms, (a, b) and a * C + b."""
+    from dslc.prove.instances import cover
+
+    for instance in cover(rules, rules.substitutions["std.focus_into_conv"]).instances[:2]:
+        assert not isinstance(compare(rules, instance.left, instance.right, instance.conditions), Differs)
+
+
+@pytest.mark.parametrize("name", ["branches_to_grouped_conv", "gather_to_slice", "conv_transpose_to_matmul_last"])
+def test_rules_over_merged_dimensions(rules: Rules, name: str) -> None:
+    from dslc.prove.instances import cover
+
+    for instance in cover(rules, rules.substitutions[f"std.{name}"]).instances[:3]:
+        assert compare(rules, instance.left, instance.right, instance.conditions) == Equal()

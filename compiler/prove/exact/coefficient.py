@@ -196,6 +196,7 @@ def from_sizes(node: Scalar) -> Ratio:
 
 def _whole(node: Scalar) -> int | None:
     """A small whole exponent."""
-    if not isinstance(node, Num) or isinstance(node.value, bool) or abs(node.value) > _POWERS:
+    value = node.value if isinstance(node, Num) else None
+    if value is None or isinstance(value, bool) or not -_POWERS <= value <= _POWERS:
         return None
-    return int(node.value) if node.value == int(node.value) else None
+    return int(value) if value == int(value) else None

@@ -41,7 +41,8 @@ from dslc.prove.exact.terms import Algebra, Deadline, Sum, Term, Unsolved, negat
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
-_OPERATIONS = 3_000_000
+# isl takes about a second for so many operations
+_OPERATIONS = 1_000_000
 _PARAMETERS = 24
 _SMALL = (2, 3, 5, 9)
 _ASSIGNMENTS = 2_000
@@ -117,7 +118,7 @@ def compare(
     """
     try:
         problem = _problem(left, right, conditions, seconds)
-        with limited(_OPERATIONS):
+        with limited(int(seconds * _OPERATIONS) + 1):
             return problem.verdict()
     except (Unsolved, CannotInline, GivenUp) as reason:
         return Undecided(str(reason))
@@ -129,7 +130,7 @@ def difference(
     """Where two lists of outputs differ. Raises Unsolved where the programs have no normal form."""
     try:
         problem = _problem(left, right, conditions, seconds)
-        with limited(_OPERATIONS):
+        with limited(int(seconds * _OPERATIONS) + 1):
             return problem.region()
     except (CannotInline, GivenUp) as reason:
         raise Unsolved(str(reason)) from None
@@ -442,7 +443,7 @@ class _Problem:
                 exact = exact and not any(each.opaque for each in term.atoms) and term.coefficient.number is not None
                 total = total.union(term.map.domain())
             sets.append(total.coalesce())
-        parts: dict[Scalar, Scalar] = {**self._parts}
+        parts: dict[Scalar, Scalar] = dict(self._parts.items())
         return Region(
             tuple(sets),
             exact,

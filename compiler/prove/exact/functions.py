@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
+from dslc.analysis.isl import Frame
 from dslc.ir.scalar import Num, apply, num
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, ZERO, NotRational, Ratio, from_number
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
@@ -92,12 +93,44 @@ class Functions:
             (_, atoms, coefficient), map = parts[0]
             if map.is_single_valued():
                 return (Term(coefficient.inverse, tuple(inverse(atom) for atom in atoms), map),)
+        if name in {"inverse", "log"} and (factor := self._common(parts)) is not None:
+            atom, index, rest = factor
+            if name == "log":
+                return self._log(atom, index, region) + self._uniform(name, count, region, rest)
+            outside: Sum = (Term(ONE, (inverse(atom),), index),)
+            return algebra.product(outside, self._uniform(name, count, region, rest))
         if name == "exp" and (found := self._exponential(parts, region)) is not None:
             return found
         if name == "log" and len(parts) == 1 and (found := self._logarithm(parts[0], region)) is not None:
             return found
         atom, index = self._function(name, parts, region)
         return (Term(ONE, (atom,), index),)
+
+    def _common(self, parts: list[tuple[Label, Any]]) -> tuple[Atom, Any, list[tuple[Label, Any]]] | None:
+        """A positive atom that every term of a longer sum has at one index, that index, and the sum without it."""
+        if len(parts) == 1 and parts[0][1].is_single_valued():
+            return None
+        (_, atoms, _), first = parts[0]
+        for k, atom in enumerate(atoms):
+            if not self._positive(self.resolve(atom)):
+                continue
+            index = _component(self.algebra.frame, atoms, first, k)
+            if not index.is_single_valued():
+                continue
+            rest = [self._without(part, atom, index) for part in parts]
+            if all(part is not None for part in rest):
+                return self.resolve(atom), index, [part for part in rest if part is not None]
+        return None
+
+    def _without(self, part: tuple[Label, Any], atom: Atom, index: Any) -> tuple[Label, Any] | None:
+        (argument, atoms, coefficient), map = part
+        frame = self.algebra.frame
+        for k, other in enumerate(atoms):
+            if other == atom and _component(frame, atoms, map, k).is_equal(index):
+                start, total = sum(a.arity for a in atoms[:k]), sum(a.arity for a in atoms)
+                kept = (*range(start), *range(start + atom.arity, total))
+                return (argument, (*atoms[:k], *atoms[k + 1 :]), coefficient), map.apply_range(frame.move(total, kept))
+        return None
 
     def _exponential(self, parts: list[tuple[Label, Any]], region: Any) -> Sum | None:
         """`exp(a + b)` as `exp(a) * exp(b)`, and `exp(-a)` as `1 / exp(a)`; None where a part is a sum itself."""
@@ -297,6 +330,12 @@ class Functions:
             else:
                 out.append(((0, atoms, coefficient), map))
         return [(label, map) for label, map in out if not map.is_empty()]
+
+
+def _component(frame: Frame, atoms: Sequence[Atom], map: Any, k: int) -> Any:
+    """Where the k-th of several atoms is read."""
+    start, total = sum(atom.arity for atom in atoms[:k]), sum(atom.arity for atom in atoms)
+    return map.apply_range(frame.move(total, tuple(range(start, start + atoms[k].arity))))
 
 
 def inverse(atom: Atom) -> Atom:

@@ -41,7 +41,7 @@ class _Formula:
 
         self._z3: Any = z3
         self._functions = functions
-        self._solver: Any = z3.SolverFor("QF_NRA")
+        self._solver: Any = self._z3.SolverFor("QF_NRA")
         self._elements: dict[Atom, list[tuple[Any, Any]]] = {}
         self._sizes: dict[Scalar, Any] = {}
         self._count = 0

@@ -88,6 +88,11 @@ class Radix:
         whole, left = as_scalar_of(quotient), as_scalar_of(rest)
         if self._inside(left, by):
             return whole if name == "//" else left
+        if not isinstance(by, Num) and self.least(apply("+", left, by)) and self._negative(apply("-", left, by)):
+            low = apply(">=", left, num(0))  # one turn at most: a position that counts from the end
+            if name == "%":
+                return apply("select", low, left, apply("+", left, by))
+            return apply("+", whole, apply("select", low, num(0), num(-1)))
         if name == "%":
             inner = _as(left, "%")
             if inner is not None and multiple(inner[1], by) is not None:
@@ -272,7 +277,9 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
 
 
 def _quotient_by_size(node: Scalar) -> bool:
-    return isinstance(node, Apply) and node.name in {"//", "%"} and not (isinstance(node.args[1], Num) and is_affine(node.args[0]))
+    if not (isinstance(node, Apply) and node.name in {"//", "%"} and node.free):
+        return False
+    return not (isinstance(node.args[1], Num) and is_affine(node.args[0]))
 
 
 def flattened(root: Scalar, operand: int, shape: Sequence[Scalar]) -> Scalar:
