@@ -173,7 +173,7 @@ def verify(
     Example:
         >>> import dslc
         >>> [(one.rule, one.status) for one in dslc.verify("std", names=["double_neg"], workers=0)]
-        [('std.double_neg', 'bounded')]
+        [('std.double_neg', 'proved')]
     """
     from dslc.cli.test import modules_of
     from dslc.errors import error

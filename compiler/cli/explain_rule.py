@@ -44,20 +44,36 @@ def _find(name: str, known: dict[str, tuple[str, Any]]) -> str:
     raise DslcError([Diagnostic("E0909", f"no rule or operator is named `{name}`", hint=hint)], exit_code=2)
 
 
-def _status(syntax: t.Node) -> str:
-    """How much is known to be true of a definition."""
+def _status(rules: Rules, definition: Any) -> list[str]:
+    """How much is known to be true of a definition, from its library's lock; then each prover's answer."""
+    from dslc.prove.digest import rule_digest
+    from dslc.prove.lock import lock_path, read_lock
+    from dslc.prove.verify import trusted_reason
+    from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+
+    syntax = definition.syntax
     if isinstance(syntax, t.Operator):
-        return "a definition: its equation is its meaning"
-    reason = syntax.trusted if isinstance(syntax, t.Property) else None
-    if isinstance(syntax, t.Substitution):
-        reason = next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
-        if syntax.partial:
-            return "partial: right almost everywhere, and not applied before a corrector exists"
-    if reason is not None:
-        return f'unproved, trusted: "{reason}"'
-    if isinstance(syntax, t.Derivation | t.Lowering):
-        return "unproved: parsed and resolved only"
-    return "unproved: checked by tests"
+        return ["a definition: its equation is its meaning"]
+    if not isinstance(definition, SubstitutionDef | PropertyDef):
+        return ["unproved: parsed and resolved only"]
+    if isinstance(syntax, t.Substitution) and syntax.partial:
+        return ["partial: right almost everywhere, and not applied before a corrector exists"]
+    found = read_lock(lock_path(definition)).of(definition.name, rule_digest(rules, definition))
+    if found is None:
+        trusted = trusted_reason(definition)
+        said = f', trusted: "{trusted}"' if trusted is not None else ""
+        return [f"not proved yet{said}: `dslc verify` proves it"]
+    lines = [found.status + (f": {found.reason}" if found.reason else "")]
+    for one in found.verdicts:
+        about = [part for part in (one.scope, one.reason) if part]
+        if one.error_bound is not None:
+            about.append(f"wrong with probability {one.error_bound:.1g} at most")
+        lines.append(f"    {one.prover}: {one.answer}" + (f" ({'; '.join(about)})" if about else ""))
+    if found.counterexample is not None:
+        from dslc.prove.counterexample import text_of
+
+        lines += ["    counterexample:", *(f"        {line}" for line in text_of(found.counterexample).splitlines())]
+    return lines
 
 
 def _numerics(syntax: t.Node) -> str:
@@ -89,7 +105,8 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     if kind == "substitution" and guards:
         lines += ["", "guards:", *(f"    {guard}" for guard in guards)]
     if kind != "rule set":
-        lines += ["", f"status: {_status(syntax)}"]
+        first, *more = _status(rules, definition)
+        lines += ["", f"status: {first}", *more]
     if _numerics(syntax):
         lines.append(f"rounding: {_numerics(syntax)}")
     traits = rules.traits.get(full)

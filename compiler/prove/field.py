@@ -37,6 +37,8 @@ DRAWS = 2
 # a rule whose guards are this hard to meet is not decided
 _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
+# after the first instance: where few draws fit, few instances are enough for a cheap refutation
+_FURTHER = 300
 _FLOATS_FIRST = 100
 _OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
@@ -100,9 +102,9 @@ def _drawn(
 ) -> Iterator[tuple[Instance | None, str]]:
     """Instances, and why other draws were none."""
     for terms in term_choices(rules, sub, rng, operators):
-        found = 0
+        found = first = 0
         for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
-            if found == wanted or (deadline is not None and time.monotonic() > deadline):
+            if found == wanted or (found and attempt > first + _FURTHER) or (deadline is not None and time.monotonic() > deadline):
                 break
             # other element types only where floating-point tensors hardly fit
             dtypes = (DType.F32,) if found or attempt < _FLOATS_FIRST else _OTHERS[attempt % len(_OTHERS)]
@@ -111,7 +113,7 @@ def _drawn(
             except Rejected as problem:
                 yield None, str(problem)
                 continue
-            found += 1
+            found, first = found + 1, first or attempt
             yield instance, ""
 
 

@@ -25,6 +25,10 @@ _PATIENCE = 10
 
 
 class CannotStart(Exception):
+    """No worker process comes up."""
+
+
+class Changed(Exception):
     """The workers do not see the same rules."""
 
 
@@ -68,7 +72,7 @@ class Pool:
         self._selector.close()
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
-        """Every task with its verdicts, in the order in which they are done. Raises CannotStart."""
+        """Every task with its verdicts, in the order in which they are done. Raises CannotStart and Changed."""
         waiting = deque(tasks)
         known: dict[str, list[Verdict]] = {}
         left = len(tasks)
@@ -149,7 +153,7 @@ class Pool:
             return self._lost(worker, late)
         if not worker.ready:
             if message != self._digest:
-                raise CannotStart("the rules were changed while they were proved")
+                raise Changed
             worker.ready = True
             return None
         self._wind(worker)
@@ -197,7 +201,7 @@ class Pool:
 
 def _spent(pid: int) -> float:
     """Seconds of processor time of a process and its children."""
-    import psutil
+    import psutil  # type: ignore[import-untyped]
 
     try:
         process = psutil.Process(pid)

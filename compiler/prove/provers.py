@@ -124,7 +124,8 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef) -> Verdict:
             undecided = undecided or _at(result.reason, instance.text)
     if undecided:
         return verdict("unknown", undecided)
-    return verdict("equal", f"{len(covered.instances)} symbolic instances", covered.scope)
+    count = len(covered.instances)
+    return verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)
 
 
 def _at(reason: str, text: str) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dslc.errors import Diagnostic, DslcError
+from dslc.errors import Diagnostic, DslcError, error
 from dslc.prove.counterexample import text_of
 from dslc.prove.digest import modules_digest, rule_digest
 from dslc.prove.lock import LOCK, Lock, lock_path, read_lock, write_lock
-from dslc.prove.pool import CannotStart, Pool
+from dslc.prove.pool import CannotStart, Changed, Pool
 from dslc.prove.provers import PROVERS, Definition
 from dslc.prove.verdict import ProverName, RuleVerdict, Status, Verdict
 from dslc.prove.worker import Task, answers, definition_of
@@ -86,7 +86,7 @@ def verify(
         notes: collects what is to be said of the locks.
 
     Raises:
-        DslcError: E0510 where the provers disagree.
+        DslcError: E0510 where the provers disagree, E0511 where files change in the meantime.
     """
     definitions: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
     if names is not None:
@@ -126,15 +126,21 @@ def _results(rules: Rules, tasks: Sequence[Task], workers: int, limit: float) ->
         return
     digest = modules_digest(rules.modules)
     done: set[str] = set()
-    if workers > 0 and all(Path(place).is_file() for place in places):
+    # rules that were made in memory are in no file that a worker could load
+    written = {id(item) for module in rules.modules for item in module.file.items}
+    readable = all(id(definition_of(rules, task.rule).syntax) in written for task in tasks)
+    if workers > 0 and readable and all(Path(place).is_file() for place in places):
         try:
             with Pool(places, digest, workers, limit) as pool:
                 for task, verdicts in pool.run(tasks):
                     done.add(task.rule)
                     yield task, verdicts
             return
+        except Changed:
+            hint = "prove again: what was proved is kept"
+            raise error("E0511", "the rule files were changed while they were proved", hint=hint) from None
         except CannotStart:
-            pass  # what is in memory differs from what is on disk: only this process has it
+            pass  # then without a limit of time, in this process
     for task in tasks:
         if task.rule not in done:
             yield task, answers(rules, task)

@@ -40,7 +40,7 @@ from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
 from dslc.search.statuses import statuses, usable
 from dslc.search.sweep import sweep
-from dslc.search.validate import Validated, validate
+from dslc.search.validate import Known, Validated, validate
 from dslc.semantics.library import Rules, load_many, standard
 
 #: contenders on the way to the best candidate, and contenders that do without one of its rules
@@ -90,6 +90,7 @@ class _Run:
         self.chosen: list[CompiledRule] = chosen_rules(self.rules, settings.only, settings.disable)
         self.verdicts: dict[str, RuleVerdict] = {}
         self.validated: dict[Candidate, Validated] = {}
+        self.known: Known = {}
         self.progress.phase("reading the model")
         self.original, self.folder, self.where = read_model(source)
         self.values = set(wanted_inputs(self.original))
@@ -312,7 +313,9 @@ class _Run:
         found = self.validated.get(candidate)
         if found is None:
             self.progress.phase("proving what was rewritten")
-            found = self.validated[candidate] = validate(self.rules, candidate, time.monotonic() + VALIDATION)
+            found = self.validated[candidate] = validate(
+                self.rules, candidate, time.monotonic() + VALIDATION, self.known
+            )
         return found
 
     def _search(

@@ -82,10 +82,14 @@ def rewrites_of(candidate: Candidate) -> Iterator[Rewrite | str]:
 
 
 def validate(
-    rules: Rules, candidate: Candidate, deadline: float = inf, told: Callable[[int], None] = lambda _: None
-) -> Validated:
-    """Proves every rewrite of a candidate again; after the `deadline` (`time.monotonic`) the rest rests on its rules."""
-    prover = _Prover(rules, deadline)
+    rules: Rules, candidate: Candidate, deadline: float = inf, known: Known | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> Validated:  # fmt: skip
+    """Proves every rewrite of a candidate again; after the `deadline` (`time.monotonic`) the rest rests on its rules.
+
+    `known` keeps what was decided for the next candidate of the same run.
+    """
+    prover = _Prover(rules, deadline, {} if known is None else known)
     how: dict[str, How] = {}
     count = 0
     for one in rewrites_of(candidate):
@@ -107,21 +111,26 @@ class _Failed:
     problem: str
 
 
+#: what became of a rewrite; equal rewrites of one model are proved once
+Known = dict[tuple[tuple[Value, Value], ...], "How | _Failed"]
+
+
 class _Prover:
-    def __init__(self, rules: Rules, deadline: float) -> None:
-        self._rules, self._deadline = rules, deadline
+    def __init__(self, rules: Rules, deadline: float, known: Known) -> None:
+        self._rules, self._deadline, self._known = rules, deadline, known
         self._nodes: tuple[Graph, frozenset[Node]] | None = None
-        # equal rewrites of one model are proved once
-        self._known: dict[tuple[tuple[Value, Value], ...], How | _Failed] = {}
 
     def of(self, rewrite: Rewrite) -> How | _Failed:
         if self._nodes is None or self._nodes[0] is not rewrite.graph:
             self._nodes = rewrite.graph, frozenset(rewrite.graph.nodes())
         attempts = list(_sides(rewrite, self._nodes[1]))
         key = tuple((one.old, one.new) for one in attempts)
-        if key not in self._known:
-            self._known[key] = self._proved(attempts)
-        return self._known[key]
+        found = self._known.get(key)
+        if found is None:
+            found = self._proved(attempts)
+            if time.monotonic() <= self._deadline:
+                self._known[key] = found
+        return found
 
     def _proved(self, attempts: Sequence[Sides]) -> How | _Failed:
         for sides in attempts:

@@ -15,7 +15,7 @@ from dslc.cli.verify import command
 from dslc.errors import DslcError
 from dslc.prove.digest import modules_digest
 from dslc.prove.lock import LOCK, read_lock
-from dslc.prove.pool import CannotStart, Pool
+from dslc.prove.pool import Changed, Pool
 from dslc.prove.provers import at_sizes, replay
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.prove.verify import conclude, verify, verify_rule
@@ -138,7 +138,7 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
         found = {task.rule: verdicts for task, verdicts in answers}
     assert set(found) == {"own.wrong", "own.negation"}
     assert all(one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts)
-    with pytest.raises(CannotStart), Pool(places, "another digest", 1, 60) as pool:
+    with pytest.raises(Changed), Pool(places, "another digest", 1, 60) as pool:
         list(pool.run([Task("own.swapped", ("field",))]))
 
 
