@@ -23,7 +23,7 @@ from dslc.ir.dtype import DType
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_STEPS = 120
+_STEPS = 40
 
 #: inputs and attribute variables of a rule, with what they stand for
 Binding = dict[Any, Any]
@@ -63,7 +63,7 @@ class Known:
     def derivable(self, term: Term, target: Term) -> bool:
         """Whether rewriting leads from a term to another one of the same value.
 
-        Every part of a term is rewritten; at most 120 terms are looked at, of at most one operator more than the two have.
+        Every part of a term is rewritten; at most 40 terms are looked at, of at most one operator more than the two have.
         """
         classes = self.classes
         most = max(classes.size(term), classes.size(target))

@@ -38,6 +38,10 @@ from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.library import Rules, load_many
 
 
+#: graphs with constants are looked at up to so many operators: sums and products of constants are numbers in many disguises
+_WITH_CONSTANTS = 2
+
+
 @dataclass(slots=True)
 class Library:
     """What a generation found. `statuses` are the provers' words, by rule."""
@@ -208,6 +212,9 @@ class _Generation:
             term, target = target, term
         candidate = Candidate((term,), (target,))
         name = key(candidate)
+        if name not in self.decided and _constants((term, target)) and _size(candidate) > _WITH_CONSTANTS:
+            self.decided[name] = False
+            self.count("large with constants")
         if name not in self.decided:
             tensors = any(one.type.dims for one in inputs((term, target)))
             if tensors or size((term,)) == 1:
