@@ -86,7 +86,7 @@ def verify(
         notes: collects what is to be said of the locks.
 
     Raises:
-        DslcError: E0510 where the provers disagree, E0511 where files change in the meantime.
+        DslcError: E0510 where the provers disagree, E0519 where files change in the meantime.
     """
     definitions: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
     if names is not None:
@@ -138,7 +138,7 @@ def _results(rules: Rules, tasks: Sequence[Task], workers: int, limit: float) ->
             return
         except Changed:
             hint = "prove again: what was proved is kept"
-            raise error("E0511", "the rule files were changed while they were proved", hint=hint) from None
+            raise error("E0519", "the rule files were changed while they were proved", hint=hint) from None
         except CannotStart:
             pass  # then without a limit of time, in this process
     for task in tasks:
