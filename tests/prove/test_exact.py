@@ -215,6 +215,9 @@ EQUAL: dict[str, Program] = {
     "sigmoid of an opposite": lambda: (
         [op("sigmoid", op("neg", S))], [add(mul(op("sigmoid", S), -1), 1)], ()
     ),
+    "a rounded sixth": lambda: (
+        [op("div", op("clip", add(S, 3), 0, 6), 6)], [op("hard_sigmoid", S, alpha=1 / 6, beta=0.5)], ()
+    ),
     "logarithm of a softmax": lambda: ([op("log", op("softmax", A, axis=1))], [op("log_softmax", A, axis=1)], ()),
     "the larger is associative": lambda: (
         [op("maximum", op("maximum", S, T), tensor("U", "N", "N"))],

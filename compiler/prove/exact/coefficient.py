@@ -16,6 +16,9 @@ from dslc.ir.scalar import Apply, Num, Scalar, Sym
 
 # a power beyond this one is kept as a function
 _POWERS = 12
+# decimals with more digits are rounded values: of a fraction with a small denominator, or of a function
+_DENOMINATOR = 10**12
+_SIMPLE = 1000
 
 
 class NotRational(Exception):
@@ -155,14 +158,19 @@ MINUS_ONE = Ratio(as_poly(-1), _ONE)
 
 
 def from_number(value: bool | int | Fraction | float) -> Ratio:
-    """Raises NotRational at infinities, and at floats that look like a rounded result: their decimal is long."""
-    if isinstance(value, float):
-        text = repr(value)
-        digits = text.partition("e")[0].replace(".", "").replace("-", "").strip("0")
-        if text.strip("-") in {"inf", "nan"} or len(digits) > 12:
-            raise NotRational(text)
-        value = Fraction(text)
-    number = Fraction(value)
+    """A number that a program is written with. A rounded `1 / 6` is read as that: as the simple fraction that it is the float of.
+
+    Raises NotRational at infinities, and at what looks like the rounded value of a function: a float, or a fraction, with many digits
+    that is no rounded simple fraction.
+    """
+    if isinstance(value, float) and (value != value or abs(value) == float("inf")):
+        raise NotRational(repr(value))
+    number = Fraction(repr(value)) if isinstance(value, float) else Fraction(value)
+    if number.denominator > _DENOMINATOR:
+        simple = number.limit_denominator(_SIMPLE)
+        if float(simple) != float(number):
+            raise NotRational(repr(value))
+        number = simple
     return _ratio(as_poly(number.numerator), as_poly(number.denominator))
 
 

@@ -13,8 +13,9 @@ from fractions import Fraction
 from typing import Any
 
 from dslc.analysis.isl import Frame
+from dslc.analysis.poly import as_poly
 from dslc.ir.scalar import Num, apply, num
-from dslc.prove.exact.coefficient import MINUS_ONE, ONE, ZERO, NotRational, Ratio, from_number
+from dslc.prove.exact.coefficient import MINUS_ONE, ONE, ZERO, NotRational, Ratio, from_number, from_poly
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
 Label = tuple[int, tuple[Atom, ...], Ratio]
@@ -361,7 +362,7 @@ def _folded(name: str, numbers: list[Fraction | None]) -> Ratio | Atom | None:
     if name in {"inverse", "positive", "zero"}:
         (number,) = known
         if name == "inverse":
-            return from_number(1 / number) if number else None
+            return from_poly(as_poly(number.denominator)) * from_poly(as_poly(number.numerator)).inverse if number else None
         return ONE if (number > 0 if name == "positive" else number == 0) else ZERO
     result = apply(name, *(num(number) for number in known))
     if not isinstance(result, Num):
