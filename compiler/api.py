@@ -175,12 +175,11 @@ def verify(
         >>> [(one.rule, one.status) for one in dslc.verify("std", names=["double_neg"], workers=0)]
         [('std.double_neg', 'proved')]
     """
-    from dslc.cli.test import modules_of
     from dslc.errors import error
     from dslc.prove.verify import chosen
     from dslc.prove.verify import verify as run
     from dslc.semantics.library import Rules as Loaded
-    from dslc.semantics.library import load_many
+    from dslc.semantics.library import load_many, modules_of
 
     if isinstance(rules, Loaded):
         loaded, inside = rules, chosen(rules, rules.modules)

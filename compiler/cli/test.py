@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
     from dslc.interpret.check_rule import Outcome
-    from dslc.semantics.definitions import Module
-    from dslc.semantics.library import Rules
 
 
 @click.command()
@@ -41,7 +37,7 @@ def command(
     from dslc.cli.rule_tests import run_tests
     from dslc.diagnostics.render import render, wants_color
     from dslc.errors import Diagnostic, DslcError
-    from dslc.semantics.library import load_many
+    from dslc.semantics.library import load_many, modules_of
 
     wanted = names or ("std",)
     rules = load_many(wanted)
@@ -66,20 +62,3 @@ def _line(outcome: Outcome) -> str:
     kinds = {"example": "examples", "test": "test", "field": "modulo p", "floats": "float64", "partial": "types only"}
     how = kinds.get(outcome.status, outcome.status)
     return f"{'passed' if outcome.passed else 'FAILED'}  {outcome.name}  ({how}, {outcome.seconds:.2f} s)"
-
-
-def modules_of(rules: Rules, names: Sequence[str]) -> list[Module]:
-    """The modules that files, folders and libraries name; what they import is not meant."""
-    chosen = []
-    for module in rules.modules:
-        path = Path(module.file.source.path).resolve()
-        for name in names:
-            given = Path(name)
-            if given.exists():
-                inside = path == given.resolve() or given.resolve() == path.parent
-            else:
-                inside = name in (module.library, module.name)
-            if inside:
-                chosen.append(module)
-                break
-    return chosen

@@ -104,9 +104,9 @@ def _chosen(rules: Rules, names: Sequence[str], patterns: Sequence[str]) -> list
     import difflib
     from fnmatch import fnmatchcase
 
-    from dslc.cli.test import modules_of
     from dslc.errors import Diagnostic, DslcError
     from dslc.prove.verify import chosen
+    from dslc.semantics.library import modules_of
 
     inside = chosen(rules, modules_of(rules, names))
     if not patterns:

@@ -455,6 +455,24 @@ def load_many(names: Iterable[str | Path]) -> Rules:
     return join(loader.modules.values())
 
 
+def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:
+    """The modules that files, folders and libraries name; what they import is not meant."""
+    names = tuple(names)
+    chosen = []
+    for module in rules.modules:
+        path = Path(module.file.source.path).resolve()
+        for name in names:
+            given = Path(name)
+            if given.exists():
+                inside = path == given.resolve() or given.resolve() == path.parent
+            else:
+                inside = name in (module.library, module.name)
+            if inside:
+                chosen.append(module)
+                break
+    return chosen
+
+
 @functools.cache
 def standard() -> Rules:
     """The standard library."""

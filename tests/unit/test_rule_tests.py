@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from dslc.cli.rule_tests import newest_opset, run_tests
-from dslc.cli.test import command, modules_of
+from dslc.cli.test import command
 from dslc.interpret.check_rule import Outcome
-from dslc.semantics.library import load, standard
+from dslc.semantics.library import load, modules_of, standard
 
 HEADER = """dslc 1
 import std.pointwise (add, mul, exp)
