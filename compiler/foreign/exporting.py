@@ -23,7 +23,7 @@ _MODES = {name or "none": number for number, name in ACTIVATIONS.items()}
 _BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in POINTWISE.items()}
 _BY_NAME |= {f"taso.{name}": kind for kind, name in (CONSTANTS | POOLS).items()}
 _BY_NAME |= {
-    "taso.smul": "mul", "taso.matmul": "matmul", "taso.fused_matmul": "matmul", "taso.linear": "linear",
+    "taso.smul": "mul", "taso.matmul": "matmul", "taso.fused_matmul": "matmul", "taso.dense": "linear",
     "taso.transpose": "transpose", "std.transpose": "transpose", "taso.conv": "conv2d", "taso.enlarge": "enlarge",
     "taso.concat": "concat", "taso.split": "split",
 }  # fmt: skip

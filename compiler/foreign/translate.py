@@ -278,7 +278,7 @@ class _Writer:
             mode = activation(op)
             if kind == "matmul" and not mode:
                 return OPERATORS, "matmul", []
-            return FOREIGN, "linear" if kind == "linear" else "fused_matmul", [f'activation="{mode}"'] if mode else []
+            return FOREIGN, "dense" if kind == "linear" else "fused_matmul", [f'activation="{mode}"'] if mode else []
         if kind == "transpose":
             order = permutation(op)
             if order == (1, 0):

@@ -148,6 +148,29 @@ def test_operators_that_distribute_are_left_out_and_counted() -> None:
     assert undistributed(RIGHT[0]) == (RIGHT[0], 0)
 
 
+def test_a_flexflow_file(tmp_path: Path) -> None:
+    """A rule that only distributes, and a dense layer whose activation moves, between operators that distribute."""
+    partition, reduce = Operator("partition", (X1,), (("parallel_dim", 2),)), Operator("reduce", (at(1),))
+    replicate = Operator("replicate", (W4,), (("parallel_dim", 0),))
+    dense = Operator("linear", (at(0), W4), (("acti", 0),))
+    moved = [replicate, Operator("linear", (X1, at(0)), (("acti", 2),)), reduce]
+    rules = (
+        replace(rule([partition], [Operator("combine", (X1,))]), name="taso_rule_0"),
+        replace(rule([partition, dense, plain("relu", at(1))], moved), name="taso_rule_1"),
+    )
+    data = flexflow.read(flexflow.write(rules))
+    assert data == rules
+    out = tmp_path / "mine.rules"
+    found = import_rules(data, "flexflow", out, workers=0, guards=False)
+    assert [(each.name, each.outcome, each.left_out) for each in found.rules] == [
+        ("taso_rule_0", "distribution", 2),
+        ("taso_rule_1", "proved", 3),
+    ]
+    text = imported_text(found, "flexflow", "mine.json")
+    assert "3 operators that distribute tensors are left out" in text
+    assert 'Y = relu(dense(X1, X4))\n  =>\n  Y = dense(X1, X4, activation="relu")' in text
+
+
 def test_no_wrong_rule_enters(tmp_path: Path) -> None:
     """Right rules are proved, wrong ones rejected, and everything else is named."""
     others = (
