@@ -102,7 +102,8 @@ def optimize(name: str, options: argparse.Namespace, rules: Rules, used: Sequenc
     model = build(name, small=options.small, seed=options.seed)
     extra = () if options.rules == "std" else (options.rules,)
     report = dslc.optimize(
-        model, rules=extra, only=only, budget=options.budget, seed=options.seed, threads=options.threads, cache=options.cache
+        model, rules=extra, only=only, allow=options.allow, budget=options.budget, seed=options.seed, threads=options.threads,
+        cache=options.cache,
     ).report
     with study(model, rules, options.threads, options.cache) as found:
         best = found.search(used, options.budget, report.steps_done or None, options.seed)

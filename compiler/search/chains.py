@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from dslc.cost.model import CostModel
-from dslc.match import CompiledRule
+from dslc.match import CompiledRule, find_matches
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.sweep import State, everywhere, sweep
 
-#: a rule is applied to its own results so many times
-TURNS = 4
+#: a rule is applied to its own results so many times, and up to so many times as long as it then matches at fewer places
+TURNS, MOST_TURNS = 4, 64
+MATCHES = 2000
 
 
 def chains(
@@ -24,10 +25,17 @@ def chains(
     """
     for rule in rules:
         current = start
-        for _ in range(TURNS):
+        places = MATCHES + 1
+        for turn in range(MOST_TURNS):
             if limits.stopped:
                 return
-            found = everywhere(State(current, costs), rule, costs, limits, -inf, alpha * start.cost)
+            state = State(current, costs)
+            if turn >= TURNS:
+                # thirty-two branches below one node can only be joined one after the other
+                before, places = places, sum(1 for _ in find_matches(rule, state.index, limit=MATCHES))
+                if places >= before:
+                    break
+            found = everywhere(state, rule, costs, limits, -inf, alpha * start.cost)
             if found is None:
                 break
             current = sweep(found, rules, costs, limits, lambda _: None)
