@@ -94,7 +94,7 @@ class Functions:
             (_, atoms, coefficient), map = parts[0]
             if map.is_single_valued():
                 return (Term(coefficient.inverse, tuple(inverse(atom) for atom in atoms), map),)
-        if name in {"inverse", "log"} and (factor := self._common(parts)) is not None:
+        if parts and name in {"inverse", "log"} and (factor := self._common(parts)) is not None:
             atom, index, rest = factor
             if name == "log":
                 return self._log(atom, index, region) + self._uniform(name, count, region, rest)
