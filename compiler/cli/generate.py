@@ -75,11 +75,11 @@ def command(
 
 
 def write(library: Library, settings: Settings, out: Path, seconds: float) -> None:
-    """Writes the library file; one inside a folder with a library becomes part of that."""
-    from dslc.generate.rulefile import header_of, library_at, library_text, write_file
+    """Writes the library file."""
+    from dslc.generate.rulefile import header_of, library_text, write_file
 
     header = header_of(library.rules, library.families, settings, library.stages, seconds)
-    write_file(out, library_text(library.rules, library.found, header, library.statuses, library_at(out.parent)))
+    write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent))
 
 
 def _bytes_of(text: str) -> int:

@@ -37,7 +37,6 @@ from dslc.prove.verify import conclude
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.library import Rules, load_many
 
-
 #: graphs with constants are looked at up to so many operators: sums and products of constants are numbers in many disguises
 _WITH_CONSTANTS = 2
 
@@ -80,17 +79,18 @@ def generate(settings: Settings, progress: Progress | None = None) -> Library:
 
 
 def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
-    """The operators of a generation: those named (of the given libraries first), else all of the first library.
+    """The operators of a generation: those named (as the given libraries know them), else all of the first library.
 
     Raises:
         DslcError: E0201 for a name that no library defines.
     """
-    mine = {module.library for module in modules_of(rules, settings.libraries)}
     if settings.operators:
+        modules = modules_of(rules, settings.libraries)
         out = []
         for name in settings.operators:
-            own = [op for op in rules.operators.values() if op.short == name and op.module.library in mine]
-            out.append(own[0] if len(own) == 1 else rules.operator(name))
+            # as the given files know it: by definition or by import
+            known = {found.name: found for m in modules if isinstance(found := m.lookup(name), OperatorDef)}
+            out.append(next(iter(known.values())) if len(known) == 1 else rules.operator(name))
         return out
     first = settings.libraries[0]
     found = [op for op in rules.operators.values() if op.module in modules_of(rules, (first,))]

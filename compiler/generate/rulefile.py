@@ -27,19 +27,19 @@ _WIDTH = 116
 
 
 def library_text(
-    rules: Rules, found: Sequence[GeneralRule], header: Sequence[str], statuses: Mapping[GeneralRule, str], inside: str = ""
+    rules: Rules, found: Sequence[GeneralRule], header: Sequence[str], statuses: Mapping[GeneralRule, str], folder: Path | None = None
 ) -> str:
     """The text of a `.rules` file.
 
     Args:
         header: lines of the comment on top.
         statuses: what the provers said of each rule; those that are not proved for all shapes are tagged.
-        inside: the name of the library that the file will be part of, if it will.
+        folder: where the file will be; operators defined in files beside it are imported from there.
     """
     used = [item.op for item in operators_of(found)]
     operators = short_names(used)
     lines = ["dslc 1", *(f"# {line}".rstrip() for line in header), ""]
-    lines += _imports(rules, operators, inside)
+    lines += _imports(rules, operators, folder)
     names = named(found)
     in_order = sorted(found, key=lambda rule: (rule.size, names[rule]))
     lines.append(f"export {', '.join(names[rule] for rule in in_order)}" if in_order else "")
@@ -48,7 +48,7 @@ def library_text(
         groups[rule.size].append(rule)
     every = max(1, -(-len(in_order) // _TESTS))
     for size, group in groups.items():
-        lines += ["", f"# ---- {size} operator{'s' * (size != 1)}: {len(group)} rules {'-' * 60}"]
+        lines += ["", f"# ---- {size} operator{'s' * (size != 1)}: {len(group)} rule{'s' * (len(group) != 1)} {'-' * 60}"]
         for rule in group:
             tags = ", ".join(["generated", *(["bounded"] if statuses.get(rule) == "bounded" else [])])
             lines += ["", rule_text(rules, rule, names[rule], operators, described(rule), tags)]
@@ -56,19 +56,21 @@ def library_text(
         if k % every == 0:
             lines += ["", fires_text(rules, rule, names[rule], operators)]
     for size, group in groups.items():
-        lines += ["", f"ruleset size_{size} {{", f'"""Rules with {size} operators on their larger side."""',
+        plural = "s" * (size != 1)
+        lines += ["", f"ruleset size_{size} {{", f'"""Rules with {size} operator{plural} on their larger side."""',
                   f"include {', '.join(names[rule] for rule in group)}", "}"]  # fmt: skip
     return format_source(Source("generated.rules", "\n".join(lines) + "\n"))
 
 
-def _imports(rules: Rules, operators: Mapping[str, str], inside: str) -> list[str]:
+def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) -> list[str]:
     """One line for each file that operators come from; whole libraries where two operators have one name."""
     modules: dict[str, list[str]] = defaultdict(list)
     for op, short in operators.items():
         module = rules.operators[op].module
         path = module.library if _lone(module.name, module.library) else module.name
-        if module.library == inside:
-            path = f".{module.name.rpartition('.')[2]}"
+        place = Path(module.file.source.path).resolve()
+        if folder is not None and place.parent == folder.resolve():
+            path = f".{place.stem}"
         if "." in short:
             modules.setdefault(module.library, [])
         else:
@@ -120,16 +122,6 @@ def header_of(rules: Rules, families: Sequence[Family], settings: Settings, stag
     lines += textwrap.wrap(f"Counts: {', '.join(f'{name} {n}' for name, n in stages.counts.items())}.", _WIDTH)
     lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB.")
     return lines
-
-
-def library_at(folder: Path) -> str:
-    """The name of the library whose files are in a folder; empty where there is none."""
-    for path in sorted(folder.glob("*.rules")):
-        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-            words = line.split()
-            if len(words) >= 3 and words[0] == "library":
-                return words[1]
-    return ""
 
 
 def write_file(path: Path, text: str) -> None:

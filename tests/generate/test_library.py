@@ -1,4 +1,4 @@
-"""What a generation finds: the substitutions of TASO's figures, by name, in a library that checks, is formatted and passes its tests."""
+"""What a generation finds: the substitutions of TASO's figures, by name, in a library that checks and passes its own tests."""
 
 from __future__ import annotations
 

@@ -1,0 +1,73 @@
+"""TASO's Table 3 beside ours: candidates, after the renaming of inputs, after common subgraphs.
+
+`python -m benchmarks.table3 --operators 3` counts all graphs (not terms) as the paper does, over both families of operators. The paper
+does not say how many inputs it has, of which shapes, and which constants are among them; ours are printed. Candidates are pairs of a
+graph and the first one of its fingerprint. Pruning evaluates more general candidates one by one, which takes most of the time;
+`--sample N` prunes a random sample of so many candidates, and says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import resource
+import time
+from collections import Counter
+from functools import partial
+
+from dslc.generate.graphs import count_graphs
+from dslc.generate.inputs import Sizes, families
+from dslc.generate.prune import Values, without_common, without_renamed
+from dslc.generate.term import Candidate, subterms
+from dslc.generate.trees import outputs
+from dslc.semantics.library import load
+
+TABLE_1 = (
+    "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul".split()
+)
+PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
+
+
+def categories(candidates: list[Candidate]) -> Counter[str]:
+    """Candidates by what tells them from the paper's: constants, several outputs, attributes off their defaults."""
+    found: Counter[str] = Counter()
+    for candidate in candidates:
+        roots = (*candidate.sources, *candidate.targets)
+        found["with constants" if any(term.is_constant for term in subterms(roots)) else "without constants"] += 1
+        found[f"{len(candidate.sources)} outputs"] += 1
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--operators", type=int, default=3)
+    parser.add_argument("--inputs", type=int, default=2, help="inputs of each family's main type")
+    parser.add_argument("--sample", type=int, default=0, help="prune a sample of so many candidates of a family")
+    options = parser.parse_args()
+    rules = load("taso")
+    total: Counter[str] = Counter()
+    for family in families(rules, [rules.operators[f"taso.{name}"] for name in TABLE_1], Sizes(count=options.inputs)):
+        start = time.process_time()
+        counted = count_graphs(rules, ("taso",), family, options.operators)
+        print(f"{family.name}: inputs {', '.join(map(str, family.inputs))}; {len(family.constants)} constants")
+        print(f"  graphs {', '.join(map(str, counted.graphs))} of 1, 2, ... operators; {counted.classes} fingerprints")
+        chosen = range(counted.candidates)
+        if options.sample and options.sample < counted.candidates:
+            chosen = sorted(random.Random(0).sample(chosen, options.sample))
+            print(f"  pruned: a sample of {options.sample} of {counted.candidates} candidates")
+        candidates = [counted.candidate(k) for k in chosen]
+        renamed = without_renamed(candidates)
+        common = without_common(renamed.kept, Values(rules), partial(outputs, rules))
+        counts = {"initial": len(candidates), "input tensor renaming": len(renamed.kept), "common subgraph": len(common.kept)}
+        total.update(counts)
+        print(f"  {counts}; left by category: {dict(categories(common.kept))}; {time.process_time() - start:.1f} s of CPU")
+    print(f"\n| pruning | TASO (4 operators) | dslc ({options.operators} operators) | reduction, TASO | reduction, dslc |")
+    print("|---|---|---|---|---|")
+    for name, paper in PAPER.items():
+        ours = total[name]
+        print(f"| {name} | {paper} | {ours} | {PAPER['initial'] / paper:.1f}x | {total['initial'] / max(1, ours):.1f}x |")
+    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
+
+
+if __name__ == "__main__":
+    main()
