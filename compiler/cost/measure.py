@@ -24,13 +24,14 @@ class Sample:
 
     `text` says what it is in the words of the rules, so that nothing has to be built for what is known; `build` makes the model
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
-    operators meet; `fill` adds contents and gives inputs.
+    operators meet; `fill` adds contents and gives inputs, `weights` are the inputs that become constants: a runtime packs those.
     """
 
     text: str
     build: Callable[[], bytes | None]
     fill: Callable[[bytes], tuple[bytes, Mapping[str, Any]]]
     copies: int = 1
+    weights: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,8 @@ class Measurer:
         model = sample.build()
         if model is None:
             return Measured(inf)
-        by_model = f"model:{'' if sample.copies == 1 else sample.copies}" + hashlib.sha256(model).hexdigest()
+        contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
+        by_model = f"model:{contents}"
         found = self._known(by_model)
         if found is None:
             found = self._measure(*sample.fill(model), sample.copies)

@@ -210,6 +210,7 @@ class CostModel:
             lambda: self._build((*small.inputs, *small.weights), small.outputs),
             lambda model: _with_contents(model, weights, copies),
             copies,
+            tuple(weights),
         )
         return self._measurer.measured(sample)
 

@@ -42,7 +42,7 @@ from dslc.syntax.vocabulary import KEYWORDS
 BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets", "taso")}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rules:
     """Everything that the loaded libraries define, by qualified name; immutable."""
 
