@@ -61,6 +61,14 @@ class Label:
 
 
 @dataclass(frozen=True)
+class Fix:
+    """An edit that removes what a diagnostic is about: the characters of `span` become `text`."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True)
 class Diagnostic:
     """One finding. `code` is registered in `dslc.diagnostics`; `span` is None for what has no place in a text file."""
 
@@ -73,6 +81,7 @@ class Diagnostic:
     counterexample: str = ""
     hint: str = ""
     path: str = ""
+    fix: Fix | None = None
 
     def __str__(self) -> str:
         where = str(self.span) if self.span else self.path

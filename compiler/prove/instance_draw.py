@@ -13,7 +13,7 @@ from dslc.interpret.facts import Facts as Text
 from dslc.interpret.facts import Place
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value
-from dslc.ir.scalar import dimension, sym
+from dslc.ir.scalar import apply, as_scalar, dimension, sym
 from dslc.prove.instance_path import Facts, Path
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef
@@ -39,12 +39,14 @@ LEVELS = ("symbolic", "steps", "attributes", "sizes")
 class Choice:
     """How much is unknown, what must be numbers all the same, and how far ranks go.
 
-    `steps`: integer attributes that multiply or divide positions; `reals`: unknown numbers on which a condition depends.
+    `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
+    positions; `reals`: unknown numbers on which a condition depends.
     """
 
     level: str
     most_rank: Mapping[str, int]
     dtype: DType
+    padded: frozenset[str] = frozenset()
     steps: set[str] = field(default_factory=set)
     reals: set[str] = field(default_factory=set)
 
@@ -60,6 +62,11 @@ class Draft:
     choice: Choice
     lets: tuple[t.GraphStatement, ...]
     drawn: dict[str, Any] = field(default_factory=dict)
+    #: whether an attribute was enumerated, or has as many entries, as a rank says
+    listed: bool = False
+    mixing: bool = False
+    #: the guards that hold by now
+    held: set[t.Expr] = field(default_factory=set)
 
     # ---- unknowns -------------------------------------------------------------------------------------------
 
@@ -71,8 +78,9 @@ class Draft:
     def integer(self, name: str, at: int | None = None) -> Any:
         """An integer, entry `at` of a list: along a list numbers of steps differ."""
         if name in self.choice.steps:
-            first = self.path.pick(("step", name), STEPS)
-            return STEPS[(STEPS.index(first) + (at or 0)) % len(STEPS)]
+            shift = self.path.pick("steps", (None, *range(len(STEPS))))
+            place = sorted(self.choice.steps).index(name) + (at or 0)
+            return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
         full = name if at is None else f"{name}{at}"
         if self.choice.level in {"attributes", "sizes"}:
             return self.path.pick(("number", full), NUMBERS)
@@ -97,7 +105,8 @@ class Draft:
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
-        for condition in self.text.conditions:
+        for condition in [c for c in self.text.conditions if c not in self.held]:
+            self._broadcasts(condition)
             try:
                 solve((), (condition,), self.env)
             except Undecided:
@@ -105,6 +114,31 @@ class Draft:
             except Mismatch as problem:
                 if "stays unknown" not in problem.reason:
                     raise
+                continue
+            self.held.add(condition)
+
+    def _broadcasts(self, condition: t.Expr) -> None:
+        """`broadcast(Q, L) == L`: every size of Q is the one of L or 1 (that one of L is 1 is no case of its own)."""
+        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
+            return
+        for call, other in (condition.operands, condition.operands[::-1]):
+            if isinstance(call, t.Call) and call.function == "broadcast":
+                try:
+                    target, lists = evaluate(other, self.env), [evaluate(arg, self.env) for arg in call.args]
+                except Unbound:
+                    return
+                if target in lists:
+                    for arg, each in zip(call.args, lists, strict=True):
+                        if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
+                            raise Mismatch("the same with leading axes of size 1 is looked at")
+                        self._fits(each, target)
+
+    def _fits(self, sizes: tuple[Any, ...], target: tuple[Any, ...]) -> None:
+        if len(sizes) > len(target):
+            raise Mismatch("more axes than the shape to broadcast to")
+        for size, wanted in zip(reversed(sizes), reversed(target), strict=False):
+            one, other = as_scalar(size), as_scalar(wanted)
+            self.facts.one_of((apply("==", one, other), apply("==", one, as_scalar(1))))
 
     # ---- sizes ---------------------------------------------------------------------------------------------
 
@@ -201,10 +235,12 @@ class Draft:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
         if not place.starred:
             return self.integer(name)
+        self.listed = True
         count = _count(attr, args, inner) - place.siblings
         return tuple(self.integer(name, k) for k in range(max(0, count)))
 
     def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
+        self.listed = self.mixing = True
         if not place.starred:
             return self.path.pick(("axis", name), tuple(range(rank)))
         lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
@@ -224,6 +260,8 @@ class Draft:
     def _attribute(self, name: str, attr: t.Attr, args: list[Value], inner: Env) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
+        self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
+        self.mixing = self.mixing or kind in {"permutation", "ints"}
         if attr.type.dims is not None:
             count = _count(attr, args, inner)
             one = self.real if kind == "float" else self.integer

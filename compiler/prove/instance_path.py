@@ -23,6 +23,8 @@ from dslc.semantics.env import Mismatch
 
 _T = TypeVar("_T")
 _SOLVABLE = 12
+# parts of a case that are tried as the one that fails
+_TRIED = 6
 
 
 class Again(Exception):
@@ -41,9 +43,12 @@ class Path:
     taken: dict[Hashable, tuple[int, int]] = field(default_factory=dict)
     solved: list[tuple[int, Sym, Scalar]] = field(default_factory=list)
     runs: int = 0
+    #: what was solved for since the evaluation began
+    stale: set[Sym] = field(default_factory=set)
 
     def start(self) -> None:
         self.runs += 1
+        self.stale = set()
         if self.runs > self.most:
             raise TooMany
 
@@ -68,8 +73,20 @@ class Path:
         return False
 
     def solve(self, name: Sym, value: Scalar) -> None:
+        """Notes a solution. The evaluation goes on until something depends on it.
+
+        Raises:
+            Again: where that is now, as it speaks of what was solved for a moment ago.
+        """
+        if any(node in self.stale for node in (name, *walk(value))):
+            raise Again
+        self.stale.add(name)
         self.solved.append((len(self.taken), name, value))
-        raise Again
+
+    def settle(self) -> None:
+        """Raises Again where something was solved for since the evaluation began."""
+        if self.stale:
+            raise Again
 
     def value(self, scalar: Scalar) -> Scalar:
         """An expression with every unknown that was solved for replaced."""
@@ -115,6 +132,7 @@ class Facts:
             return all(self.require(arg) for arg in condition.args)
         if self.left:
             return self._assume(condition)
+        self.path.settle()
         if not self.implied(condition):
             self.open[condition] = None
             self._add(condition)
@@ -128,6 +146,7 @@ class Facts:
             return True
         if negation in self.conditions:
             return False
+        self.path.settle()
         holds = self.path.pick(("decide", condition), (True, False))
         self._assume(condition if holds else negation)
         return holds
@@ -136,6 +155,7 @@ class Facts:
         for k, condition in enumerate(conditions):
             if (isinstance(condition, Num) and condition.value is True) or condition in self.conditions:
                 return k
+        self.path.settle()
         possible = [k for k, c in enumerate(conditions) if not (isinstance(c, Num) and c.value is False)]
         if not possible:
             raise Mismatch("sizes that never go together")
@@ -212,17 +232,24 @@ class Facts:
                 continue
             if name in self.reals or not self._has_real(other):
                 self.path.solve(name, other)
+                return
         for a, b in ((left, right), (right, left)):
             real = self._real_factor(a, b)
             if real is not None:
                 self.path.solve(*real)
+                return
         try:
             poly = _cancelled(polynomial(apply("-", left, right)))
         except NotIntegral:
             return
-        for name in _ones(poly):
+        ones = _ones(poly)
+        for name in ones:
             self.path.solve(name, num(1))
+        if ones:
+            return
         factors = _bilinear(poly)
+        if factors is not None:
+            self.path.settle()
         if factors is not None and not self.path.pick(("factor", left, right), (False, True)):
             poly = factors[0]
         elif factors is not None:
@@ -255,8 +282,7 @@ class Facts:
         if wanted == TRUE or self._has_real(condition):
             return False
         if isinstance(condition, Apply) and condition.name == "or":
-            without = both(self.known(), cases(condition, False))
-            return all(nonnegative(num(-1), (), case) for case in without)
+            return all(_empty(known, case) for known in self.known() for case in cases(condition, False))
         if len(wanted) != 1:
             return False
         goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
@@ -279,7 +305,15 @@ class Facts:
 
     def never(self) -> bool:
         """Whether no sizes satisfy the facts: the case does not occur."""
-        return all(nonnegative(num(-1), (), case) for case in self.known())
+        return all(_empty(case, case) for case in self.known())
+
+
+def _empty(facts: Case, case: Case) -> bool:
+    """Whether facts contradict a case: one of its parts is shown to fail where all else holds."""
+    every = facts & case
+    opposite = [-poly - 1 for poly in case.nonneg[:_TRIED]]
+    opposite += [side - 1 for poly in case.zero[:_TRIED] for side in (poly, -poly)]
+    return any(goal.constant >= 0 if goal.is_constant else nonnegative(_scalar(goal), (), every) for goal in opposite)
 
 
 def negated(condition: Scalar) -> Scalar:

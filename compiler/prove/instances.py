@@ -21,6 +21,18 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, walk
 from dslc.prove.instance_draw import LEVELS, NUMBERS, SIZES, STEPS, Choice, Draft, hold
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_terms import signatures, unknown_operators
+from dslc.prove.ranks import (
+    Probe,
+    at_most,
+    batches,
+    fitted,
+    pack_axes,
+    packs_of,
+    padded,
+    projects,
+    telling_rank,
+    to_probe,
+)
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
@@ -30,7 +42,7 @@ from dslc.semantics.types import shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_MOST_PATHS = 3000
+_MOST_PATHS = 1500
 _DTYPES = (DType.F32, DType.I64, DType.BOOL)
 
 
@@ -114,28 +126,57 @@ class _Restart(Exception):
     """Something has to be a number that was unknown."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    instance: SymbolicInstance
+    probe: Probe
+
+
 def _explore(
     rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, None]
 ) -> tuple[tuple[SymbolicInstance, ...], str]:
-    from dslc.prove.ranks import ranks_of
+    names = packs_of(sub)
+    telling, guarded = telling_rank(rules, sub), fitted(sub)
+    choice = Choice(level, to_probe(sub, telling or 0), dtype, padded(sub))
+    batch: tuple[str, ...] = ()
+    bases: list[_Found] = []
+    found: list[_Found] = []
+    if names and telling is not None and (most is None or telling <= most):
+        found = _run(rules, sub, choice, reasons)
+        batch = batches(names, [each.probe for each in found], telling)
+        bases = [each for each in found if all(each.probe.ranks[name] == 0 for name in batch)]
+        if not all(projects(each.probe, [base.probe for base in bases], batch) for each in found):
+            batch = ()
+    ranks = at_most(sub, batch)
+    limits: Mapping[str, int] = {}
+    if ranks.bounded or not names:
+        limits = {name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()}
+        if limits == choice.most_rank and found:
+            bases = found
+        else:
+            choice = replace(choice, most_rank=limits)
+            bases = _run(rules, sub, choice, reasons)
+    # a pack that the guards kept from getting as long as it might is not bounded by that
+    reached = {name for name in ranks.bounded if any(each.probe.ranks[name] == limits[name] for each in bases)}
+    return tuple(each.instance for each in bases), _scope(sub, choice, tuple(n for n in ranks.bounded if n in reached))
 
-    ranks = ranks_of(rules, sub)
-    limits = {name: rank if most is None else min(rank, most) for name, rank in ranks.most.items()}
-    choice = Choice(level, limits, dtype)
+
+def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, None]) -> list[_Found]:
     while True:
         path = Path(_MOST_PATHS)
-        found: dict[Any, SymbolicInstance] = {}
+        found: dict[Any, _Found] = {}
         try:
-            for instance in _instances(rules, sub, path, choice, reasons):
-                found.setdefault((instance.left, instance.right, frozenset(instance.conditions)), instance)
+            for each in _along(rules, sub, path, choice, reasons):
+                found.setdefault((each.instance.left, each.instance.right, each.probe.conditions), each)
         except _Restart:
             continue
-        return tuple(found.values()), _scope(sub, choice, ranks.bounded)
+        return list(found.values())
 
 
-def _instances(
+def _along(
     rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice, reasons: dict[str, None]
-) -> Iterator[SymbolicInstance]:
+) -> Iterator[_Found]:
+    """The instances of all paths, one after the other."""
     while True:
         path.start()
         try:
@@ -143,8 +184,12 @@ def _instances(
         except Again:
             continue
         except Undecided:
+            if path.stale:
+                continue
             raise
         except Mismatch as problem:
+            if path.stale:
+                continue  # not yet with what was solved for
             reasons[problem.reason] = None
         except Unbound as unknown:
             raise Undecided(f"`{unknown.name}` stays unknown") from None
@@ -154,7 +199,7 @@ def _instances(
             return
 
 
-def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> SymbolicInstance:
+def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Found:
     """The instance along one path.
 
     Raises:
@@ -177,7 +222,9 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
     left = _side(draft, sub.syntax, sub.syntax.left, env)
     for condition in text.conditions:
         hold(draft, condition)
+    path.settle()
     expanded_left = expand(known, left)
+    path.settle()
     facts.left = False
     inner = env.child()
     inner.decls = env.decls
@@ -195,10 +242,16 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> Symb
     shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
     dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
     sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
-    return SymbolicInstance(
-        inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), tuple(facts.conditions), sizes, shown,
+    conditions = tuple(facts.conditions)
+    instance = SymbolicInstance(
+        inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), conditions, sizes, shown,
         (*facts.open, *shapes), (left, right),
     )  # fmt: skip
+    ranks = {name: env.ranks[name] for name in packs_of(sub)}
+    axes = {value: pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)}
+    return _Found(
+        instance, Probe(expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions))
+    )
 
 
 def _about_constants(condition: t.Expr) -> bool:
@@ -350,7 +403,7 @@ def _scope(sub: SubstitutionDef, choice: Choice, bounded: tuple[str, ...]) -> st
     for rank, names in sorted(by_rank.items()):
         parts.append(f"ranks of {', '.join(names)} up to {rank}")
     if choice.steps:
-        parts.append(f"{', '.join(sorted(choice.steps))} in {_listed(STEPS)}")
+        parts.append(f"{', '.join(sorted(choice.steps))} in {len(STEPS) + 1} combinations of {_listed(STEPS)}")
     if choice.reals:
         parts.append(f"{', '.join(sorted(choice.reals))} at a few values")
     if choice.level in {"attributes", "sizes"}:

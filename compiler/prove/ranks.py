@@ -1,26 +1,64 @@
-"""Up to which ranks a rule has to be looked at."""
+"""Up to which ranks a rule has to be looked at, so that it holds at all ranks. The lemma and its proof: docs/proofs.md, "Ranks".
+
+A pack of a rule is a *batch* where every scope of both sides reads its axis by one iterator that goes on, alone, as an axis of the
+result: then the rule is one and the same rule at every position of that axis, and the instance without the axis says it all.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import functools
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from dslc.semantics.definitions import SubstitutionDef
+from dslc.ir.dtype import Dim
+from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, topological
+from dslc.ir.scalar import Iter, Read, Scalar, Sym, walk
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import INDEX_FUNCTIONS
 
 _MOST_ALONE = 3
 _MOST = 2
-_MOST_GUARDED = 4
+_MOST_GUARDED = 6
+#: what these functions give at an axis depends on that axis alone, and they keep the order of axes
+_LOCAL = frozenset({"fit", "broadcast", "take", "drop", "rank", "shape", "merge", "without", "only", "range", "len"})
+#: what these do with the sizes or positions of a pack shows at rank 2
+_SHOWN = frozenset({"permute", "unpermute", "ravel", "unravel", "reversed"})
+
+_NUMBER = "an axis by its number"
+
+Labels = Mapping[int, frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """`most`: the largest rank of each pack to look at; `bounded`: those packs for which that is a bound."""
+    """`most`: the largest rank of each pack to look at; `bounded`: the packs for which that is a bound."""
 
     most: Mapping[str, int]
     bounded: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Both sides at small ranks.
+
+    `axes`: the axes of each input that are a pack's, with the name and the position in the pack; `listed`: an attribute was
+    enumerated by rank; `mixing`: a permutation or a list of sizes was.
+    """
+
+    left: tuple[Value, ...]
+    right: tuple[Value, ...]
+    axes: Mapping[Value, Labels]
+    listed: bool
+    mixing: bool
+    same_shape: bool
+    ranks: Mapping[str, int]
+    conditions: frozenset[Scalar]
+
+
+# ---- packs ----------------------------------------------------------------------------------------------------
 
 
 def packs_of(sub: SubstitutionDef) -> tuple[str, ...]:
@@ -33,21 +71,351 @@ def packs_of(sub: SubstitutionDef) -> tuple[str, ...]:
     return tuple(found)
 
 
-def ranks_of(rules: Rules, sub: SubstitutionDef) -> Ranks:
-    """The ranks to look at."""
-    packs = packs_of(sub)
-    most = {name: _MOST_ALONE if len(packs) == 1 else _MOST for name in packs}
-    most.update((name, _MOST_GUARDED) for name in _guarded(sub) if name in most)
-    return Ranks(most, packs)
+def at_most(sub: SubstitutionDef, batches: Iterable[str]) -> Ranks:
+    """The ranks to look at where some packs are batches."""
+    packs = [name for name in packs_of(sub) if name not in set(batches)]
+    most = dict.fromkeys(batches, 0)
+    most.update((name, _MOST_ALONE if len(packs) == 1 else _MOST) for name in packs)
+    most.update((name, _MOST_GUARDED) for name in fitted(sub) if name in packs)
+    return Ranks(most, tuple(packs))
 
 
-def _guarded(sub: SubstitutionDef) -> set[str]:
+def to_probe(sub: SubstitutionDef, telling: int) -> dict[str, int]:
+    """The ranks at which packs show what they are; those that a guard fits to other packs may be longer."""
+    return {name: _MOST_GUARDED if name in fitted(sub) else telling for name in packs_of(sub)}
+
+
+def fitted(sub: SubstitutionDef) -> set[str]:
     """Packs that a guard lets broadcast to a shape which other names give: longer ones never fit."""
     found = set()
     for statement in sub.syntax.left:
         for condition in statement.conditions if isinstance(statement, t.Where) else ():
             if isinstance(condition, t.Compare) and condition.ops == ("==",):
-                for node in walk_expr(condition):
-                    if isinstance(node, t.Call) and node.function == "broadcast":
-                        found |= {arg.id for arg in node.args if isinstance(arg, t.Name)}
+                for call, other in (condition.operands, condition.operands[::-1]):
+                    if isinstance(call, t.Call) and call.function == "broadcast":
+                        found |= {arg.id for arg in call.args if isinstance(arg, t.Name)} - _names(other)
     return found
+
+
+def pack_axes(param: t.Param, ranks: Mapping[str, int]) -> dict[int, frozenset[str]]:
+    """The axes of a parameter that are those of packs of known ranks."""
+    out: dict[int, frozenset[str]] = {}
+    at = 0
+    for element in (param.type.dims or ()) if param.type is not None else ():
+        name = element.value.id if isinstance(element, t.Pack) and isinstance(element.value, t.Name) else None
+        width = 1 if not isinstance(element, t.Pack) else ranks.get(name, 0) if name is not None else 0
+        if name is not None:
+            out.update((at + k, frozenset((f"{name}.{k}",))) for k in range(width))
+        at += width
+    return out
+
+
+# ---- whether the text treats every rank alike ---------------------------------------------------------------------
+
+
+def telling_rank(rules: Rules, sub: SubstitutionDef) -> int | None:
+    """The rank at which a pack shows how the rule treats it at any rank; None where no such rank is known.
+
+    1 where every function on lists treats each axis by itself and keeps their order; 2 where lists of sizes or positions are also
+    permuted, ravelled and unravelled, but no axis is treated by its number.
+    """
+    names = {name for name in _functions(rules, sub) if name in INDEX_FUNCTIONS or name == _NUMBER}
+    if names <= _LOCAL:
+        return 1
+    return 2 if names <= _LOCAL | _SHOWN else None
+
+
+def _functions(rules: Rules, sub: SubstitutionDef) -> Iterator[str]:
+    """The names of all functions that are called, through operators and functions."""
+    todo: list[tuple[Module, object]] = [(sub.module, (sub.syntax.params, sub.syntax.left, sub.syntax.right))]
+    seen: set[object] = set()
+    while todo:
+        module, piece = todo.pop()
+        for node in walk_expr(piece):
+            if _by_number(node):
+                yield _NUMBER
+            if not isinstance(node, t.Call):
+                continue
+            yield node.function
+            found = module.lookup(node.function)
+            if isinstance(found, OperatorDef | FunctionDef) and found not in seen:
+                seen.add(found)
+                todo.append((found.module, _meaning(found)))
+
+
+def _by_number(node: t.Node) -> bool:
+    """Whether an axis is treated by its number, or a value depends on the number of axes."""
+    if isinstance(node, t.Subscript):
+        return isinstance(node.base, t.Name) and node.base.id[:1].islower() and any(isinstance(s, t.Int) for s in node.subs)
+    if isinstance(node, t.Conditional):
+        return _counts(node.condition)
+    if isinstance(node, t.Equation) and node.target.places is not None:
+        return _counts(node.value)
+    if isinstance(node, t.Traversal) and len(node.places) == 1 and isinstance(node.places[0], t.Binder):
+        name = node.places[0].name
+        every = [part for part in walk_expr((node.body, node.where or ())) if isinstance(part, t.Name) and part.id == name]
+        plain = [s for part in walk_expr(node.body) if isinstance(part, t.Subscript) for s in part.subs]
+        return not node.places[0].star and len(every) != sum(isinstance(s, t.Name) and s.id == name for s in plain)
+    return False
+
+
+def _counts(expr: t.Expr) -> bool:
+    """Whether `rank` or `len` occurs, other than to say where a list is cut."""
+    cuts = [part for part in walk_expr(expr) if isinstance(part, t.Call) and part.function in {"take", "drop"}]
+    inside = {id(part) for cut in cuts for part in walk_expr(cut.args) if isinstance(part, t.Call)}
+    return any(isinstance(n, t.Call) and n.function in {"rank", "len"} and id(n) not in inside for n in walk_expr(expr))
+
+
+def _meaning(found: OperatorDef | FunctionDef) -> object:
+    if isinstance(found, FunctionDef):
+        return found.syntax.body
+    statements = tuple(s for s in found.syntax.statements if not isinstance(s, t.OnnxMap))
+    return found.syntax.params, found.syntax.outputs, statements
+
+
+# ---- broadcasts ---------------------------------------------------------------------------------------------------
+
+
+def padded(sub: SubstitutionDef) -> frozenset[str]:
+    """Packs of tensors that are only ever broadcast: a shape with leading axes of size 1 means the same as one without them."""
+    found = set()
+    uses = (sub.syntax.left, sub.syntax.right)
+    terms = {s.name for part in sub.syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if len(s.params) > 1}
+    asked = [node for node in walk_expr(uses) if isinstance(node, t.Call) and node.function in {"broadcast", "rank"}]
+    for name in packs_of(sub):
+        own = {param.name for param in sub.syntax.params if name in _names(param.type)}
+        whole = all(_is_pack(p, name) for p in sub.syntax.params if p.name in own)
+        inside = sum(_count(node, {name}) for node in asked)
+        if whole and inside == _count(uses, {name}) and _only_broadcast(sub.module, uses, own, terms):
+            found.add(name)
+    return frozenset(found)
+
+
+def _names(node: object) -> set[str]:
+    return {part.id for part in walk_expr(node) if isinstance(part, t.Name)}
+
+
+def _count(node: object, names: set[str]) -> int:
+    return sum(isinstance(part, t.Name) and part.id in names for part in walk_expr(node))
+
+
+def _is_pack(param: t.Param, name: str) -> bool:
+    dims = param.type.dims if param.type is not None else None
+    element = dims[0] if dims is not None and len(dims) == 1 else None
+    return isinstance(element, t.Pack) and isinstance(element.value, t.Name) and element.value.id == name
+
+
+def _only_broadcast(module: Module, uses: object, names: set[str], terms: Collection[str] = ()) -> bool:
+    """Whether tensors stand only where an operator broadcasts its operand, or in `constant(X)`."""
+    good = 0
+    for call in (node for node in walk_expr(uses) if isinstance(node, t.Call)):
+        found = module.lookup(call.function)
+        for k, arg in enumerate(call.args):
+            if not (isinstance(arg, t.Name) and arg.id in names):
+                continue
+            if isinstance(found, OperatorDef):
+                good += broadcasts(found, k)
+            elif isinstance(found, FunctionDef):
+                good += _only_broadcast(found.module, found.syntax.body, {found.syntax.params[k]})
+            else:
+                good += call.function == "constant" or call.function in terms
+    return good == _count(uses, names)
+
+
+@functools.lru_cache(maxsize=1024)
+def broadcasts(op: OperatorDef, position: int) -> bool:
+    """Whether an operator reads a parameter only at `fit(i, P)`, P its whole shape, and uses P for nothing but broadcasting."""
+    param = op.syntax.params[min(position, len(op.syntax.params) - 1)]
+    dims = param.type.dims if param.type is not None else None
+    element = dims[0] if dims is not None and len(dims) == 1 else None
+    if not (isinstance(element, t.Pack) and isinstance(element.value, t.Name)):
+        return False
+    pack = element.value.id
+    others = tuple(p for p in op.syntax.params if p is not param)
+    meaning = (others, op.syntax.outputs, tuple(s for s in op.syntax.statements if not isinstance(s, t.OnnxMap | t.OnnxDef)))
+    calls = [node for node in walk_expr(meaning) if isinstance(node, t.Call) and node.function in {"fit", "broadcast"}]
+    reads = [
+        node for node in walk_expr(meaning)
+        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id == param.name and _fitted(node, pack)
+    ]  # fmt: skip
+    if not reads or len(reads) != _count(meaning, {param.name}):
+        return False
+    return sum(_count(call, {pack}) for call in calls) == _count(meaning, {pack})
+
+
+def _fitted(read: t.Subscript, pack: str) -> bool:
+    if len(read.subs) != 1 or not isinstance(read.subs[0], t.Pack):
+        return False
+    value = read.subs[0].value
+    return isinstance(value, t.Call) and value.function == "fit" and isinstance(value.args[1], t.Name) and value.args[1].id == pack
+
+
+# ---- batches ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Trace:
+    """Labels by value and axis; labels that one iterator carries name the same batch."""
+
+    broken: set[str] = field(default_factory=set)
+    at: dict[Value, Labels] = field(default_factory=dict)
+    joined: list[frozenset[str]] = field(default_factory=list)
+    iterators: list[Mapping[Iter, frozenset[str]]] = field(default_factory=list)
+
+    def break_(self, names: Iterable[str]) -> None:
+        self.broken |= set(names)
+
+    def join(self, label: frozenset[str]) -> None:
+        touching = [each for each in self.joined if each & label]
+        self.joined = [each for each in self.joined if not each & label] + [label.union(*touching)]
+
+    def full(self, label: frozenset[str]) -> frozenset[str]:
+        """A label with all that name the same batch."""
+        return next((each for each in self.joined if each & label), label)
+
+
+def _pack(label: str) -> str:
+    return label.rpartition(".")[0]
+
+
+def batches(names: Sequence[str], probes: Sequence[Probe], telling: int) -> tuple[str, ...]:
+    """The packs that are batches in all instances that have an axis of them, some of which are of the telling rank."""
+    left = {name for name in names if any(probe.ranks[name] >= telling for probe in probes)}
+    for probe in probes:
+        left -= {_pack(label) for label in _broken(probe)}
+    return tuple(name for name in names if name in left)
+
+
+def projects(probe: Probe, bases: Iterable[Probe], batch: Iterable[str]) -> bool:
+    """Whether an instance without its batch axes is one of `bases`, which assumes nothing more."""
+    gone = set(batch)
+    types = _without(probe, gone)
+    ranks = {name: rank for name, rank in probe.ranks.items() if name not in gone}
+    return any(
+        {name: rank for name, rank in base.ranks.items() if name not in gone} == ranks
+        and _without(base, gone) == types
+        and base.conditions <= probe.conditions
+        for base in bases
+    )
+
+
+def _without(probe: Probe, gone: set[str]) -> list[tuple[Dim, ...]]:
+    return [
+        tuple(size for axis, size in enumerate(value.type.shape) if not {_pack(name) for name in labels.get(axis, ())} & gone)
+        for value, labels in probe.axes.items()
+    ]
+
+
+def _broken(probe: Probe) -> set[str]:
+    trace = _Trace()
+    every = {name for labels in probe.axes.values() for label in labels.values() for name in label}
+    for value, labels in probe.axes.items():
+        kept = {}
+        for axis, label in labels.items():
+            size = value.type.shape[axis]
+            if isinstance(size, Sym):
+                kept[axis] = label
+            elif size != 1 or probe.listed:
+                trace.break_(label)
+        trace.at[value] = kept
+    for node in topological(value.node for value in (*probe.left, *probe.right)):
+        if isinstance(node, ScopeNode):
+            _step(node, trace)
+        elif not isinstance(node, Input | Constant):
+            trace.break_(every)
+    for a, b in zip(probe.left, probe.right, strict=True):
+        one, other = trace.at.get(a, {}), trace.at.get(b, {})
+        for axis in {*one, *other}:
+            here, there = trace.full(one.get(axis, frozenset())), trace.full(other.get(axis, frozenset()))
+            if here != there:
+                trace.break_(here | there)
+    for by_iterator in trace.iterators:
+        _one_iterator_each(by_iterator, trace)
+    if not probe.same_shape or probe.mixing:
+        trace.break_(every)
+    return trace.broken
+
+
+def _step(node: ScopeNode, trace: _Trace) -> None:
+    """Follows labels through one scope."""
+    scope = node.scope
+    labelled = {k: trace.at.get(arg, {}) for k, arg in enumerate(node.args)}
+    by_iterator: dict[Iter, frozenset[str]] = {}
+    for read in (part for part in walk(scope.body) if isinstance(part, Read)):
+        for axis, label in labelled[read.operand].items():
+            index = read.index[axis]
+            if isinstance(index, Iter) and index in scope.iters and _alone(scope, index):
+                by_iterator[index] = by_iterator.get(index, frozenset()) | label
+            else:
+                trace.break_(label)
+    for iterator, label in by_iterator.items():
+        if _elsewhere(scope, iterator, label, labelled):
+            trace.break_(label)
+    trace.iterators.append(by_iterator)
+    for label in by_iterator.values():
+        trace.join(label)
+    sizes = {arg.type.shape[axis]: label for k, arg in enumerate(node.args) for axis, label in labelled[k].items()}
+    _sizes_elsewhere(scope, by_iterator, sizes, trace)
+    positions = _positions(scope)
+    trace.at[Value(node)] = {positions[iterator]: label for iterator, label in by_iterator.items() if iterator in positions}
+
+
+def _one_iterator_each(by_iterator: Mapping[Iter, frozenset[str]], trace: _Trace) -> None:
+    """No label belongs to two iterators."""
+    seen: dict[str, Iter] = {}
+    for iterator, label in by_iterator.items():
+        for name in trace.full(label):
+            if seen.setdefault(name, iterator) is not iterator:
+                trace.break_(label)
+
+
+def _alone(scope: Scope, iterator: Iter) -> bool:
+    return iterator in _positions(scope)
+
+
+def _positions(scope: Scope) -> dict[Iter, int]:
+    """The dimension of the result that an iterator makes up alone."""
+    groups = scope.groups or (1,) * len(scope.extents)
+    out: dict[Iter, int] = {}
+    at = 0
+    for position, count in enumerate(groups):
+        if count == 1:
+            out[scope.iters[at]] = position
+        at += count
+    return out
+
+
+def _elsewhere(scope: Scope, iterator: Iter, label: frozenset[str], labelled: Mapping[int, Labels]) -> bool:
+    """Whether an iterator occurs in any other place than the labelled axes, or a labelled axis is read by another."""
+    stack: list[Scalar] = [scope.body]
+    seen: set[Scalar] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen or iterator not in node.free:
+            continue
+        seen.add(node)
+        if node is iterator:
+            return True
+        if isinstance(node, Read):
+            for axis, index in enumerate(node.index):
+                own = labelled[node.operand].get(axis)
+                if own is not None and index is iterator:
+                    continue
+                stack.append(index)
+            if node.other is not None:
+                stack.append(node.other)
+        else:
+            stack.extend(node.children)
+    return any(iterator in extent.free for extent in scope.extents if isinstance(extent, Scalar))
+
+
+def _sizes_elsewhere(
+    scope: Scope, by_iterator: Mapping[Iter, frozenset[str]], sizes: Mapping[Dim, frozenset[str]], trace: _Trace
+) -> None:
+    """The size of a batch is nothing but the extent of its iterator."""
+    others = [extent for iterator, extent in zip(scope.iters, scope.extents, strict=True) if iterator not in by_iterator]
+    for root in (scope.body, *others):
+        if isinstance(root, Scalar):
+            for part in walk(root):
+                if part in sizes:
+                    trace.break_(sizes[part])  # type: ignore[index]

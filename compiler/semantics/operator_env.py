@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -16,7 +17,7 @@ from dslc.semantics.env import Closure, Env, Mismatch, Thunk, fail
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import axes_of, plain
-from dslc.semantics.scopes import build_scope, declared_by_places, ranges_of_places, ranges_of_reads
+from dslc.semantics.scopes import Ranges, build_scope, declared_by_places, ranges_of_places, ranges_of_reads
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 
@@ -73,6 +74,13 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
 
 def declare(op: OperatorDef, env: Env) -> None:
     """The declared dimensions of the operator's tensors, and what its indices range over."""
+    decls, ranges = _declared(op)
+    env.decls = dict(decls)
+    env.ranges = ranges
+
+
+@functools.lru_cache(maxsize=1024)
+def _declared(op: OperatorDef) -> tuple[dict[str, tuple[t.Expr, ...]], Ranges]:
     decls: dict[str, tuple[t.Expr, ...]] = {}
     for param in (*op.syntax.params, *op.syntax.outputs):
         if param.type is not None and param.type.dims is not None:
@@ -95,8 +103,7 @@ def declare(op: OperatorDef, env: Env) -> None:
             dims = declared_by_places(statement.target.places, own)
             if dims is not None:
                 decls[statement.target.name] = dims
-    env.decls = decls
-    env.ranges = ranges
+    return decls, ranges
 
 
 def bind_statements(op: OperatorDef, env: Env) -> None:

@@ -1,0 +1,145 @@
+"""Symbolic instances of rules: what is assumed, what is solved, what the scope says."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from dslc.ir.graph import Constant, Input, ScopeNode, topological
+from dslc.ir.scalar import Num, Sym
+from dslc.prove.instances import LEVELS, Cover, cover, covers
+from dslc.prove.laws import law_substitutions
+from dslc.semantics.library import Rules, load
+
+
+@pytest.fixture(scope="module")
+def std() -> Rules:
+    return load("std")
+
+
+def of(rules: Rules, name: str) -> Cover:
+    return cover(rules, rules.substitutions[f"std.{name}"])
+
+
+def write(tmp_path: Path, text: str) -> Rules:
+    file = tmp_path / "own.rules"
+    file.write_text(f"dslc 1\n{text}", encoding="utf-8")
+    return load(file)
+
+
+def test_an_instance_is_expanded_and_has_unknown_sizes(std: Rules) -> None:
+    found = of(std, "merge_matmuls")
+    (instance,) = found.instances
+    assert found.scope == ""
+    assert instance.outputs == ("Y", "Z")
+    assert {name.name for name in instance.sizes} == {"M", "K", "N", "Q"}
+    nodes = topological(value.node for value in (*instance.left, *instance.right))
+    assert all(isinstance(node, Input | Constant | ScopeNode) for node in nodes)
+    assert [a.type for a in instance.left] == [b.type for b in instance.right]
+
+
+def test_groups_become_factors_of_the_channels(std: Rules) -> None:
+    """(G, C) against an unknown size: the size is a product."""
+    texts = [instance.text for instance in of(std, "conv_of_sum").instances]
+    assert any("C = P * a.groups" in text for text in texts)
+
+
+def test_strides_are_numbers_and_the_scope_says_so(std: Rules) -> None:
+    found = of(std, "merge_convs")
+    assert "a.dilation, a.stride in 4 combinations of 1, 2, 3" in found.scope
+    assert "ranks of D, R up to 2" in found.scope
+    assert all("pads = [a.pads0" in instance.text or "D = []" in instance.text for instance in found.instances)
+
+
+def test_the_symbolic_level_keeps_strides_unknown(std: Rules) -> None:
+    sub = std.substitutions["std.conv_of_sum"]
+    assert "in 4 combinations" not in cover(std, sub, "symbolic").scope
+    assert [each.level for each in islice(covers(std, sub), 2)] == list(LEVELS[:2])
+
+
+def test_products_of_sizes_are_solved(std: Rules) -> None:
+    """The guards of a depth_to_space in pieces say that M is C * b * b."""
+    (instance,) = of(std, "depth_to_space_recognized").instances
+    assert not instance.undischarged
+    (channels,) = [size for size in instance.inputs[0].type.shape if not isinstance(size, Sym | int)]
+    assert str(channels) == "C * b * b"
+
+
+def test_a_number_is_solved_for(std: Rules) -> None:
+    """c * prod == 1 gives c = 1 / prod, which no integer would."""
+    assert any("c = 1 / S0" in instance.text for instance in of(std, "mean_recognized").instances)
+
+
+def test_a_term_is_an_unknown_function(std: Rules) -> None:
+    found = of(std, "transpose_through_binary")
+    body = next(n for n in topological([found.instances[-1].left[0].node]) if isinstance(n, ScopeNode) and len(n.args) == 2)
+    assert "unknown:f" in str(body.scope.body)
+
+
+def test_sizes_that_broadcast_are_cases(tmp_path: Path) -> None:
+    """Equal, or one of them is 1: without the lemma for batches, here because an axis is named."""
+    rules = write(
+        tmp_path,
+        "import std.pointwise (add, mul)\nimport std.reduce (reduce_sum)\n"
+        "substitution own(X: T[M, N], Z: T[K, N]) -> Y {\n  Y = reduce_sum(add(X, Z), axes=[1])\n  =>\n"
+        "  Y = reduce_sum(add(Z, X), axes=[1])\n}\n",
+    )
+    shapes = {tuple(str(v.type) for v in i.inputs) for i in cover(rules, rules.substitutions["own.own"]).instances}
+    assert ("f32[M, N]", "f32[1, N]") in shapes
+    assert ("f32[1, N]", "f32[K, N]") in shapes
+    assert len(shapes) == 3
+
+
+def test_what_the_right_side_asks_is_an_obligation(tmp_path: Path) -> None:
+    rules = write(
+        tmp_path,
+        "import std.join (slice)\n"
+        "substitution safe(X: T[N]) -> Y {\n  Y = slice(X, start=[u], size=[n])\n  where n >= 1, u >= 0\n  =>\n"
+        "  Y = slice(slice(X, start=[0], size=[u + n]), start=[u], size=[n])\n}\n"
+        "substitution unsafe(X: T[N]) -> Y {\n  Y = slice(X, start=[u], size=[n])\n  =>\n"
+        "  Y = slice(slice(X, start=[0], size=[N - 1]), start=[u], size=[n])\n}\n",
+    )
+    (safe,) = cover(rules, rules.substitutions["own.safe"]).instances
+    (unsafe,) = cover(rules, rules.substitutions["own.unsafe"]).instances
+    assert not safe.undischarged
+    assert unsafe.undischarged
+
+
+def test_shapes_that_differ_are_reported(tmp_path: Path) -> None:
+    rules = write(
+        tmp_path,
+        "import std.layout (transpose)\n"
+        "substitution own(X: T[M, N]) -> Y {\n  Y = transpose(X, perm=[1, 0])\n  =>\n  Y = X\n}\n",
+    )
+    (instance,) = cover(rules, rules.substitutions["own.own"]).instances
+    assert {str(each) for each in instance.undischarged} == {"N == M", "M == N"}
+
+
+def test_ranks_that_differ_are_reported(tmp_path: Path) -> None:
+    rules = write(
+        tmp_path,
+        "import std.reduce (reduce_sum)\n"
+        "substitution own(X: T[M, N]) -> Y {\n  Y = reduce_sum(X, axes=[1])\n  =>\n"
+        "  Y = reduce_sum(X, axes=[1], keepdims=false)\n}\n",
+    )
+    (instance,) = cover(rules, rules.substitutions["own.own"]).instances
+    assert any(isinstance(each, Num) and each.value is False for each in instance.undischarged)
+
+
+def test_cases_that_never_occur_are_left_out(tmp_path: Path) -> None:
+    rules = write(
+        tmp_path,
+        "import std.pointwise (add)\n"
+        "substitution own(X: T[N], Z: T[K]) -> Y {\n  Y = add(X, Z)\n  where N >= 2, K >= 2\n  =>\n  Y = add(Z, X)\n}\n",
+    )
+    (instance,) = cover(rules, rules.substitutions["own.own"]).instances
+    assert instance.inputs[0].type == instance.inputs[1].type
+
+
+def test_laws_become_rules(std: Rules) -> None:
+    law = std.laws["std.products"]
+    found = law_substitutions(std, law)
+    assert [sub.name for sub in found] == [f"std.products.{k}" for k in range(1, 5)]
+    assert all(cover(std, sub).instances for sub in found)
