@@ -147,7 +147,7 @@ class Program:
         if isinstance(node, ScopeNode):
             return self._leaf("scope", node.scope, tuple(self._terms[arg] for arg in node.args))
         number = number_of(value) if isinstance(node, Constant) and value.type.rank == 0 else None
-        if number is not None:
+        if number is not None and value.type.dtype is not DType.BOOL:
             symbol = number_symbol(number)
             self.symbols[symbol] = ((), "tensor")
             return (symbol,)

@@ -22,13 +22,13 @@ from dslc.prove.instances import Uncovered, cover
 from dslc.prove.laws import law_substitutions
 from dslc.prove.smt_process import Axiom, Found, Query, SmtProcess, Term, Theory
 from dslc.prove.verdict import Verdict
-from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
 MILLISECONDS = 3000
 _ROUNDS = 8
 _KEPT = 64
+_PROCESSES = 4
 
 
 @dataclass
@@ -134,8 +134,8 @@ class AxiomProver:
         self._traits = traits
         self.milliseconds = milliseconds
         self.counters = Counters()
-        self._known: dict[tuple[int, frozenset[Scalar]], Rules] = {}
-        self._open: dict[int, tuple[LawTheory, SmtProcess]] = {}
+        self._known: dict[tuple[int, frozenset[Scalar]], tuple[LawTheory, Rules]] = {}
+        self._open: dict[tuple[int, int, int], tuple[LawTheory, SmtProcess]] = {}
 
     def verdict(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
         """Whether a rule follows from the laws. A law (as `law_substitutions` gives it) has to follow from the others."""
@@ -215,21 +215,28 @@ class AxiomProver:
         return self._opened(rules)[0]
 
     def _opened(self, rules: Rules) -> tuple[LawTheory, SmtProcess]:
-        found = self._open.get(id(rules))
-        if found is None or found[0].rules is not rules:
+        """The axioms and the process for a library; rules that differ in their substitutions only share both."""
+        key = (id(rules.operators), id(rules.laws), id(rules.traits))
+        found = self._open.get(key)
+        if found is None:
+            if len(self._open) >= _PROCESSES:
+                oldest = next(iter(self._open))
+                self._open.pop(oldest)[1].close()
             theory = law_theory(rules, self._laws, self._traits)
-            found = self._open[id(rules)] = (theory, SmtProcess(theory.theory))
+            # the theory keeps the rules, so the numbers stay theirs
+            found = self._open[key] = (theory, SmtProcess(theory.theory))
         return found
 
     def _assuming(self, rules: Rules, conditions: Sequence[Scalar]) -> Rules:
         """The rules, deciding from conditions that hold; kept, as applications are inferred once for each."""
-        key = (id(rules), frozenset(conditions))
+        theory = self.theory(rules)
+        key = (id(theory), frozenset(conditions))
         found = self._known.get(key)
-        if found is None:
+        if found is None or found[0] is not theory:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            found = self._known[key] = replace(rules, assuming=Known(conditions))
-        return found
+            found = self._known[key] = (theory, replace(theory.rules, assuming=Known(conditions)))
+        return found[1]
 
     def close(self) -> None:
         """Ends the processes of the solver."""
@@ -261,11 +268,12 @@ def _seeds(program: Program, theory: LawTheory) -> Iterator[Term]:
 def axioms_verdict(
     rules: Rules, sub: SubstitutionDef, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS
 ) -> Verdict:
-    """As `AxiomProver.verdict`; the process of the solver lives as long as the rules do."""
-    provers = rules_cache(rules, "axioms")
-    key = None if laws is None else tuple(law.name for law in laws)
-    if key not in provers:
-        provers[key] = AxiomProver(laws)
-    prover: AxiomProver = provers[key]
+    """As `AxiomProver.verdict`, with a prover that is kept for the next rule."""
+    prover = _prover(None if laws is None else tuple(laws))
     prover.milliseconds = milliseconds
     return prover.verdict(rules, sub)
+
+
+@functools.lru_cache(maxsize=4)
+def _prover(laws: tuple[PropertyDef, ...] | None) -> AxiomProver:
+    return AxiomProver(laws)
