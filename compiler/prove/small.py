@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import product
 from typing import Any, Literal
@@ -45,7 +45,7 @@ _REFUSALS = (Mismatch, Unbound, DslcError, TypeError, ValueError, ArithmeticErro
 class Tally:
     """What became of the choices for one law. `choices` in all, of which `tried`; the guards or types exclude `excluded` of those,
     and `shown` obligations hold. `wrong`: the first that does not. `error_bound`: the probability that the field hides a
-    difference in any of the obligations shown (union bound)."""
+    difference in any of the obligations shown (union bound), without the `undefined` ones, in which unknown functions occur."""
 
     name: str
     way: Way
@@ -56,11 +56,7 @@ class Tally:
     seconds: float = 0.0
     error_bound: float = 0.0
     wrong: str = ""
-    undefined: int = field(default=0)
-
-    @property
-    def complete(self) -> bool:
-        return self.tried == self.choices and not self.wrong
+    undefined: int = 0
 
 
 class SmallShapes:
