@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 LOCK = "dslc.lock"
 _FORMAT = 1
 _LARGEST = 64 << 20
+_STOPPED = re.compile(r"stopped after ([0-9.e+-]+) s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +33,27 @@ class Lock:
     verdicts: Mapping[str, RuleVerdict]
     problem: str = ""
 
-    def of(self, rule: str, digest: str) -> RuleVerdict | None:
+    def of(self, rule: str, digest: str, limit: float = 0.0) -> RuleVerdict | None:
+        """What is known of a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
         found = self.verdicts.get(rule)
-        return found if found is not None and found.digest == digest else None
+        if found is None or found.digest != digest:
+            return None
+        decided = found.status in {"proved", "refuted"}
+        return found if decided or not any(_stopped(one) < limit for one in found.verdicts) else None
 
 
 EMPTY = Lock({})
+
+
+def stopped(limit: float) -> str:
+    """The reason of a prover that took too long."""
+    return f"stopped after {limit:g} s"
+
+
+def _stopped(verdict: Verdict) -> float:
+    """After how many seconds a prover was stopped; infinity where it was not."""
+    found = _STOPPED.fullmatch(verdict.reason)
+    return float(found[1]) if found is not None else inf
 
 
 def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:

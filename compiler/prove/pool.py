@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import IO
 
+from dslc.prove.lock import stopped
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.prove.worker import Task, receive, send
 
@@ -184,9 +185,9 @@ class Pool:
             return None
         at = len(worker.verdicts)
         seconds = time.monotonic() - worker.began
-        reason = f"stopped after {self._limit:g} s" if late else "its process died, as it does when memory runs out"
-        stopped = Verdict(task.provers[at], "unknown", round(seconds * 1e3, 3), reason)
-        return task, [*worker.verdicts, stopped], task.provers[at + 1 :]
+        reason = stopped(self._limit) if late else "its process died, as it does when memory runs out"
+        undecided = Verdict(task.provers[at], "unknown", round(seconds * 1e3, 3), reason)
+        return task, [*worker.verdicts, undecided], task.provers[at + 1 :]
 
     def _end(self, worker: _Worker) -> None:
         self._workers.remove(worker)

@@ -94,7 +94,7 @@ def verify(
         definitions = [one for one in definitions if one.name in wanted]
     digests = {one.name: rule_digest(rules, one) for one in definitions}
     # an answer of some provers only is not what a lock promises
-    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, notes if notes is not None else [])
+    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [])
     found: dict[str, RuleVerdict] = {}
     for one in definitions:
         old = locks.of(one, digests[one.name])
@@ -149,8 +149,8 @@ def _results(rules: Rules, tasks: Sequence[Task], workers: int, limit: float) ->
 class _Locks:
     """The locks of a run, read when first asked for."""
 
-    def __init__(self, rules: Rules, where: Path | Literal["beside"] | None, notes: list[str]) -> None:
-        self._rules, self._where, self._notes = rules, where, notes
+    def __init__(self, rules: Rules, where: Path | Literal["beside"] | None, limit: float, notes: list[str]) -> None:
+        self._rules, self._where, self._limit, self._notes = rules, where, limit, notes
         self._read: dict[Path, Lock] = {}
 
     def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
@@ -161,7 +161,7 @@ class _Locks:
             self._read[path] = read_lock(path)
             if self._read[path].problem:
                 self._notes.append(f"{self._read[path].problem}; its rules are proved again")
-        return self._read[path].of(definition.name, digest)
+        return self._read[path].of(definition.name, digest, self._limit)
 
     def write(self, found: dict[str, RuleVerdict]) -> None:
         """Verdicts of this run beside those of rules that it did not concern; none of rules that are gone."""

@@ -112,6 +112,10 @@ def test_verdicts_come_back_as_they_were(tmp_path: Path) -> None:
     lock = read_lock(tmp_path / LOCK)
     assert lock.verdicts == {"a.b": verdict} and not lock.problem
     assert lock.of("a.b", "ab" * 32) == verdict and lock.of("a.b", "cd" * 32) is None
+    late = RuleVerdict("a.c", "tested", (Verdict("exact", "unknown", reason="stopped after 4 s"),), "1")
+    write_lock(tmp_path / LOCK, {"a.c": late})
+    lock = read_lock(tmp_path / LOCK)
+    assert lock.of("a.c", "1") == lock.of("a.c", "1", 4.0) == late and lock.of("a.c", "1", 30.0) is None
     cache = ProofCache(tmp_path / "cache")
     assert cache.get("a.b", verdict.digest) is None
     cache.put([verdict])
