@@ -1,7 +1,7 @@
 """One menu item applied to many arguments at once, over the field of 2^31 - 1 elements or over floats.
 
-An operator's equations are scopes; a leading iterator over the batch is put before every scope and every read of something that depends on an
-argument, and the result is evaluated as any scope is. Nothing here knows an operator by name.
+An operator's equations are scopes; a leading iterator over the batch is put before every scope and every read of something that
+depends on an argument, and the result is evaluated as any scope is. Nothing here knows an operator by name.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dslc.ir.graph import (
 from dslc.ir.scalar import Iter, Read, Scalar, iterator, read, rebuild, walk
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import elaborate
-from dslc.semantics.env import EvalError
+from dslc.semantics.env import fail
 from dslc.semantics.library import Rules
 
-# an item whose scopes are nested deeper than this stands in for itself
+# operators are spelled out in others no deeper than this
 _DEPTH = 64
 
 
@@ -85,7 +85,7 @@ def program(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: Mapp
 def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int) -> tuple[Value, ...]:
     """Calls replaced by what they mean, or what stands in for them, until none is left."""
     if depth == 0:
-        raise EvalError("an operator that is defined by itself")
+        raise fail("E0317", "an operator is expanded without end", None)
     mapped: dict[Value, Value] = {}
     for node in topological(value.node for value in values):
         args = tuple(mapped[arg] for arg in node.args)

@@ -3,6 +3,7 @@
 The size of a term is the number of operators of its graph: shared subterms count once, the parts of one cut tensor are one operator.
 Larger terms are built from one representative of every value class (and of every way to cut it) only; each further term that has the
 value of an old class is an equation. What is not built so follows from a smaller equation: replace the subterm by its representative.
+(One thing is lost: a graph that is this small only because it shares a subterm that is no representative.)
 
 Of all renamings of an equation's larger side one is kept: that whose inputs of a type occur in the order of their numbers.
 """
@@ -173,7 +174,8 @@ class _Run:
         right = self.right[0]
         for more in self.right[1:]:
             right = right.plus(more)
-        return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right, tuple(self.levels), tuple(self.fallen))
+        left, levels, fallen = np.concatenate(self.left), tuple(self.levels), tuple(self.fallen)
+        return Enumeration(self.family, self.types, self.table, left, right, levels, fallen)
 
     # ---- leaves ------------------------------------------------------------------------------------------------
 
@@ -277,7 +279,7 @@ class _Run:
     def _independent(
         self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Array, equations: Array
     ) -> Array:
-        """The positions of the equations that don't follow at one step from smaller or more general ones, one of all renamings of each."""
+        """The positions of equations that don't follow at one step from smaller or more general ones, one of all renamings of each."""
         numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
         mine = self._applications(batches)
         rewriting = Rewriting(self.table, numbers, self.lower, mine, self.planner.commutative)
@@ -306,8 +308,8 @@ class _Run:
         self, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
         ranks: tuple[Array, Array] | None,
     ) -> Array:  # fmt: skip
-        """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class is
-        compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only."""
+        """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
+        is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only."""
         settled = np.zeros(len(hashes), dtype=bool)
         pairs: list[Array] = []
         for number, positions, rows, others in rewriting.steps(rules, equations):
@@ -344,8 +346,8 @@ class _Run:
         return holds
 
     def _in_order(self, at: Array, left: Array, size: int, types: Array, batches: list[Batch]) -> Array:
-        """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large and its
-        inputs do (the right side's renaming may be a left side then), else 0."""
+        """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large
+        and its inputs do (the right side's renaming may be a left side then), else 0."""
         out = 2 * in_first_order(self._rows(at, types, batches, size).order, self.family).astype(np.int64)
         sides = left[at]
         known = sides >= 0
@@ -375,8 +377,8 @@ class _Run:
                     item.append(np.full(batch.count, step.item, dtype=np.int32))
                     output.append(np.full(batch.count, k, dtype=np.int32))
                     args.append(own)
-        none = np.zeros(0, dtype=np.int32)
-        return Applications(np.concatenate([none, *item]), np.concatenate([none, *output]), np.concatenate([np.zeros((0, widest), dtype=np.int32), *args]))
+        none = np.zeros((0, widest), dtype=np.int32)
+        return Applications(np.concatenate([none[:, 0], *item]), np.concatenate([none[:, 0], *output]), np.concatenate([none, *args]))
 
     def _rows(self, positions: Array, types: Array, batches: list[Batch], size: int) -> Table:
         """The terms at some positions (in order) of a level as rows of a table."""

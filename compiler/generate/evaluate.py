@@ -1,7 +1,7 @@
 """Chunks of an enumeration: some menu items over many argument tuples, to fingerprints. A pure function of a state and a chunk.
 
-The state is what a worker must know: the libraries, the family, the values of the representatives found so far. It pickles without the loaded
-libraries, which a worker loads by name once. A chunk is a few hundred kilobytes, its result 8 bytes a term.
+The state is what a worker must know: the libraries, the family, the values of the representatives found so far. It pickles without
+the loaded libraries, which a worker loads by name once. A chunk is a few hundred kilobytes, its result 8 bytes a term.
 """
 
 from __future__ import annotations
@@ -84,7 +84,9 @@ def _attributes(item: Item, parts: tuple[int, int] | None) -> dict[str, Any]:
 _PROGRAMS: dict[tuple[Any, ...], tuple[Program, int]] = {}
 
 
-def meaning(rules: Rules, item: Item, types: tuple[TensorType, ...], parts: tuple[int, int] | None, real: bool = False) -> tuple[Program, int]:
+def meaning(
+    rules: Rules, item: Item, types: tuple[TensorType, ...], parts: tuple[int, int] | None, real: bool = False
+) -> tuple[Program, int]:
     """The program of an application and the elements that one evaluation needs. `real`: nothing stands in for anything."""
     key = (rules.digest, item, types, parts, real)
     found = _PROGRAMS.get(key)

@@ -1,7 +1,7 @@
-"""Fingerprints (TASO, section 2.2): a first hash over size, shape and content of a tensor, a second, symmetric one over a set of tensors.
+"""Fingerprints (TASO, section 2.2): a first hash over size, shape and content of a tensor, a second, symmetric one over a set.
 
-The first is a pair of linear hashes modulo p = 2^31 - 1 with random weights, one for each shape: two different tensors have the same one with
-probability 1/p^2. Everything follows from the seed.
+The first is a pair of linear hashes modulo p = 2^31 - 1 with random weights, one for each shape: two different tensors have the same
+one with probability 1/p^2 (a tensor of one element has no more than its 31 bits: 1/p). Everything follows from the seed.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """The tensors that graphs are built over: families of operators whose tensors fit together, and the shapes of their inputs.
 
-Both follow from the declarations of the operators that take two tensors or more. A dimension of theirs is *shared* if another tensor must have
-the same size there, *passing* if it is a dimension of the result whatever the attributes are, and *sliding* otherwise. Shared and
-passing sizes are `size` (4), so that results fit where arguments did; in an operator with sliding dimensions the first tensor has
+Both follow from the declarations of the operators that take two tensors or more. A dimension of theirs is *shared* if another tensor
+must have the same size there, *passing* if it is a dimension of the result whatever the attributes are, and *sliding* otherwise.
+Shared and passing sizes are `size` (4), so that results fit where arguments did; in an operator with sliding dimensions the first tensor has
 `spatial` (5) positions in each of them, the others have `windows` (3 and 1), and the first dimension of the first tensor, which only
 passes, is 1. So products of matrices are enumerated over 4x4, convolutions over [1, 4, 5, 5], [4, 4, 3, 3] and [4, 4, 1, 1].
 
-Each input has a *role*, the place of the operator with sliding dimensions that it was made for (0 where there is none). A result has the
-role of its first argument. Operators with sliding dimensions take tensors in the places that they were made for, so that kernels are
-not convolved or pooled; tensors are joined and cut along the dimensions that do not slide. Rules are written for all tensors anyway.
+Each input has a *role*, the place of the operator with sliding dimensions that it was made for (0 where there is none). A result has
+the role of its first argument. Operators with sliding dimensions take tensors in the places that they were made for, so that kernels
+are not convolved or pooled; tensors are joined and cut along the dimensions that do not slide. Rules are written for all tensors anyway.
 
 `count` tensors of the first type are taken in a family of one type; in a family of several, `count - 1` of each (one of each type that
 has the smaller windows). A tensor of rank 0 is among the inputs where an operator takes one, say a factor.
@@ -94,7 +94,7 @@ def family_over(
 
     `shaping`: for the operators that the shapes come from, the shapes of their tensors, place after place (and again for each window).
     """
-    slides = {op.name: found for op in operators if (found := _sliding(rules, op, sizes))}
+    slides = {op.name: sliding for op in operators if (sliding := _sliding(rules, op, sizes))}
     made_for = {shape: k % _tensors(rules, name) for name, found in shaping.items() if name in slides for k, shape in enumerate(found)}
     types = [TermType(sizes.dtype, shape) for shape in shapes]
     inputs: list[TermType] = []
@@ -104,8 +104,9 @@ def family_over(
     if any(param.type is not None and param.type.dims == () for op in operators for param in op.syntax.params):
         inputs.append(TermType(sizes.dtype, ()))
     play = InPlay(tuple(shapes), sizes.windows if slides else (), (sizes.dtype,))
-    still = {axis for name, places in slides.items() if name in shaping for _, axis in places}
-    fitting, places = [], []
+    still = {axis for name, along in slides.items() if name in shaping for _, axis in along}
+    fitting: list[Item] = []
+    places: list[tuple[int, ...]] = []
     for op in (op for op in operators if op.syntax.params):
         apart = op.name in slides and "operand_of" not in rules.traits_of(op.name).named
         for item in items(rules, op, play):
@@ -114,14 +115,15 @@ def family_over(
             if item.cut is not None or _fits(rules, item, tuple(dict.fromkeys(inputs))):
                 fitting.append(item)
                 places.append(tuple(range(arity(rules, item))) if apart and made_for else ())
-    constants, roles = [], [made_for.get(type.shape, 0) for type in inputs]
+    constants: list[tuple[Item, TermType]] = []
+    roles = [made_for.get(type.shape, 0) for type in inputs]
     for op in (op for op in operators if not op.syntax.params):
         for item in items(rules, op, play):
             place = _place(rules, item, types, made_for, [shaper for shaper in fitting if shaper.op in shaping])
             if place is not None:
-                found = output_types(rules, item, ())
-                assert found is not None
-                constants.append((item, found[0]))
+                made = output_types(rules, item, ())
+                assert made is not None
+                constants.append((item, made[0]))
                 roles.append(place)
                 break
     defaults = {op.name: items(rules, op, play)[:1] for op in operators}
@@ -136,13 +138,14 @@ def is_varied(rules: Rules, item: Item, usual: Item) -> bool:
     with_default = {attr.name for attr in rules.operators[item.op].attrs if attr.default is not None}
     kinds = {attr.name: attr.type.name for attr in rules.operators[item.op].attrs}
     expected = dict(usual.attrs)
-    return any(name in with_default and kinds[name] not in {"axis", "permutation"} and value != expected[name] for name, value in item.attrs)
+    free = {name for name in with_default if kinds[name] not in {"axis", "permutation"}}
+    return any(name in free and value != expected[name] for name, value in item.attrs)
 
 
 def _place(
     rules: Rules, item: Item, types: Sequence[TermType], made_for: Mapping[Shape, int], shapers: Sequence[Item]
 ) -> int | None:
-    """The role of a constant: that of the inputs of its type, else of the argument as which an operator takes it; None: it fits nowhere."""
+    """The role of a constant: that of the inputs of its type, else of the place where an operator takes it; None: it fits nowhere."""
     found = output_types(rules, item, ())
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What an interrupted enumeration has finished: fingerprints of a level, block by block, in a folder named by a digest of its settings."""
+"""What an interrupted enumeration has finished: fingerprints of a level, block by block, in a folder named by a digest of settings."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ SECONDS = 10.0
 def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
     order = sorted(family.varied)
-    text = f"{__version__}\n{rules_digest}\n{family.inputs}\n{family.items}\n{family.constants}\n{family.roles}\n{family.places}\n{order}"
-    return hashlib.sha256(f"{text}\n{seed}\n{varied}".encode()).hexdigest()[:24]
+    shown = (__version__, rules_digest, family.inputs, family.items, family.constants, family.roles, family.places, order, seed, varied)
+    return hashlib.sha256("\n".join(map(str, shown)).encode()).hexdigest()[:24]
 
 
 class Store:
@@ -45,7 +45,7 @@ class Store:
         while (path := self._path(level, number)).is_file():
             try:
                 with np.load(path) as saved:
-                    block = [saved[f"a{k}"] for k in range(len(saved.files))]
+                    block = [saved[f"arr_{k}"] for k in range(len(saved.files))]
             except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
                 block = []
             if not block or [array.size for array in block] != list(sizes[len(out) : len(out) + len(block)]):
@@ -64,7 +64,7 @@ class Store:
         handle, name = tempfile.mkstemp(dir=self._folder, suffix=".part")
         try:
             with os.fdopen(handle, "wb") as file:
-                np.savez(file, **{f"a{k}": array for k, array in enumerate(arrays)})
+                np.savez(file, *arrays)
             Path(name).replace(self._path(level, number))
         finally:
             Path(name).unlink(missing_ok=True)

@@ -47,9 +47,9 @@ def _shapes(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict
     if key not in cache:
         try:
             results = apply(rules, item.op, [input_value(f"a{k}", type) for k, type in enumerate(types)], attrs)
-            found: tuple[TensorType, ...] | None = tuple(value.type for value in results)
-            if any(not type.is_static or 0 in type.shape for type in found):
-                found = None
+            types_found = tuple(value.type for value in results)
+            whole = all(type.is_static and 0 not in type.shape for type in types_found)
+            found: tuple[TensorType, ...] | None = types_found if whole else None
         except (Mismatch, EvalError, TypeError, ValueError):
             found = None
         cache[key] = found

@@ -17,7 +17,7 @@ from dslc.semantics.library import Rules
 
 
 class Values:
-    """`arrays`: for each shape's number [terms, *shape]; `places`: where the value of each row of a table is among those of its shape."""
+    """`arrays`: for each shape's number [terms, *shape]; `places`: where each row's value is among those of its shape."""
 
     def __init__(self, rules: Rules, family: Family, types: Types, domain: Domain, real: bool = False) -> None:
         """`real`: floats between -1 and 1, and no operator stands in for another; else elements of the field."""
