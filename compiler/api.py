@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -24,7 +24,8 @@ def optimize(
     rules: PathLike | Sequence[PathLike] = (),
     only: Sequence[str] = (),
     disable: Sequence[str] = (),
-    allow: Sequence[str] = ("tested", "trusted", "undecided"),
+    allow: Sequence[str] = (),
+    layouts: Literal["joint", "after", "only", "none"] = "joint",
     budget: float = 60.0,
     alpha: float = 1.05,
     seed: int = 0,
@@ -46,6 +47,7 @@ def optimize(
         disable: names of rules that are not used.
         allow: statuses of rules that are used beside proved and bounded ones: `tested`, `trusted`, `undecided`. Whatever is used,
             the outputs are compared.
+        layouts: when layouts are chosen: jointly with substitutions, after them, nothing else, or not at all.
         budget: seconds for the search. 0: import, canonical form, export, and nothing is measured.
         alpha: how much worse than the best a graph may be and still be explored.
         seed: 0 tries rules in the order of the files, other seeds in other orders.
@@ -81,6 +83,7 @@ def optimize(
         only=tuple(only),
         disable=tuple(disable),
         allow=_statuses(allow),
+        layouts=layouts,
         budget=float(budget),
         alpha=alpha,
         seed=seed,

@@ -14,6 +14,7 @@ from dslc.cli.options import bindings, seconds_of
 
 if TYPE_CHECKING:
     from dslc.report import Report
+    from dslc.search.layouts import Mode
     from dslc.search.settings import Progress
 
 
@@ -26,7 +27,14 @@ if TYPE_CHECKING:
 @click.option("--only", multiple=True, metavar="RULESET", help="Use this rule set (or rule) and nothing else.")
 @click.option("--disable", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
 @click.option(
-    "--allow", multiple=True, default=["tested,trusted,undecided"], metavar="STATUS", help="Also use rules that are only tested, trusted or undecided; a,b for several."
+    "--allow", multiple=True, metavar="STATUS", help="Also use rules that are only tested, trusted or undecided; a,b for several."
+)
+@click.option(
+    "--layouts",
+    type=click.Choice(["joint", "after", "only", "none"]),
+    default="joint",
+    show_default=True,
+    help="Choose layouts with substitutions, after them, instead of them, or not.",
 )
 @click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the search; 0: only rewrite.")
 @click.option("--steps", type=click.IntRange(min=0), metavar="N", help="Stop after so many steps of the search.")
@@ -52,6 +60,7 @@ def command(
     only: tuple[str, ...],
     disable: tuple[str, ...],
     allow: tuple[str, ...],
+    layouts: Mode,
     budget: str,
     steps: int | None,
     alpha: float,
@@ -86,6 +95,7 @@ def command(
             only=only,
             disable=disable,
             allow=allowed(allow),
+            layouts=layouts,
             budget=seconds,
             alpha=alpha,
             seed=seed,

@@ -114,5 +114,9 @@ class Measurer:
 
             from dslc.onnx.empty import empty_model
 
-            self._overhead = float(self._ask(empty_model(), {"x": np.zeros(1, np.float32)})["seconds"])
+            known = self.cache.seconds(self._context, "overhead")
+            if known is None:
+                known = float(self._ask(empty_model(), {"x": np.zeros(1, np.float32)})["seconds"])
+                self.cache.put_seconds(self._context, {"overhead": known})
+            self._overhead = known
         return self._overhead

@@ -35,6 +35,7 @@ from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_of, serialized
 from dslc.search.judge import Verdict, judge, winner
+from dslc.search.layouts import layouts_of, without_layouts
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
@@ -90,6 +91,8 @@ class _Run:
         self.chosen: list[CompiledRule] = chosen_rules(self.rules, settings.only, settings.disable)
         self.verdicts: dict[str, RuleVerdict] = {}
         self.validated: dict[Candidate, Validated] = {}
+        self.overhead = 0.0
+        self.guilty = False
         self.known: Known = {}
         self.progress.phase("reading the model")
         self.original, self.folder, self.where = read_model(source)
@@ -179,13 +182,14 @@ class _Run:
             )
             limits.deadline += time.monotonic() - begun
             contenders = self._contenders(start, costs, limits, checker)
+            self.overhead = measurer.overhead if contenders else 0.0
         finally:
             measurer.close()
         if self.settings.steps is None and not self.report.interrupted:
             self.cache.put_verdict(run_key, {"steps": limits.done})
         self.report = replace(self.report, steps_done=limits.done, measured=measurer.count)
         if not contenders:
-            raise _Kept("no rewritten model gives the same outputs" if self.notes else "no rule predicts a gain")
+            raise _Kept("no rewritten model gives the same outputs" if self.guilty else "no rule predicts a gain")
         return self._judged(original, contenders, inputs, start)
 
     def _original_file(self) -> ModelFile:
@@ -231,7 +235,7 @@ class _Run:
         """When to stop. A run that is repeated stops where the first one did, so that it writes the same file."""
         s = self.settings
         used = [rule.name for rule in self.chosen]
-        options = (s.alpha, s.seed, s.budget, used, s.tolerance, s.specialize)
+        options = (s.layouts, s.alpha, s.seed, s.budget, used, s.tolerance, s.specialize)
         binds = sorted(tuple(sorted(one.items())) for one in s.bind)
         inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
         identity = digest(self.original, self.folder)
@@ -300,6 +304,7 @@ class _Run:
             else:
                 assert refuted is not None
                 blamed = _refuted(best, refuted)
+            self.guilty = True
             self.notes.append(f"{blamed.rule} was left out: with it, {blamed.problem}")
             rules = [rule for rule in rules if rule.name != blamed.rule]
             best = blamed.before
@@ -318,14 +323,25 @@ class _Run:
             )
         return found
 
+    def _predicted(self, start: Candidate, found: Candidate) -> float:
+        """How many times as fast a candidate should be; every run has a part that no operator takes."""
+        return (start.cost + self.overhead) / max(found.cost + self.overhead, 1e-12)
+
     def _search(
         self, best: Candidate, start: Candidate, rules: list[CompiledRule], costs: CostModel, limits: Limits
     ) -> Candidate:
         def improved(found: Candidate) -> None:
             self.progress.best(start.cost / max(found.cost, 1e-12), limits.done)
 
-        alpha, seed = self.settings.alpha, self.settings.seed
-        found = backtrack(best, rules, costs, limits, alpha=alpha, seed=seed, on_best=improved)
+        alpha, seed, mode = self.settings.alpha, self.settings.seed, self.settings.layouts
+        layouts = None if mode == "none" else layouts_of(rules)
+        others = without_layouts(rules)
+        if mode == "joint":
+            found = backtrack(best, others, costs, limits, alpha=alpha, seed=seed, layouts=layouts, on_best=improved)
+        else:
+            found = best if mode == "only" else backtrack(best, others, costs, limits, alpha=alpha, seed=seed, on_best=improved)
+            if layouts is not None and not limits.stopped:
+                found = backtrack(found, [], costs, limits, alpha=alpha, seed=seed, layouts=layouts, on_best=improved)
         self.report = replace(self.report, interrupted=limits.interrupted)
         return found
 
@@ -390,7 +406,7 @@ class _Run:
             best = max(verdicts[0], key=lambda verdict: verdict.ratio.ratio)
             self.report = replace(
                 self.report,
-                predicted_ratio=start.cost / max(contenders[0].candidate.cost, 1e-12),
+                predicted_ratio=self._predicted(start, contenders[0].candidate),
                 max_rel_error=0.0,
                 sizes=self._per_size([at[0] for at in verdicts]),
             )
@@ -411,7 +427,7 @@ class _Run:
             self.report,
             kept_original=False,
             reason="" if verdicts else "the search's choice, not timed",
-            predicted_ratio=start.cost / max(contender.candidate.cost, 1e-12),
+            predicted_ratio=self._predicted(start, contender.candidate),
             max_rel_error=contender.error,
             steps=steps_of(contender.candidate, self.verdicts, self._validate(contender.candidate)),
             after=Counts(*counts(contender.model)),

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from dslc.search.layouts import Mode
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -25,6 +27,7 @@ class Settings:
     disable: Sequence[str] = ()
     #: statuses of rules that are used beside proved and bounded ones: tested, trusted, undecided
     allow: Sequence[str] = ()
+    layouts: Mode = "joint"
     budget: float = 60.0
     alpha: float = 1.05
     seed: int = 0
