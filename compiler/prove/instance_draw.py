@@ -67,6 +67,8 @@ class Draft:
     mixing: bool = False
     #: the guards that hold by now
     held: set[t.Expr] = field(default_factory=set)
+    #: the calls of the left side that were applied before all tensors were known
+    applied: set[t.Call] = field(default_factory=set)
 
     # ---- unknowns -------------------------------------------------------------------------------------------
 

@@ -284,6 +284,9 @@ def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
             computed.append(param)
         else:
             draft.dims(param.type)
+            if not lets:
+                draft.env.bind(param.name, input_value(param.name, shape_of(param.type, draft.env)))
+                _early(draft, syntax)
     bind_definitions(syntax.left, draft.env)
     inputs = {}
     for param in (*(p for p in syntax.params if p not in computed), *computed):
@@ -295,6 +298,18 @@ def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
         inputs[param.name] = input_value(param.name, shape_of(param.type, draft.env))
         draft.env.bind(param.name, inputs[param.name])
     return tuple(inputs[param.name] for param in syntax.params)
+
+
+def _early(draft: Draft, syntax: t.Substitution) -> None:
+    """Applies operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
+    known = {param.name for param in syntax.params if draft.env.has(param.name)}
+    for statement in syntax.left:
+        for call in walk_expr(statement.value) if isinstance(statement, t.Bind) else ():
+            if not isinstance(call, t.Call) or call in draft.applied or not call.args:
+                continue
+            if all(isinstance(arg, t.Name) and arg.id in known for arg in call.args):
+                draft.applied.add(call)
+                draft.needing(draft.env, call)
 
 
 def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[Value, ...]:
