@@ -2,7 +2,8 @@
 
 A term is rewritten at its root by an equation of a lower level, in either direction; its arguments are representatives, so that
 everything below is rewritten already. A result of fewer operators is connected with its representative by the lower levels; one of
-as many is another term of this level, and the two stand in one group. Matching is by columns: an equation is compared with all terms of its root at once.
+as many is another term of this level, and the two stand in one group. Matching is by columns: an equation is compared with all
+terms of its root at once.
 """
 
 from __future__ import annotations
