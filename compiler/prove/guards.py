@@ -175,6 +175,7 @@ def _candidates(
     usable = {text: values for text, values in table.items() if None not in values and not all(values)}
     useful = {text: frozenset(k for k in bad if not values[k]) for text, values in usable.items()}
     everything = frozenset(bad)
+    good: list[tuple[str, ...]]
     if size == 1:
         good = [(text,) for text in usable if useful[text] == everything]
     else:
@@ -217,7 +218,9 @@ def _vocabulary(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> l
         if kind == "bool":
             out.update({name: None, f"not {name}": None})
         elif kind == "int":
-            tests = ("== 1", "> 1", "== 2") if name in sizes else ("== 1", "== 0", ">= 0", ">= 1", "!= 0", "> 1", "== 2")
+            tests: tuple[str, ...] = ("== 1", "> 1", "== 2")
+            if name not in sizes:
+                tests = (*tests, "== 0", ">= 0", ">= 1", "!= 0")
             out.update(dict.fromkeys(f"{name} {test}" for test in tests))
             out.update(dict.fromkeys(f"{name} == rank({pack}){after}" for pack in packs for after in ("", " - 1")))
         elif kind == "list":

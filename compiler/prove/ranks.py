@@ -418,4 +418,4 @@ def _sizes_elsewhere(
         if isinstance(root, Scalar):
             for part in walk(root):
                 if part in sizes:
-                    trace.break_(sizes[part])  # type: ignore[index]
+                    trace.break_(sizes[part])
