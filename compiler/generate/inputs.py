@@ -3,8 +3,8 @@
 Both follow from the declarations of the operators that take two tensors or more. A dimension of theirs is *shared* if another tensor
 must have the same size there, *passing* if it is a dimension of the result whatever the attributes are, and *sliding* otherwise.
 Shared and passing sizes are `size` (4), so that results fit where arguments did; in an operator with sliding dimensions the first
-tensor has `spatial` (5) positions in each of them, the others have `windows` (3 and 1), and the first dimension of the first tensor, which only
-passes, is 1. So products of matrices are enumerated over 4x4, convolutions over [1, 4, 5, 5], [4, 4, 3, 3] and [4, 4, 1, 1].
+tensor has `spatial` (5) positions in each of them, the others have `windows` (3 and 1), and the first dimension of the first tensor,
+which only passes, is 1. So products of matrices are enumerated over 4x4, convolutions over [1, 4, 5, 5], [4, 4, 3, 3] and [4, 4, 1, 1].
 
 Each input has a *role*, the place of the operator with sliding dimensions that it was made for (0 where there is none). A result has
 the role of its first argument. Operators with sliding dimensions take tensors in the places that they were made for, so that kernels

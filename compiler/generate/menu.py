@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, combinations, permutations, product
+from itertools import combinations, permutations, product
 from typing import Any
 
 from dslc.generate.term import Item
@@ -52,11 +52,6 @@ class InPlay:
     @property
     def sizes(self) -> tuple[int, ...]:
         return tuple(sorted({size for shape in self.shapes for size in shape}))
-
-
-def menu(rules: Rules, operators: Iterable[OperatorDef], play: InPlay) -> tuple[Item, ...]:
-    """All items, operators in the given order."""
-    return tuple(chain.from_iterable(items(rules, op, play) for op in operators))
 
 
 def items(rules: Rules, op: OperatorDef, play: InPlay) -> tuple[Item, ...]:

@@ -71,10 +71,5 @@ class Store:
         self._next[level] = number + 1
         self._last = time.monotonic()
 
-    def clear(self) -> None:
-        """Forgets everything."""
-        for path in self._folder.glob("level-*.npz"):
-            path.unlink()
-
     def _path(self, level: int, number: int) -> Path:
         return self._folder / f"level-{level}-{number:05d}.npz"

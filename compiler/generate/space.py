@@ -66,14 +66,6 @@ class Table:
     def __len__(self) -> int:
         return len(self.item)
 
-    @staticmethod
-    def empty(arity: int, operators: int) -> Table:
-        def zeros(*shape: int) -> Array:
-            return np.zeros(shape, dtype=np.int32)
-
-        none = np.zeros(0, dtype=np.int64)
-        return Table(zeros(0), zeros(0), zeros(0, arity), zeros(0), zeros(0), zeros(0, operators), none, np.zeros(0, dtype=bool))
-
     def plus(self, other: Table) -> Table:
         return Table(**{name: np.concatenate([value, getattr(other, name)]) for name, value in self.arrays().items()})
 

@@ -231,10 +231,6 @@ def inputs(roots: Iterable[Term]) -> tuple[Term, ...]:
     return tuple(term for term in subterms(roots) if term.is_input)
 
 
-def contains(root: Term, part: Term) -> bool:
-    return any(term is part for term in subterms((root,)))
-
-
 # ---- renaming --------------------------------------------------------------------------------------------------
 
 #: makes all outputs of an application, of the right types: `functools.partial(dslc.generate.trees.outputs, rules)`
