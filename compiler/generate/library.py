@@ -89,7 +89,7 @@ def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
         out = []
         for name in settings.operators:
             # as the given files know it: by definition or by import
-            known = {found.name: found for m in modules if isinstance(found := m.lookup(name), OperatorDef)}
+            known = {one.name: one for m in modules if isinstance(one := m.lookup(name), OperatorDef)}
             out.append(next(iter(known.values())) if len(known) == 1 else rules.operator(name))
         return out
     first = settings.libraries[0]
