@@ -247,7 +247,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), conditions, sizes, shown,
         (*facts.open, *shapes), (left, right),
     )  # fmt: skip
-    ranks = {name: env.ranks[name] for name in packs_of(sub)}
+    ranks = {name: env.ranks.get(name, 0) for name in packs_of(sub)}
     axes = {value: pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)}
     return _Found(
         instance, Probe(expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions))
