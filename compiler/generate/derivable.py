@@ -58,10 +58,16 @@ class Known:
             table = self._patterns if len(sources) == 1 else self._joint
             table[(sources[0].item.op, sources[0].output)].append(Pattern(rule, sources, targets))
 
+    def drop(self, rule: GeneralRule) -> None:
+        """Undoes `keep`."""
+        for table in (self._patterns, self._joint):
+            for patterns in table.values():
+                patterns[:] = [pattern for pattern in patterns if pattern.rule is not rule]
+
     # ---- one result ----------------------------------------------------------------------------------------------
 
-    def derivable(self, term: Term, target: Term) -> bool:
-        """Whether rewriting leads from a term to another one of the same value.
+    def derivable(self, term: Term, target: Term) -> frozenset[GeneralRule] | None:
+        """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
         Every part of a term is rewritten; at most 40 terms are looked at, of at most one operator more than the two have.
         """
@@ -70,48 +76,49 @@ class Known:
         goal, known = classes.value(classes.rebuilt(target)), classes.normal(target)
         start = classes.rebuilt(term)
         if start is known:
-            return True
-        seen, todo = {start}, [start]
+            return frozenset()
+        seen, todo = {start: frozenset[GeneralRule]()}, [start]
         while todo and len(seen) < _STEPS:
             here = todo.pop(0)
-            for there in self._anywhere(here):
+            for there, rule in self._anywhere(here):
                 if there in seen:
                     continue
-                if there is known or (classes.size(there) < most and classes.value(there) is goal):
-                    return True
-                if classes.size(there) <= most + 1:
-                    seen.add(there)
+                size = classes.size(there)
+                if there is known or (size < most and classes.value(there) is goal):
+                    return seen[here] | {rule}
+                if size <= most + 1:
+                    seen[there] = seen[here] | {rule}
                     todo.append(there)
-        return False
+        return None
 
-    def _anywhere(self, term: Term) -> Iterator[Term]:
-        """One step at the root, then at each part."""
+    def _anywhere(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
+        """One step at the root, then at each part, and the rule of the step."""
         yield from self._steps(term)
         for part in subterms((term,)):
             if part is term or part.item is None:
                 continue
-            for new in self._steps(part):
+            for new, rule in self._steps(part):
                 try:
-                    yield self.classes.rebuilt(substitute((term,), {part: new}, self._build)[0])
+                    yield self.classes.rebuilt(substitute((term,), {part: new}, self._build)[0]), rule
                 except (Mismatch, DslcError):
                     continue
 
     def _build(self, item: Item, args: tuple[Term, ...]) -> tuple[Term, ...]:
         return outputs(self._rules, item, args)
 
-    def _steps(self, term: Term) -> Iterator[Term]:
+    def _steps(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
         if term.item is None:
             return
         for pattern in self._patterns.get((term.item.op, term.output), ()):
             for binding in self._node(pattern.rule, pattern.sources[0], term, {}):
                 made = self._made(pattern, pattern.targets, binding)
                 if made is not None and made[0].type.tensor == term.type.tensor:
-                    yield self.classes.rebuilt(made[0])
+                    yield self.classes.rebuilt(made[0]), pattern.rule
 
     # ---- several results ------------------------------------------------------------------------------------------
 
-    def derivable_joint(self, candidate: Candidate) -> bool:
-        """Whether a kept rule with several results, used at the sources, gives the targets (or what they equal)."""
+    def derivable_joint(self, candidate: Candidate) -> frozenset[GeneralRule] | None:
+        """The kept rule with several results that, used at the sources, gives the targets (or what they equal); None for none."""
         goals = tuple(self.classes.rebuilt(term) for term in candidate.targets)
         first = candidate.sources[0]
         ways = [m for m in self.classes.ways(first) if m.item is not None]
@@ -123,8 +130,8 @@ class Known:
                 for binding in self._all(pattern, candidate.sources):
                     made = self._made(pattern, pattern.targets, binding)
                     if made is not None and tuple(self.classes.rebuilt(term) for term in made) == goals:
-                        return True
-        return False
+                        return frozenset({pattern.rule})
+        return None
 
     def _all(self, pattern: Pattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None) -> Iterator[Binding]:
         if at == len(terms):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from dslc.errors import DslcError, Source
+from dslc.errors import DslcError
 from dslc.generate.dimensions import Tie, Typed, Ungeneral, alike_ties, attribute_ties, equal_ties, general_types
 from dslc.generate.menu import _texts
 from dslc.generate.term import Candidate, Item, Term, inputs, subterms
@@ -18,15 +18,14 @@ from dslc.generate.text import Choice, Form, axis_of, body, choice, choices, dec
 from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
+from dslc.prove.written import written
 from dslc.semantics.apply import apply
-from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
-from dslc.syntax import tree as t
-from dslc.syntax.parser import parse
 from dslc.syntax.vocabulary import KEYWORDS
 
-_TRIALS = 3
+_TRIALS = 2
 _RANKS = (1, 2, 3)
 _SIZES = (2, 3, 4, 5)
 
@@ -152,16 +151,14 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
     Raises:
         DslcError: where the text does not parse (a bug).
     """
-    used = {term.item.op for term in subterms((*rule.candidate.sources, *rule.candidate.targets)) if term.item is not None}
-    operators = short_names(used)
-    text = "dslc 1\n" + rule_text(rules, rule, name, operators)
-    file = parse(Source("generated.rules", text))
-    module = Module("generated.generated", "generated", file)
-    for op, short in operators.items():
-        module.names[short] = rules.operators[op]
-    (item,) = file.items
-    assert isinstance(item, t.Substitution)
-    return SubstitutionDef(f"generated.{name}", item, module)
+    operators = names_in(rule)
+    return written(rules, rule_text(rules, rule, name, operators), operators)
+
+
+def names_in(rule: GeneralRule) -> dict[str, str]:
+    """The operators of a rule: qualified names, each with the one that its text has for it."""
+    roots = (*rule.candidate.sources, *rule.candidate.targets)
+    return short_names({term.item.op for term in subterms(roots) if term.item is not None})
 
 
 def holds(rules: Rules, rule: GeneralRule, trials: int = _TRIALS) -> bool:
@@ -192,13 +189,37 @@ def _with_holes(rules: Rules, rule: GeneralRule) -> GeneralRule:
     kept: dict[Choice, str] = {}
     for options in (open_choices, *([option] for option in open_choices)):
         trial = {**kept, **{option: named[option] for option in options}}
-        if all(holds(rules, replace(rule, form=Form(values))) for values in (trial, *_word_values(rules, rule, trial))):
+        words = [replace(rule, form=Form(values)) for values in _word_values(rules, rule, trial)]
+        # with every choice of words there are instances enough
+        if all(holds(rules, one, 1) for one in (replace(rule, form=Form(trial)), *words)):
             kept = trial
             if options is open_choices:
                 break
     if rule.arrow == "<=>" and not set(kept) <= set(choices(rules, Candidate(rule.candidate.targets, ()))):
         return replace(rule, form=Form(kept), arrow="=>")
     return replace(rule, form=Form(kept))
+
+
+def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
+    """The next less general form: without variables for attributes that have no default, without any, at one rank only."""
+    holes = rule.form.holes
+    usual = {option: name for option, name in holes.items() if option in _with_default(rules, rule)}
+    if len(usual) < len(holes):
+        return replace(rule, form=replace(rule.form, holes=usual))
+    if holes:
+        return replace(rule, form=replace(rule.form, holes={}))
+    return replace(rule, form=Form()) if rule.form.pack else None
+
+
+def _with_default(rules: Rules, rule: GeneralRule) -> set[Choice]:
+    """The attribute values whose attributes have a default wherever they occur."""
+    found: dict[Choice, bool] = {}
+    for item in operators_of([rule]):
+        for name, value in item.attrs:
+            if name not in item.sized and not isinstance(value, DType):
+                option = choice(rules, item, name, value)
+                found[option] = found.get(option, True) and declared(rules, item, name).default is not None
+    return {option for option, usual in found.items() if usual}
 
 
 def _word_values(rules: Rules, rule: GeneralRule, named: Mapping[Choice, str]) -> Iterator[dict[Choice, str]]:

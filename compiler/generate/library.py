@@ -1,8 +1,8 @@
 """From operators to a rule library: enumeration, prunings, joining, general types, proofs.
 
 Equations are looked at in order of size. One that follows from rules that were kept for smaller ones is dropped, and so is one that a
-common subgraph shows to be an instance of a more general one; what is left is generalised, proved, and kept. So every rule that is used
-to drop another has been proved before.
+common subgraph shows to be an instance of a more general one; what is left is generalised and proved, all rules of one size together.
+Where one is not proved, what rested on it is decided again: in the end every rule that was used to drop another is proved.
 """
 
 from __future__ import annotations
@@ -10,30 +10,29 @@ from __future__ import annotations
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from dslc.errors import DslcError, error
+from dslc.errors import error
 from dslc.generate.classes import Classes, family_inputs
 from dslc.generate.cluster import mapper_for
 from dslc.generate.derivable import Known
 from dslc.generate.dimensions import Ungeneral
 from dslc.generate.enumerate import enumerate_family
-from dslc.generate.general import GeneralRule, definition, generalise
+from dslc.generate.general import GeneralRule, generalise, less_general, names_in, rule_text
 from dslc.generate.inputs import Family, Sizes, families
 from dslc.generate.join import joined, taken_apart
+from dslc.generate.proofs import Proofs
 from dslc.generate.prune import Values, key, most_general, reduced, without_renamed
 from dslc.generate.resume import Store, digest
 from dslc.generate.settings import Progress, Settings, Stages
 from dslc.generate.term import Candidate, Equation, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
-from dslc.prove.axioms import AxiomProver
-from dslc.prove.provers import PROVERS, prover_verdict
-from dslc.prove.verdict import RELIABLE, Verdict
-from dslc.prove.verify import conclude
+from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.library import Rules, load_many
 
@@ -48,6 +47,7 @@ class Library:
     rules: Rules
     found: list[GeneralRule] = field(default_factory=list)
     statuses: dict[GeneralRule, str] = field(default_factory=dict)
+    verdicts: dict[GeneralRule, RuleVerdict] = field(default_factory=dict)
     stages: Stages = field(default_factory=Stages)
     families: tuple[Family, ...] = ()
 
@@ -69,11 +69,14 @@ def generate(settings: Settings, progress: Progress | None = None) -> Library:
     if not any(family.items for family in library.families):
         raise error("E0909", "no operator of these can be applied to tensors that the others give")
     try:
-        with run.axioms:
+        with run.proofs:
             for family in library.families:
                 run.family(family)
     except _OutOfTime:
         library.stages.counts["stopped by the budget"] = 1
+    run.summed()
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    library.stages.cpu_seconds["worker processes"] = children.ru_utime + children.ru_stime
     library.stages.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     return library
 
@@ -126,15 +129,31 @@ def sizes_of(settings: Settings) -> Sizes:
     return Sizes(**values)  # type: ignore[arg-type]
 
 
+@dataclass(frozen=True, slots=True)
+class _Decision:
+    """Whether a candidate holds, what became of it, and the rules that this rests on."""
+
+    holds: bool
+    what: str
+    rests: frozenset[GeneralRule] = frozenset()
+
+
 class _Generation:
     def __init__(self, rules: Rules, settings: Settings, library: Library, progress: Progress | None) -> None:
         self.rules, self.settings, self.library, self.progress = rules, settings, library, progress
         self.build = partial(outputs, rules)
         self.values = Values(rules, settings.seed)
         self.start = time.monotonic()
-        self.axioms = AxiomProver()
-        #: candidates that were decided, by key: kept or following from what was kept, or not
-        self.decided: dict[tuple[Term, ...], bool] = {}
+        self.proofs = Proofs(rules, settings.provers if settings.proof else 0, settings.seed)
+        #: candidates by key: kept or following from what was kept, or not
+        self.decided: dict[tuple[Term, ...], _Decision] = {}
+        #: rules that are still to be proved; they are used to derive others in the meantime
+        self.pending: dict[GeneralRule, None] = {}
+        #: rules by their text, and the keys of those that were left out
+        self.texts: dict[str, GeneralRule] = {}
+        self.failed: set[tuple[Term, ...]] = set()
+        #: the form in which a candidate is a rule
+        self.chosen: dict[tuple[Term, ...], GeneralRule] = {}
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
@@ -144,18 +163,29 @@ class _Generation:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        begin = time.perf_counter()
+        begin, spent = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
-            seconds = self.library.stages.seconds
-            seconds[name] = seconds.get(name, 0.0) + time.perf_counter() - begin
+            stages = self.library.stages
+            stages.seconds[name] = stages.seconds.get(name, 0.0) + time.perf_counter() - begin
+            stages.cpu_seconds[name] = stages.cpu_seconds.get(name, 0.0) + time.process_time() - spent
 
     def tell(self, stage: str, done: int, total: int, text: str = "") -> None:
         if self.settings.budget is not None and time.monotonic() - self.start > self.settings.budget:
             raise _OutOfTime
         if self.progress is not None:
             self.progress(stage, done, total, text)
+
+    def summed(self) -> None:
+        """What became of the candidates, as counts."""
+        found = Counter(one.what for one in self.decided.values())
+        for name, number in sorted(found.items()):
+            self.count(name, number)
+        self.count("rules", len(self.library.found))
+        for status, number in Counter(self.library.statuses.values()).items():
+            self.count(status, number)
+        self.library.stages.counts["left out"] = len(self.library.stages.left_out)
 
     # ---- one family ------------------------------------------------------------------------------------------------
 
@@ -176,21 +206,22 @@ class _Generation:
         for rule in self.library.found:
             known.keep(rule)
         accepted: list[Equation] = []
-        equations = list(found.equations())
         levels: dict[int, list[Equation]] = {}
-        for equation in equations:
+        for equation in found.equations():
             levels.setdefault(size((equation.right,)), []).append(equation)
-        done = 0
         for level in sorted(levels):
             with self.stage("renaming"):
                 group = self.renamed(levels[level])
-            holding = []
-            for equation in group:
-                done += 1
-                if done % 16 == 0:
-                    self.tell(f"{family.name}: candidates", done, len(equations), f"{len(self.library.found)} rules")
-                if self.single(equation, known):
-                    holding.append(equation)
+            settled = False
+            while not settled:
+                holding = []
+                for done, equation in enumerate(group):
+                    if done % 16 == 0:
+                        text = f"{len(self.library.found) + len(self.pending)} rules"
+                        self.tell(f"{family.name}: candidates of {level} operators", done, len(group), text)
+                    if self.single(equation, known):
+                        holding.append(equation)
+                settled = self.settled(known, f"{family.name}: proofs of {level} operators")
             with self.stage("classes"):
                 for equation in holding:
                     known.classes.add(equation)
@@ -212,36 +243,39 @@ class _Generation:
             term, target = target, term
         candidate = Candidate((term,), (target,))
         name = key(candidate)
-        if name not in self.decided and _constants((term, target)) and _size(candidate) > _WITH_CONSTANTS:
-            self.decided[name] = False
-            self.count("large with constants")
-        if name not in self.decided:
-            tensors = any(one.type.dims for one in inputs((term, target)))
-            if tensors or size((term,)) == 1:
-                self.decided[name] = self._single(candidate, known)
-            else:
-                # larger ones without a tensor say something of constants: they are no rules of their own
-                self.decided[name] = known.derivable(term, target)
-                self.count("of constants only", int(not self.decided[name]))
-        return self.decided[name]
+        found = self.decided.get(name)
+        if found is None:
+            found = self.decided[name] = self._decision(candidate, known)
+        return found.holds
 
-    def _single(self, candidate: Candidate, known: Known) -> bool:
+    def _decision(self, candidate: Candidate, known: Known) -> _Decision:
+        (term,), (target,) = candidate.sources, candidate.targets
+        if _constants((term, target)) and _size(candidate) > _WITH_CONSTANTS:
+            return _Decision(False, "large with constants")
+        if any(one.type.dims for one in inputs((term, target))) or size((term,)) == 1:
+            return self._single(candidate, known)
+        # larger ones without a tensor say something of constants: they are no rules of their own
+        with self.stage("derivability"):
+            rests = known.derivable(term, target)
+        return _Decision(False, "of constants only") if rests is None else _Decision(True, "derivable", rests)
+
+    def _single(self, candidate: Candidate, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
         with self.stage("derivability"):
-            if known.derivable(term, target):
-                self.count("derivable")
-                return True
+            rests = known.derivable(term, target)
+        if rests is not None:
+            return _Decision(True, "derivable", rests)
         with self.stage("common subgraph"):
             general = reduced(candidate, self.values, self.build)
-        if general != (candidate,):
-            self.count("common subgraph")
-            return all(self._reduced(one, known) for one in general)
-        return self.kept(candidate, known)
+        if general == (candidate,):
+            return self.kept(candidate, known)
+        parts = [self._reduced(one, known) for one in general]
+        return _Decision(all(p.holds for p in parts), "common subgraph", frozenset().union(*(p.rests for p in parts)))
 
-    def _reduced(self, candidate: Candidate, known: Known) -> bool:
+    def _reduced(self, candidate: Candidate, known: Known) -> _Decision:
         name = key(candidate)
         if name not in self.decided:
-            self.decided[name] = False
+            self.decided[name] = _Decision(False, "common subgraph")
             if len(candidate.sources) == 1:
                 self.decided[name] = self._single(candidate, known)
         return self.decided[name]
@@ -255,73 +289,100 @@ class _Generation:
             found += taken_apart(self.rules, family.items, rule.candidate, most)
         candidates = sorted(dict.fromkeys(found), key=_joint_order)
         self.count("joined", len(candidates))
-        for k, candidate in enumerate(candidates):
-            self.tell(f"{family.name}: rules with several results", k, len(candidates), f"{len(self.library.found)} rules")
-            name = key(candidate)
-            if name in self.decided:
-                continue
-            self.decided[name] = True
-            with self.stage("derivability"):
-                if known.derivable_joint(candidate):
-                    self.count("derivable")
-                    continue
-            with self.stage("common subgraph"):
-                general = reduced(candidate, self.values, self.build)
-            if general != (candidate,):
-                self.count("common subgraph")
-                continue
-            self.decided[name] = self.kept(candidate, known)
+        settled = False
+        while not settled:
+            for k, candidate in enumerate(candidates):
+                text = f"{len(self.library.found) + len(self.pending)} rules"
+                self.tell(f"{family.name}: rules with several results", k, len(candidates), text)
+                name = key(candidate)
+                if name not in self.decided:
+                    self.decided[name] = self._joint(candidate, known)
+            settled = self.settled(known, f"{family.name}: proofs of rules with several results")
+
+    def _joint(self, candidate: Candidate, known: Known) -> _Decision:
+        with self.stage("derivability"):
+            rests = known.derivable_joint(candidate)
+        if rests is not None:
+            return _Decision(True, "derivable", rests)
+        with self.stage("common subgraph"):
+            general = reduced(candidate, self.values, self.build)
+        return self.kept(candidate, known) if general == (candidate,) else _Decision(True, "common subgraph")
 
     # ---- survivors ---------------------------------------------------------------------------------------------------
 
-    def kept(self, candidate: Candidate, known: Known) -> bool:
-        """Generalises and proves a survivor; False where it does not hold in general."""
+    def kept(self, candidate: Candidate, known: Known) -> _Decision:
+        """Generalises a survivor, and keeps it until it is proved; it does not hold where only these sizes do."""
         with self.stage("derivability"):
             general = most_general(candidate, self.values)
-            if general is not candidate and len(general.sources) == 1 and known.derivable(general.sources[0], general.targets[0]):
-                self.count("derivable")
-                return True
+            if general is not candidate and len(general.sources) == 1:
+                rests = known.derivable(general.sources[0], general.targets[0])
+                if rests is not None:
+                    return _Decision(True, "derivable", rests)
         # inputs that were told apart may part what was computed once
         most = self.settings.max_operators if len(general.sources) == 1 else _size(candidate)
-        general = general if _size(general) <= most else candidate
-        self.count("survivors")
-        with self.stage("generalise"):
-            try:
-                rule = generalise(self.rules, general)
-            except Ungeneral as problem:
-                return self.leave_out(candidate, f"of these sizes only: {problem}")
-        status = "tested"
-        if self.settings.proof:
-            with self.stage("prove"):
-                status, reason = self.proved(rule)
-            if status not in RELIABLE:
-                return self.leave_out(candidate, f"{status}: {reason}" if reason else status)
-        self.library.found.append(rule)
-        self.library.statuses[rule] = status
-        self.count("rules")
-        self.count(status)
-        known.keep(rule)
-        return True
+        for one in dict.fromkeys((general, candidate)):
+            if key(one) in self.failed or (one is general and one is not candidate and _size(one) > most):
+                continue
+            rule = self.chosen.get(key(one))
+            if rule is None:
+                with self.stage("generalise"):
+                    try:
+                        rule = generalise(self.rules, one)
+                    except Ungeneral as problem:
+                        self.leave_out(one, f"of these sizes only: {problem}")
+                        continue
+                self.chosen[key(one)] = rule
+            same = self.texts.setdefault(self.text(rule), rule)
+            if same is rule and rule not in self.library.statuses:
+                self.pending[rule] = None
+                known.keep(rule)
+            return _Decision(True, "survivors", frozenset({same}))
+        return _Decision(False, "survivors")
 
-    def leave_out(self, candidate: Candidate, reason: str) -> bool:
+    def leave_out(self, candidate: Candidate, reason: str) -> None:
+        self.failed.add(key(candidate))
         self.library.stages.left_out.append((str(candidate), reason))
-        self.count("left out")
-        return False
 
-    def proved(self, rule: GeneralRule) -> tuple[str, str]:
-        """The status of a rule, and why it is not more: a cheap refutation first, the laws only where the exact prover is undecided."""
-        sub = definition(self.rules, rule)
-        verdicts: list[Verdict] = []
-        try:
-            for prover in PROVERS:
-                verdicts.append(prover_verdict(self.rules, sub, prover, seed=self.settings.seed, axioms=self.axioms))
-                answer = verdicts[-1].answer
-                if answer == "differs" or (answer == "equal" and prover == "exact"):
-                    break
-            verdict = conclude(self.rules, sub, verdicts)
-        except DslcError as problem:
-            return "undecided", str(problem)
-        return verdict.status, verdict.reason
+    def text(self, rule: GeneralRule) -> str:
+        return rule_text(self.rules, rule, "same", names_in(rule))
+
+    def settled(self, known: Known, stage: str) -> bool:
+        """Proves what is pending; whether all of it was. What rests on a rule that was not is to be decided again.
+
+        Of a rule that no prover decides less general forms are tried.
+        """
+        lost: set[GeneralRule] = set()
+        todo = list(self.pending)
+        while todo:
+            pending, todo = todo, []
+            verdicts: dict[GeneralRule, RuleVerdict] = {}
+            if self.settings.proof:
+                with self.stage("prove"):
+                    verdicts = self.proofs.of(pending, partial(self.tell, stage, total=len(pending)))
+            for rule in pending:
+                verdict = verdicts.get(rule)
+                if verdict is None or verdict.status in RELIABLE:
+                    self.library.found.append(rule)
+                    self.library.statuses[rule] = "tested" if verdict is None else verdict.status
+                    if verdict is not None:
+                        self.library.verdicts[rule] = verdict
+                    if rule not in self.pending:
+                        known.keep(rule)
+                    continue
+                lost.add(rule)
+                known.drop(rule)
+                weaker = None if verdict.status == "refuted" else less_general(self.rules, rule)
+                if weaker is None:
+                    self.leave_out(rule.candidate, f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status)
+                    continue
+                self.chosen[key(rule.candidate)] = weaker
+                if self.texts.setdefault(self.text(weaker), weaker) is weaker:
+                    todo.append(weaker)
+        self.pending.clear()
+        if lost:
+            self.texts = {text: rule for text, rule in self.texts.items() if rule not in lost}
+            self.decided = {name: one for name, one in self.decided.items() if not one.rests & lost}
+        return not lost
 
 
 def _order(equation: Equation) -> tuple[int, int, bool, int, int, str]:

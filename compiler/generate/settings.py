@@ -13,7 +13,7 @@ Progress = Callable[[str, int, int, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """One generation. Nothing here but `workers`, `scheduler`, `budget` and `resume` may change what is found.
+    """One generation. Nothing here but `workers`, `provers`, `scheduler`, `budget` and `resume` may change what is found.
 
     `libraries` are where the operators come from; `operators` their names (empty: all that have a body and are listed in the
     library's rule set `generate`, or all of them); `budget` seconds of wall-clock time after which no further candidate is looked at.
@@ -27,6 +27,8 @@ class Settings:
     proof: bool = True
     budget: float | None = None
     workers: int = 1
+    #: processes that prove; 0 proves in this one, without limits of time
+    provers: int = 2
     scheduler: str | None = None
     resume: Path | None = None
     #: memory of one worker of a local cluster, in bytes
@@ -39,6 +41,8 @@ class Stages:
 
     counts: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    #: of processor time; `worker processes` are those of this run that have ended
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
     #: (rule as text, why it was left out)
     left_out: list[tuple[str, str]] = field(default_factory=list)
     peak_memory: int = 0
@@ -47,6 +51,7 @@ class Stages:
         return {
             "counts": self.counts,
             "seconds": {name: round(value, 3) for name, value in self.seconds.items()},
+            "cpu_seconds": {name: round(value, 3) for name, value in self.cpu_seconds.items()},
             "left_out": [{"rule": rule, "reason": reason} for rule, reason in self.left_out],
             "peak_memory_bytes": self.peak_memory,
         }

@@ -18,6 +18,7 @@ from dslc.errors import DslcError
 from dslc.prove.digest import modules_digest
 from dslc.prove.provers import Definition, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
+from dslc.prove.written import written
 from dslc.semantics.library import Rules, load_many
 
 _LENGTH = struct.Struct("<Q")
@@ -33,6 +34,9 @@ class Task:
     milliseconds: int = 3000
     #: ask all provers, also after one has found a difference
     thorough: bool = False
+    #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
+    text: str = ""
+    operators: tuple[tuple[str, str], ...] = ()
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -78,7 +82,7 @@ def answers(rules: Rules, task: Task, axioms: Any = None) -> list[Verdict]:
 def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> Verdict:
     """One prover's verdict; a prover that fails has not decided, and says why."""
     try:
-        definition = definition_of(rules, task.rule)
+        definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
         return prover_verdict(rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms)
     except DslcError as problem:
         return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))

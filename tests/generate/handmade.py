@@ -15,6 +15,7 @@ from dslc.syntax import tree as t
 MATRIX = TermType(DType.F32, (4, 4))
 IMAGE = TermType(DType.F32, (1, 4, 5, 5))
 KERNEL = TermType(DType.F32, (4, 4, 3, 3))
+SMALL = TermType(DType.F32, (4, 4, 1, 1))
 
 
 @functools.cache

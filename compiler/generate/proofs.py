@@ -1,0 +1,93 @@
+"""The proofs of a generation's rules: in worker processes, many at once, each prover with a limit of processor time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from dslc.errors import DslcError
+from dslc.generate.general import GeneralRule, definition, names_in, rule_text
+from dslc.prove.digest import modules_digest, rule_digest
+from dslc.prove.pool import CannotStart, Changed, Pool
+from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
+from dslc.prove.verify import conclude
+from dslc.prove.worker import Task, answers
+from dslc.semantics.library import Rules
+
+#: seconds of processor time that one prover may take for one rule
+LIMIT = 8.0
+#: a cheap refutation first; the laws are asked only where the exact prover is undecided
+_FIRST: tuple[ProverName, ...] = ("field", "exact")
+_SECOND: tuple[ProverName, ...] = ("axioms",)
+
+
+class Proofs:
+    """Proves rules that are in no file yet. Use it as a context manager: leaving it ends the workers."""
+
+    def __init__(self, rules: Rules, workers: int, seed: int = 0, limit: float = LIMIT) -> None:
+        self._rules, self._seed, self._limit = rules, seed, limit
+        places = [module.file.source.path for module in rules.modules]
+        self._pool: Pool | None = None
+        if workers > 0 and all(Path(place).is_file() for place in places):
+            self._pool = Pool(places, modules_digest(rules.modules), workers, limit)
+        self._number = 0
+
+    def __enter__(self) -> Proofs:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._pool is not None:
+            self._pool.__exit__(kind, error, at)
+
+    def of(self, found: Sequence[GeneralRule], told: Callable[[int], None] = lambda _done: None) -> dict[GeneralRule, RuleVerdict]:
+        """The verdict of every rule; `told` is called with the number of those that are done."""
+        tasks: dict[str, tuple[GeneralRule, Task]] = {}
+        for rule in found:
+            self._number += 1
+            name = f"candidate_{self._number}"
+            operators = names_in(rule)
+            text = rule_text(self._rules, rule, name, operators)
+            tasks[name] = rule, Task(name, _FIRST, self._seed, int(self._limit * 100), text=text, operators=tuple(operators.items()))
+        verdicts: dict[str, list[Verdict]] = {}
+        for part in (_FIRST, _SECOND):
+            todo = [task for name, (_, task) in tasks.items() if part is _FIRST or _open(verdicts[name])]
+            for task, answered in self._answers([_asking(task, part) for task in todo]):
+                verdicts.setdefault(task.rule, []).extend(answered)
+                if part is _FIRST:
+                    told(len(verdicts))
+        return {rule: self._concluded(rule, verdicts[name]) for name, (rule, _) in tasks.items()}
+
+    def _answers(self, tasks: Sequence[Task]) -> list[tuple[Task, list[Verdict]]]:
+        done: list[tuple[Task, list[Verdict]]] = []
+        if self._pool is not None:
+            try:
+                for task, answered in self._pool.run(tasks):
+                    done.append((task, answered))
+                return done
+            except (CannotStart, Changed):
+                # then in this process, without a limit of time
+                self._pool.__exit__(None, None, None)
+                self._pool = None
+        known = {task.rule for task, _ in done}
+        return done + [(task, answers(self._rules, task)) for task in tasks if task.rule not in known]
+
+    def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
+        sub = definition(self._rules, rule)
+        try:
+            return conclude(self._rules, sub, list(verdicts))
+        except DslcError as problem:
+            return RuleVerdict(sub.name, "undecided", tuple(verdicts), rule_digest(self._rules, sub), str(problem))
+
+
+def _asking(task: Task, provers: tuple[ProverName, ...]) -> Task:
+    from dataclasses import replace
+
+    return replace(task, provers=provers)
+
+
+def _open(verdicts: Sequence[Verdict]) -> bool:
+    """Whether neither a difference was found nor a proof."""
+    if any(one.answer == "differs" for one in verdicts):
+        return False
+    return not any(one.prover == "exact" and one.answer == "equal" for one in verdicts)
