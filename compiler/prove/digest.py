@@ -47,10 +47,11 @@ def _operator_text(rules: Rules, definition: Any) -> str:
 
 def _text(rules: Rules, name: str, syntax: Any) -> str:
     cache = rules_cache(rules, "digest texts")
-    found: str | None = cache.get(id(syntax))
+    found: tuple[Any, str] | None = cache.get(id(syntax))
     if found is None:
-        found = cache[id(syntax)] = show(_bare(syntax))
-    return found
+        # the syntax is kept: another one of a later time may have its number
+        found = cache[id(syntax)] = (syntax, show(_bare(syntax)))
+    return found[1]
 
 
 def _bare(syntax: Any) -> Any:
