@@ -8,6 +8,7 @@ expressions and everything after it can be decided.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
@@ -118,7 +119,6 @@ class Facts:
         self.reals: dict[Sym, str] = {}
         self.integers: dict[str, str] = {}
         self._fresh = 0
-        self._cases: tuple[Case, ...] | None = None
         for _, name, value in path.solved:
             if name.least is not None:
                 self._add(apply(">=", path.value(value), num(name.least)))
@@ -212,7 +212,6 @@ class Facts:
                 raise Mismatch("sizes that never occur")
             return
         self.conditions[condition] = None
-        self._cases = None
 
     def _bound(self, name: str, left: Scalar, right: Scalar) -> None:
         """`k >= 1` becomes the least value of the unknown k."""
@@ -279,36 +278,71 @@ class Facts:
     # ---- proving -------------------------------------------------------------------------------------------
 
     def implied(self, condition: Scalar) -> bool:
-        """Whether the facts prove a condition on integers."""
-        wanted = cases(condition)
-        if wanted == TRUE or self._has_real(condition):
+        """Whether the facts that are connected with a condition on integers prove it."""
+        if self._has_real(condition):
             return False
-        if isinstance(condition, Apply) and condition.name == "or":
-            return all(_empty(known, case) for known in self.known() for case in cases(condition, False))
-        if len(wanted) != 1:
-            return False
-        goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
-        return all(self._nonnegative(goal) for goal in goals)
-
-    def _nonnegative(self, goal: Poly) -> bool:
-        return all(nonnegative(_scalar(goal), (), case) for case in self.known(goal))
-
-    def known(self, goal: Poly | None = None) -> tuple[Case, ...]:
-        """The facts, and the least values of the unknowns in them, as alternatives."""
-        if self._cases is None:
-            self._cases = both(*(cases(condition) for condition in self.conditions))
-        leasts: dict[Sym, None] = {}
-        for root in (*self.conditions, *(goal.atoms if goal is not None else ())):
-            for node in walk(root):
-                if isinstance(node, Sym) and node.least is not None:
-                    leasts[node] = None
-        extra = tuple(polynomial(name) - (name.least or 0) for name in leasts)
-        return tuple(case & Case(extra) for case in self._cases)
+        return _implied(_connected(tuple(self.conditions), condition), condition)
 
     def never(self) -> bool:
         """Whether no sizes satisfy the facts: the case does not occur."""
-        known = self.known()
-        return len(known) <= _FEW_CASES and all(_empty(case, case) for case in known)
+        left = tuple(self.conditions)
+        while left:
+            part = _connected(left, left[0])
+            if _never(part):
+                return True
+            gone = {left[0], *part}
+            left = tuple(each for each in left if each not in gone)
+        return False
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _unknown(scalar: Scalar) -> frozenset[Sym]:
+    """The unknowns of an expression."""
+    return frozenset(node for node in walk(scalar) if isinstance(node, Sym))
+
+
+def _connected(facts: tuple[Scalar, ...], goal: Scalar) -> tuple[Scalar, ...]:
+    """The facts that speak of the unknowns of `goal`, or of those that such facts speak of."""
+    reached = set(_unknown(goal))
+    found: dict[Scalar, None] = {}
+    left = facts
+    while True:
+        near = [fact for fact in left if not reached.isdisjoint(_unknown(fact))]
+        if not near:
+            return tuple(fact for fact in facts if fact in found)
+        found.update(dict.fromkeys(near))
+        left = tuple(fact for fact in left if fact not in found)
+        reached = reached.union(*(_unknown(fact) for fact in near))
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _known(facts: tuple[Scalar, ...], goal: Scalar | None = None) -> tuple[Case, ...]:
+    """The facts, and the least values of the unknowns in them and in `goal`, as alternatives."""
+    names = frozenset().union(*(_unknown(root) for root in (*facts, *(() if goal is None else (goal,)))))
+    leasts = sorted((name for name in names if name.least is not None), key=lambda name: name.name)
+    extra = Case(tuple(polynomial(name) - (name.least or 0) for name in leasts))
+    return tuple(case & extra for case in both(*(cases(fact) for fact in facts)))
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
+    """Whether facts prove a condition. The same question comes along many paths."""
+    wanted = cases(condition)
+    if wanted == TRUE:
+        return False
+    known = _known(facts, condition)
+    if isinstance(condition, Apply) and condition.name == "or":
+        return all(_empty(case, other) for case in known for other in cases(condition, False))
+    if len(wanted) != 1:
+        return False
+    goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
+    return all(nonnegative(_scalar(goal), (), case) for goal in goals for case in known)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _never(facts: tuple[Scalar, ...]) -> bool:
+    known = _known(facts)
+    return len(known) <= _FEW_CASES and all(_empty(case, case) for case in known)
 
 
 def _empty(facts: Case, case: Case) -> bool:
