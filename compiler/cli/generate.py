@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), default=Path("generated.rules"), show_default=True)
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers evaluate terms.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes that evaluate terms.")
+@click.option("--provers", default=2, show_default=True, type=click.IntRange(1, 256), help="Processes that prove.")
 @click.option("--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster.")
 @click.option("--budget", metavar="TIME", help="Stop after this time, with what was found until then.")
 @click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Counts, seconds and left-out rules as JSON.")
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
     operators: tuple[str, ...], libraries: tuple[str, ...], max_operators: int, inputs: str, seed: int, out: Path,
-    scheduler: str | None, workers: int, memory: str, budget: str | None, report: Path | None, no_proof: bool, quiet: bool,
+    scheduler: str | None, workers: int, provers: int, memory: str, budget: str | None, report: Path | None, no_proof: bool,
+    quiet: bool,
 ) -> int:  # fmt: skip
     """Find substitutions between graphs of some OPERATORS (default: all of the library), and write them as a rule library.
 
@@ -54,6 +56,7 @@ def command(
         proof=not no_proof,
         budget=None if budget is None else seconds_of(budget, "--budget"),
         workers=workers,
+        provers=provers,
         scheduler=scheduler,
         resume=cache_folder() / "generate",
         memory=_bytes_of(memory),
@@ -62,24 +65,29 @@ def command(
     with _Bar(quiet or not sys.stderr.isatty()) as bar:
         library = generate(settings, bar.told)
     seconds = time.perf_counter() - start
-    write(library, settings, out, seconds)
+    note = write(library, settings, out, seconds)
     if report is not None:
         from dslc.generate.rulefile import write_file
 
         write_file(report, json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n")
     counts = library.stages.counts
     click.echo(f"{len(library.found)} rules in {out} ({', '.join(f'{n} {name}' for name, n in counts.items())}; {seconds:.1f} s)")
+    if note:
+        click.echo(note, err=True)
     if counts.get("left out"):
         click.echo(f"{counts['left out']} were left out" + ("" if report is not None else "; --report lists them"), err=True)
     return 0
 
 
-def write(library: Library, settings: Settings, out: Path, seconds: float) -> None:
-    """Writes the library file."""
+def write(library: Library, settings: Settings, out: Path, seconds: float) -> str:
+    """Writes the library file, and what was proved into the lock beside it; a note where that is not possible."""
+    from dslc.generate.naming import named
+    from dslc.generate.proofs import write_proofs
     from dslc.generate.rulefile import header_of, library_text, write_file
 
     header = header_of(library.rules, library.families, settings, library.stages, seconds)
     write_file(out, library_text(library.rules, library.found, header, library.statuses, out.parent))
+    return write_proofs(out, named(library.found), library.verdicts)
 
 
 def _bytes_of(text: str) -> int:

@@ -36,7 +36,8 @@ from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.library import Rules, load_many
 
-#: graphs with constants are looked at up to so many operators: sums and products of constants are numbers in many disguises
+#: graphs with a constant are looked at up to so many operators, with more of them up to one: sums and products of constants are
+#: numbers in many disguises
 _WITH_CONSTANTS = 2
 
 
@@ -144,7 +145,7 @@ class _Generation:
         self.build = partial(outputs, rules)
         self.values = Values(rules, settings.seed)
         self.start = time.monotonic()
-        self.proofs = Proofs(rules, settings.provers if settings.proof else 0, settings.seed)
+        self.proofs = Proofs(rules, settings.provers if settings.proof else 0, settings.seed, settings.resume)
         #: candidates by key: kept or following from what was kept, or not
         self.decided: dict[tuple[Term, ...], _Decision] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
@@ -250,7 +251,8 @@ class _Generation:
 
     def _decision(self, candidate: Candidate, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
-        if _constants((term, target)) and _size(candidate) > _WITH_CONSTANTS:
+        constants = _constants((term,)) + _constants((target,))
+        if constants and _size(candidate) > (_WITH_CONSTANTS if constants == 1 else 1):
             return _Decision(False, "large with constants")
         if any(one.type.dims for one in inputs((term, target))) or size((term,)) == 1:
             return self._single(candidate, known)

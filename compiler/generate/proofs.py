@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
 from dslc.errors import DslcError
 from dslc.generate.general import GeneralRule, definition, names_in, rule_text
 from dslc.prove.digest import modules_digest, rule_digest
+from dslc.prove.lock import LOCK, ProofCache, read_lock, write_lock
 from dslc.prove.pool import CannotStart, Changed, Pool
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.prove.verify import conclude
 from dslc.prove.worker import Task, answers
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, load_many
 
 #: seconds of processor time that one prover may take for one rule
-LIMIT = 8.0
+LIMIT = 6.0
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
@@ -25,13 +27,15 @@ _SECOND: tuple[ProverName, ...] = ("axioms",)
 class Proofs:
     """Proves rules that are in no file yet. Use it as a context manager: leaving it ends the workers."""
 
-    def __init__(self, rules: Rules, workers: int, seed: int = 0, limit: float = LIMIT) -> None:
+    def __init__(self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = LIMIT) -> None:
+        """`cache`: a folder of what was decided, for a run that goes on where it was interrupted."""
         self._rules, self._seed, self._limit = rules, seed, limit
         places = [module.file.source.path for module in rules.modules]
         self._pool: Pool | None = None
         if workers > 0 and all(Path(place).is_file() for place in places):
             self._pool = Pool(places, modules_digest(rules.modules), workers, limit)
         self._number = 0
+        self._cache = None if cache is None else ProofCache(cache)
 
     def __enter__(self) -> Proofs:
         return self
@@ -43,7 +47,12 @@ class Proofs:
     def of(self, found: Sequence[GeneralRule], told: Callable[[int], None] = lambda _done: None) -> dict[GeneralRule, RuleVerdict]:
         """The verdict of every rule; `told` is called with the number of those that are done."""
         tasks: dict[str, tuple[GeneralRule, Task]] = {}
+        kept: dict[GeneralRule, RuleVerdict] = {}
         for rule in found:
+            known = self._known(rule)
+            if known is not None:
+                kept[rule] = known
+                continue
             self._number += 1
             name = f"candidate_{self._number}"
             operators = names_in(rule)
@@ -55,22 +64,32 @@ class Proofs:
             for task, answered in self._answers([_asking(task, part) for task in todo]):
                 verdicts.setdefault(task.rule, []).extend(answered)
                 if part is _FIRST:
-                    told(len(verdicts))
-        return {rule: self._concluded(rule, verdicts[name]) for name, (rule, _) in tasks.items()}
+                    self._keep(tasks[task.rule][0], verdicts[task.rule])
+                    told(len(kept) + len(verdicts))
+        return {**kept, **{rule: self._concluded(rule, verdicts[name]) for name, (rule, _) in tasks.items()}}
 
-    def _answers(self, tasks: Sequence[Task]) -> list[tuple[Task, list[Verdict]]]:
-        done: list[tuple[Task, list[Verdict]]] = []
+    def _known(self, rule: GeneralRule) -> RuleVerdict | None:
+        sub = definition(self._rules, rule)
+        return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+
+    def _keep(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> None:
+        """What is decided is kept; what is not may be another time."""
+        if self._cache is not None and not _open(verdicts):
+            self._cache.put([self._concluded(rule, verdicts)])
+
+    def _answers(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
+        done: set[str] = set()
         if self._pool is not None:
             try:
                 for task, answered in self._pool.run(tasks):
-                    done.append((task, answered))
-                return done
+                    done.add(task.rule)
+                    yield task, answered
+                return
             except (CannotStart, Changed):
                 # then in this process, without a limit of time
                 self._pool.__exit__(None, None, None)
                 self._pool = None
-        known = {task.rule for task, _ in done}
-        return done + [(task, answers(self._rules, task)) for task in tasks if task.rule not in known]
+        yield from ((task, answers(self._rules, task)) for task in tasks if task.rule not in done)
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
         sub = definition(self._rules, rule)
@@ -80,9 +99,28 @@ class Proofs:
             return RuleVerdict(sub.name, "undecided", tuple(verdicts), rule_digest(self._rules, sub), str(problem))
 
 
-def _asking(task: Task, provers: tuple[ProverName, ...]) -> Task:
-    from dataclasses import replace
+def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping[GeneralRule, RuleVerdict]) -> str:
+    """Keeps the verdicts of a written library in the `dslc.lock` beside it, so that nothing is proved again; a note where it cannot.
 
+    Args:
+        names: of the rules in the file.
+    """
+    rules = load_many([path])
+    mine = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == path.resolve()]
+    own = {sub.syntax.name: sub for sub in mine}
+    new = {}
+    for rule, verdict in verdicts.items():
+        sub = own[names[rule]]
+        new[sub.name] = replace(verdict, rule=sub.name, digest=rule_digest(rules, sub))
+    if not new:
+        return ""
+    beside = path.resolve().parent / LOCK
+    library = next(iter(own.values())).module.library
+    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] != library}
+    return write_lock(beside, {**others, **new})
+
+
+def _asking(task: Task, provers: tuple[ProverName, ...]) -> Task:
     return replace(task, provers=provers)
 
 

@@ -14,6 +14,7 @@ from dslc.generate.term import Term, input_term, inputs, values
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import compile_directions
+from dslc.semantics.composites import spelled_out
 
 OPERATORS = ("ewadd", "conv", "enlarge", "pool_avg", "concat", "split", "C_pool")
 A, B, K, M, S = (input_term(k, type) for k, type in enumerate((IMAGE, IMAGE, KERNEL, KERNEL, SMALL)))
@@ -41,7 +42,7 @@ def rewritten(library: Library, left: Term, right: Term) -> bool:
     rules = library.rules
     compiled = [d for rule in library.found for d in compile_directions(rules, definition(rules, rule))]
     feeds = {term: input_value(f"x{term.index}", term.type.tensor) for term in inputs((left, right))}
-    sides = [values(rules, (term,), feeds) for term in (left, right)]
+    sides = [spelled_out(rules, values(rules, (term,), feeds)) for term in (left, right)]
     return reaches(compiled, *(Graph(tuple(feeds.values()), side) for side in sides))
 
 
