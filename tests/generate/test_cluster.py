@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from dslc.generate.cluster import mapper_for, on_cluster
 from dslc.generate.enumerate import Enumeration, enumerate_family
 from dslc.generate.evaluate import Chunk, State
 from dslc.generate.inputs import Family, Sizes, families
+from dslc.generate.library import generate
+from dslc.generate.rulefile import library_text
 from dslc.generate.settings import Settings
 from dslc.generate.workers import Mapper, serial
 from dslc.interpret.domain import Array
@@ -58,11 +61,21 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
                     os.kill(pid, signal.SIGKILL)
                 yield result
 
-
         found = enumerated(with_a_death)
     assert len(killed) == 1
     assert same(found, local)
     assert len(found) > 0
+
+
+def test_a_whole_library_from_a_cluster_is_the_local_one() -> None:
+    settings = Settings(operators=("ewadd", "transpose", "matmul"), max_operators=2, provers=1)
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB") as cluster:
+        far = generate(replace(settings, scheduler=cluster.scheduler_address))
+    near = generate(settings)
+    texts = [library_text(one.rules, one.found, [], one.statuses) for one in (far, near)]
+    assert texts[0] == texts[1]
+    assert near.found
+    assert [far.statuses[rule] for rule in far.found] == [near.statuses[rule] for rule in near.found]
 
 
 def test_without_dask_or_a_scheduler_it_says_so() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from dslc.generate.term import Candidate, Equation, Term
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
+from dslc.prove.digest import rule_digest
+from dslc.prove.lock import LOCK, read_lock
 from dslc.prove.verify import verify_rule
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many
@@ -127,8 +130,8 @@ def test_the_library_file_checks_and_passes_its_tests(library: Library, tmp_path
 
 
 def test_the_same_settings_give_the_same_library(library: Library) -> None:
-    again = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2))
-    other = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2))
+    again = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2, proof=False))
+    other = generate(Settings(operators=MATRIX_OPERATORS[:2], max_operators=2, proof=False))
     texts = [library_text(x.rules, x.found, [], x.statuses) for x in (again, other)]
     assert texts[0] == texts[1]
 
@@ -149,3 +152,38 @@ def test_a_budget_ends_a_generation_with_what_was_found() -> None:
     stopped = generate(Settings(operators=MATRIX_OPERATORS, max_operators=3, budget=0.0))
     assert stopped.stages.counts.get("stopped by the budget") == 1
     assert stopped.found == []
+
+
+def test_an_interrupted_generation_goes_on_and_gives_the_same_library(tmp_path: Path) -> None:
+    settings = Settings(operators=("ewadd", "transpose"), max_operators=2, provers=1, resume=tmp_path)
+
+    def interrupted(stage: str, done: int, total: int, text: str) -> None:
+        if "proofs" in stage and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        generate(settings, interrupted)
+    kept = len(list((tmp_path / "proofs").glob("*.json")))
+    assert kept >= 2
+    assert list(tmp_path.glob("*/level-*.npz"))
+    asked: list[int] = []
+    resumed = generate(settings, lambda stage, done, total, text: asked.append(done) if "proofs" in stage else None)
+    # what was proved before is not proved again
+    assert min(asked) > kept - 1
+    whole = generate(replace(settings, resume=None))
+    texts = [library_text(one.rules, one.found, [], one.statuses) for one in (resumed, whole)]
+    assert texts[0] == texts[1]
+
+
+def test_what_was_proved_is_in_the_lock_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    out = tmp_path / "mine.rules"
+    result = CliRunner().invoke(cli, ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "-q"], standalone_mode=False)
+    assert result.exception is None, result.output
+    rules = load_many([out])
+    lock = read_lock(tmp_path / LOCK)
+    mine = [sub for name, sub in rules.substitutions.items() if name.startswith("mine.")]
+    assert mine
+    for sub in mine:
+        verdict = lock.of(sub.name, rule_digest(rules, sub))
+        assert verdict is not None and verdict.status in {"proved", "bounded"}
