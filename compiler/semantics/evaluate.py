@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -603,10 +604,13 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
 
     given = elements(expr.args, env) if args is None else args
     tensors: list[Any] = []
-    for arg in given:
+    for position, arg in enumerate(given):
         if isinstance(arg, Outputs):
             raise fail("E0325", "this call has several results; take one with `.NAME`", expr.span)
-        tensors.append(_tensor(arg, expr, env))
+        if isinstance(arg, Scalar) and env.rules.assuming is not None:
+            tensors.append(unknown_number(arg, _number_type(op, position, given, env.rules.assuming.dtype_of(arg))))
+        else:
+            tensors.append(_tensor(arg, expr, env))
     attrs: dict[str, Any] = {}
     if expr.rest is not None:
         rest = env.get(expr.rest, expr.span)
@@ -646,12 +650,22 @@ def _tensor(arg: Any, expr: t.Call, env: Env) -> Any:
     if isinstance(arg, bool | int | float | Fraction):
         return arg
     if isinstance(arg, Scalar):
-        if env.rules.assuming is not None:
-            return unknown_number(arg, env.rules.assuming.dtype_of(arg))
         raise Undecided("an unknown size where a tensor is expected", expr.span)
     if isinstance(arg, tuple):
         return _matrix(arg, expr)
     raise fail("E0326", "this is no tensor", expr.span)
+
+
+def _number_type(op: OperatorDef, position: int, given: Sequence[Any], dtype: DType) -> DType:
+    """The element type of an unknown number as an operand: as for a known one, that of the operand declared to have the same."""
+    params = op.syntax.params
+    names = [param.type.name if param.type is not None else "" for param in params]
+    own = names[min(position, len(params) - 1)]
+    if own in DTYPES:
+        return DTYPES[own] if DTYPES[own].is_float else dtype
+    others = (arg.type.dtype for name, arg in zip(names, given, strict=False) if name == own and isinstance(arg, Value))
+    other = next(others, dtype)
+    return other if other.is_float or dtype is other else dtype
 
 
 def unknown_number(number: Scalar, dtype: DType) -> Value:
