@@ -119,6 +119,7 @@ class Facts:
         self.reals: dict[Sym, str] = {}
         self.integers: dict[str, str] = {}
         self._fresh = 0
+        self._quotients: dict[tuple[Scalar, Scalar], Scalar] = {}
         for _, name, value in path.solved:
             if name.least is not None:
                 self._add(apply(">=", path.value(value), num(name.least)))
@@ -176,9 +177,13 @@ class Facts:
         if apply("*", whole, divisor) is size:
             return whole
         if self.left and self._unknowns(size):
+            known = self._quotients.get((size, divisor))
+            if known is not None:
+                return known
             first = str(self._unknowns(size)[0].name)
             part = dimension(f"{first}_{len(self.path.solved)}_{self._fresh}")
             self._fresh += 1
+            self._quotients[size, divisor] = part
             self.require(apply("==", size, apply("*", divisor, part)))
             return part
         self.require(apply("==", size, apply("*", divisor, whole)))

@@ -20,6 +20,7 @@ from dslc.ir.graph import ScopeNode, Value, input_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, walk
 from dslc.prove.instance_draw import LEVELS, NUMBERS, SIZES, STEPS, Choice, Draft, hold
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
+from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_terms import signatures, unknown_operators
 from dslc.prove.ranks import (
     Probe,
@@ -42,7 +43,9 @@ from dslc.semantics.types import shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_MOST_PATHS = 1500
+_MOST_PATHS = 400
+#: a case that does not occur because the right side has no meaning there
+RIGHT = "right"
 _DTYPES = (DType.F32, DType.I64, DType.BOOL)
 
 
@@ -110,7 +113,7 @@ def covers(rules: Rules, sub: SubstitutionDef) -> Iterator[Cover]:
 
 
 def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
-    reasons: dict[str, None] = {}
+    reasons: dict[str, str | None] = {}
     for most in (None, 2, 1):
         for dtype in _DTYPES:
             try:
@@ -120,6 +123,10 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
             if found:
                 return Cover(found, scope, level)
     raise Undecided("; ".join(list(reasons)[:3]) or "too many cases")
+
+
+class _NoRightSide(Mismatch):
+    """The right side has no meaning in a case that the left side allows."""
 
 
 class _Restart(Exception):
@@ -133,7 +140,7 @@ class _Found:
 
 
 def _explore(
-    rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, None]
+    rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, str | None]
 ) -> tuple[tuple[SymbolicInstance, ...], str]:
     names = packs_of(sub)
     telling, guarded = telling_rank(rules, sub), fitted(sub)
@@ -158,10 +165,14 @@ def _explore(
             bases = _run(rules, sub, choice, reasons)
     # a pack that the guards kept from getting as long as it might is not bounded by that
     reached = {name for name in ranks.bounded if any(each.probe.ranks[name] == limits[name] for each in bases)}
+    if RIGHT in reasons.values() and bases:
+        # the right side may have had no meaning to the prover only: what was looked at is the bound
+        highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}
+        choice, reached = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded)
     return tuple(each.instance for each in bases), _scope(sub, choice, tuple(n for n in ranks.bounded if n in reached))
 
 
-def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, None]) -> list[_Found]:
+def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None]) -> list[_Found]:
     while True:
         path = Path(_MOST_PATHS)
         found: dict[Any, _Found] = {}
@@ -174,7 +185,7 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
 
 
 def _along(
-    rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice, reasons: dict[str, None]
+    rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice, reasons: dict[str, str | None]
 ) -> Iterator[_Found]:
     """The instances of all paths, one after the other."""
     while True:
@@ -190,7 +201,7 @@ def _along(
         except Mismatch as problem:
             if path.stale:
                 continue  # not yet with what was solved for
-            reasons[problem.reason] = None
+            reasons[problem.reason] = RIGHT if isinstance(problem, _NoRightSide) else None
         except Unbound as unknown:
             raise Undecided(f"`{unknown.name}` stays unknown") from None
         except (TypeError, ValueError, ArithmeticError, IndexError, DslcError) as problem:
@@ -209,6 +220,8 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     facts = Facts(path)
     terms = _terms(rules, sub, path)
     known = dataclasses.replace(rules, operators={**rules.operators, **{op.name: op for op in terms.values()}}, assuming=facts)
+    if not signatures(sub) or unknown_operators(sub) is not None:
+        known = replaying(known, rules, facts)
     text = facts_of(sub)
     text = replace(text, conditions=tuple(c for c in text.conditions if not _about_constants(c)))
     env = Env(sub.module, known)
@@ -228,13 +241,16 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     facts.left = False
     inner = env.child()
     inner.decls = env.decls
-    for statement in sub.syntax.right:
-        if isinstance(statement, t.Search):
-            value = path.pick(("search", statement.name), evaluate(statement.domain, inner))
-            draft.drawn[statement.name] = value
-            inner.bind(statement.name, value)
-    right = _side(draft, sub.syntax, sub.syntax.right, inner)
-    expanded_right = expand(known, right)
+    try:
+        for statement in sub.syntax.right:
+            if isinstance(statement, t.Search):
+                value = path.pick(("search", statement.name), evaluate(statement.domain, inner))
+                draft.drawn[statement.name] = value
+                inner.bind(statement.name, value)
+        right = _side(draft, sub.syntax, sub.syntax.right, inner)
+        expanded_right = expand(known, right)
+    except Mismatch as problem:
+        raise _NoRightSide(problem.reason, problem.span) from None
     shapes = _shapes(sub, left, right, facts)
     if facts.conditions and facts.never():
         raise Mismatch("sizes that never occur")
