@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, help="Seed of the random tensors.")
 @click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), default=Path("generated.rules"), show_default=True)
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers evaluate terms.")
-@click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 256), help="Processes that evaluate terms.")
+@click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="Processes that evaluate terms.")
 @click.option("--provers", default=2, show_default=True, type=click.IntRange(1, 256), help="Processes that prove.")
 @click.option("--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster.")
 @click.option("--budget", metavar="TIME", help="Stop after this time, with what was found until then.")

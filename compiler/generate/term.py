@@ -7,6 +7,7 @@ position: it is cut where it was joined last.
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,14 +46,24 @@ class TermType:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return tuple(total(tree) for tree in self.dims)
+        return _sizes(self.dims)
 
     @property
     def tensor(self) -> TensorType:
-        return TensorType(self.dtype, self.shape)
+        return _tensor(self.dtype, self.dims)
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(_show_tree(tree) for tree in self.dims)}]"
+
+
+@functools.cache
+def _sizes(dims: tuple[Tree, ...]) -> tuple[int, ...]:
+    return tuple(total(tree) for tree in dims)
+
+
+@functools.cache
+def _tensor(dtype: DType, dims: tuple[Tree, ...]) -> TensorType:
+    return TensorType(dtype, _sizes(dims))
 
 
 def _show_tree(tree: Tree) -> str:
