@@ -7,7 +7,7 @@ and any position of such a monomial shows it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
@@ -18,8 +18,8 @@ from dslc.analysis.conditions import Case
 from dslc.analysis.isl import Frame, GivenUp, limited
 from dslc.analysis.numeric import Unknown, value
 from dslc.analysis.poly import Monomial, Poly, atom
-from dslc.ir.graph import Input, Value
-from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, rebuild, walk
+from dslc.ir.graph import Input, Value, topological
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, as_scalar, num, rebuild, walk
 from dslc.prove.exact.affine import (
     Affine,
     MissingUnknown,
@@ -35,8 +35,9 @@ from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.inline import CannotInline, Inliner
 from dslc.prove.exact.pointwise import vanishes
-from dslc.prove.exact.radix import Radix, flattened, quotients_left
+from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
 from dslc.prove.exact.terms import Algebra, Deadline, Sum, Term, Unsolved, negated
+from dslc.prove.exact.windows import generalized
 
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
@@ -118,6 +119,8 @@ def compare(
     """
     try:
         problem = _problem(left, right, conditions, seconds)
+        if problem.equal_by_windows(seconds / 2):
+            return Equal()
         with limited(int(seconds * _OPERATIONS) + 1):
             return problem.verdict()
     except (Unsolved, CannotInline, GivenUp) as reason:
@@ -174,7 +177,7 @@ class _Problem:
             put = cache(lambda node: rebuild(node, names.get))
             self._known = {size: put(meaning) for size, meaning in self._known.items()} | dict(names)
             self._conditions = [*(put(condition) for condition in self._conditions), *more]
-        inliner = Inliner(self._known, deadline.check)
+        inliner = Inliner(self._known, deadline.check, self._shorter((*left, *right)))
         self._inputs = inliner.inputs
         roots: list[Scalar] = []
         self._positions: list[tuple[Scalar, ...]] = []
@@ -189,11 +192,31 @@ class _Problem:
         self._conditions = [radix.simplify(condition) for condition in self._conditions]
         roots, self._parts = radix.split(roots)
         self._radix = radix
-        roots = self._flattened(inliner, radix, roots)
-        self._pairs = list(zip(roots[::2], roots[1::2], strict=True))
+        self._roots = self._flattened(inliner, radix, roots)
         self._extents = inliner.extents
+
+    def _about(self, roots: Sequence[Scalar], extents: Mapping[Iter, Scalar], conditions: Sequence[Scalar]) -> None:
+        """What is compared: pairs of expressions over iterators with these ranges (those without one are any integer)."""
+        self._pairs = list(zip(roots[::2], roots[1::2], strict=True))
+        self._ranges = extents
+        self._assumed = conditions
         self._layouts = self._strides(roots)
-        self._monomials: list[Monomial] = [(s,) for s in self._symbols((*roots, *self._extents.values()))]
+        self._monomials: list[Monomial] = [(s,) for s in self._symbols((*roots, *extents.values(), *conditions))]
+
+    def _shorter(self, outputs: Sequence[Value]) -> Callable[[Scalar, dict[Iter, Scalar]], Scalar]:
+        """Indices simplified as soon as they are made, by what is known of the sizes of all tensors."""
+        sizes = [as_scalar(size) for node in topological(v.node for v in outputs) for v in node.values for size in v.type.shape]
+        known = self._facts((rebuild(size, self._known.get) for size in sizes), ())
+        found: list[Radix] = []
+
+        def shorter(index: Scalar, extents: dict[Iter, Scalar]) -> Scalar:
+            if not quotient_by_size(index):
+                return index
+            if not found:
+                found.append(Radix(extents, known, self._deadline.check))
+            return found[0].simplify(index)
+
+        return shorter
 
     def _same_shape(self, inliner: Inliner, a: Value, b: Value) -> None:
         shapes = [[inliner.size(size) for size in each.type.shape] for each in (a, b)]
@@ -226,18 +249,59 @@ class _Problem:
 
     def _facts(self, roots: Iterable[Scalar], extents: Iterable[Scalar]) -> Case:
         """The conditions, and the least values of the sizes."""
-        lower = tuple(atom(size) - size.least for size in self._symbols((*roots, *extents)) if size.least is not None)
+        sizes = self._symbols((*roots, *extents, *self._conditions))
+        lower = tuple(atom(size) - size.least for size in sizes if size.least is not None)
         return facts(self._conditions) & Case(lower)
 
     def _symbols(self, roots: Iterable[Scalar]) -> list[Sym]:
         names: dict[Sym, None] = {}
-        for root in (*roots, *self._conditions):
+        for root in roots:
             names.update((node, None) for node in walk(root) if isinstance(node, Sym))
         return sorted(names, key=lambda s: s.name)
 
     # ---- solving ---------------------------------------------------------------------------------------------------
 
     def verdict(self) -> Equal | Differs | Undecided:
+        self._about(self._roots, self._extents, self._conditions)
+        return self._solved()
+
+    def equal_by_windows(self, seconds: float) -> bool:
+        """Whether the programs are shown to be equal wherever their windows are (see windows)."""
+        claim = generalized(self._roots, self._extents)
+        if claim is None:
+            return False
+        roots = claim.roots
+        nodes = [node for root in roots for node in walk(root)]
+        iters = {it for node in nodes for it in (node.iters if isinstance(node, Reduce) else node.free)}
+        extents = {it: extent for it, extent in self._extents.items() if it in iters}
+        present = set(self._symbols((*roots, *extents.values())))
+        conditions = [each for each in self._conditions if present.issuperset(self._symbols([each]))]
+        whole, self._deadline = self._deadline, Deadline(seconds)
+        try:
+            with limited(int(seconds * _OPERATIONS) + 1):
+                conditions += [each for each, goal in claim.facts if self._holds(goal)]
+                self._about(roots, extents, conditions)
+                return isinstance(self._solved(), Equal)
+        except (Unsolved, GivenUp):
+            return False
+        finally:
+            self._deadline = whole
+
+    def _holds(self, goal: Scalar) -> bool:
+        """Whether a condition on positions is shown to hold at all of them."""
+        self._about((), {it: self._extents[it] for it in goal.free}, self._conditions)
+        while True:
+            try:
+                self._prepare()
+                variables = tuple(sorted(goal.free, key=lambda it: it.name))
+                place = self._evaluator.place(variables, self._sizes)
+                return bool(place.domain.is_subset(self._affine.condition(goal, variables)))
+            except MissingUnknown as missing:
+                self._add(missing.monomial)
+            except NotAffine:
+                return False
+
+    def _solved(self) -> Equal | Differs | Undecided:
         while True:
             try:
                 return self._verdict()
@@ -245,6 +309,7 @@ class _Problem:
                 self._add(missing.monomial)
 
     def region(self) -> Region:
+        self._about(self._roots, self._extents, self._conditions)
         while True:
             try:
                 return self._region()
@@ -264,14 +329,14 @@ class _Problem:
         self._algebra = Algebra(self._frame, polys, self._deadline, self._functions.resolve)
         self._functions.algebra = self._algebra
         self._evaluator = Evaluator(
-            self._algebra, self._affine, self._functions, self._inputs, self._layouts, self._extents
+            self._algebra, self._affine, self._functions, self._inputs, self._layouts, self._ranges
         )
         self._sizes = self._possible_sizes()
 
     def _possible_sizes(self) -> Any:
         """The sizes that satisfy the conditions, as far as they are affine (a set without dimensions)."""
         total = self._frame.universe(0)
-        for condition in (*self._conditions, *self._bounds()):
+        for condition in (*self._assumed, *self._bounds()):
             try:
                 total = total.intersect(self._affine.condition(condition, ()))
             except NotAffine:
@@ -306,7 +371,7 @@ class _Problem:
             if isinstance(position, Iter):
                 whole = self._parts.get(position, position)
                 out.extend(sorted(whole.free, key=lambda it: it.name) if position in self._parts else [position])
-        return tuple(out)
+        return tuple(it for it in out if it in self._ranges)
 
     def _verdict(self) -> Equal | Differs | Undecided:
         self._prepare()

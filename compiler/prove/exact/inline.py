@@ -42,12 +42,19 @@ class CannotInline(Exception):
 class Inliner:
     """Shared by both sides, so that inputs have one number. `extents` gives the range of every iterator."""
 
-    def __init__(self, known: Mapping[Scalar, Scalar], check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        known: Mapping[Scalar, Scalar],
+        check: Callable[[], None],
+        shorter: Callable[[Scalar, dict[Iter, Scalar]], Scalar] = lambda index, extents: index,
+    ) -> None:
+        """`shorter`: an index without needless quotients, which grow from one scope to the next."""
         #: the tensors that the expressions read, by operand number
         self.inputs: list[Value] = []
         self.extents: dict[Iter, Scalar] = {}
         self._known = known
         self._check = check
+        self._shorter = shorter
         self._numbers: dict[Value, int] = {}
         self._memo: dict[tuple[Value, tuple[Scalar, ...], int], Scalar] = {}
 
@@ -72,6 +79,7 @@ class Inliner:
         return self._scalar(as_scalar(size), {}, (), 0)
 
     def _value(self, value: Value, index: tuple[Scalar, ...], depth: int) -> Scalar:
+        index = tuple(self._shorter(part, self.extents) for part in index)
         key = (value, index, depth)
         found = self._memo.get(key)
         if found is None:

@@ -272,8 +272,12 @@ def quotients_left(roots: Iterable[Scalar]) -> set[int]:
         node.operand
         for root in roots
         for node in walk(root)
-        if isinstance(node, Read) and any(_quotient_by_size(part) for index in node.index for part in walk(index))
+        if isinstance(node, Read) and any(quotient_by_size(index) for index in node.index)
     }
+
+
+def quotient_by_size(index: Scalar) -> bool:
+    return any(_quotient_by_size(part) for part in walk(index))
 
 
 def _quotient_by_size(node: Scalar) -> bool:

@@ -1,0 +1,286 @@
+"""Windows: positions that matter only as the place of a window are arbitrary integers, and their strides, dilations and pads vanish.
+
+Where an output position `o` occurs in nothing but `c * o + e` (plus what is bound: `d * b`), with one `c` and one `e`, two programs that
+are equal for every integer in the place of `c * o + e` are equal. Where moreover every element that is read there is the one at
+`c * o + e + d * b`, with one `d > 0`, those elements are a tensor of their own, indexed by `b`; and the bounds `c * o + e + d * b >= r`
+are `b >= ceil((r - c * o - e) / d)`, for arbitrary integers in the place of the right side. Both only ever make a claim stronger:
+programs that are equal so are equal; what differs so may still be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym
+from dslc.prove.exact.affine import about_positions
+from dslc.prove.exact.equations import as_scalar_of
+
+_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+Kind = Literal["read", "least", "same"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    """Where iterators occur: an index of a tensor, or an integer that is at least 0, or (un)equal to 0."""
+
+    kind: Kind
+    poly: Poly
+    place: tuple[int, int] = (-1, -1)
+
+
+@dataclass(slots=True)
+class _Uses:
+    """All uses of iterators in some expressions, and the iterators that occur otherwise too."""
+
+    found: dict[_Use, None] = field(default_factory=dict)
+    other: set[Iter] = field(default_factory=set)
+    #: axes of operands that are read at what is no polynomial of positions
+    unknown: set[tuple[int, int]] = field(default_factory=set)
+
+    def of(self, it: Iter) -> list[_Use]:
+        return [use for use in self.found if it in use.poly.atoms]
+
+
+@dataclass(frozen=True, slots=True)
+class _Window:
+    """`slope * at + offset` is the place; `step` is set where what is read there is a tensor of its own."""
+
+    at: Iter
+    slope: Poly
+    offset: Poly
+    step: Poly | None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Expressions over arbitrary places of windows, and conditions on these that hold where the given ones do at all positions."""
+
+    roots: list[Scalar]
+    facts: list[tuple[Scalar, Scalar]]
+
+
+def generalized(roots: Sequence[Scalar], extents: Mapping[Iter, Scalar]) -> Claim | None:
+    """A stronger claim about fewer unknowns; None where there are no windows."""
+    uses = _Uses()
+    seen: set[Scalar] = set()
+    for root in roots:
+        _collect(root, uses, seen)
+    positions = {it for root in roots for it in root.free}
+    for use in uses.found:  # places of windows in two axes at once are left alone
+        if len(both := use.poly.atoms & positions) > 1:
+            uses.other.update(it for it in both if isinstance(it, Iter))
+    alone = sorted(positions - uses.other, key=lambda it: it.name)
+    windows = [window for it in alone if (window := _window(it, uses)) is not None]
+    if not windows:
+        return None
+    writer = _Writer(windows)
+    return Claim([writer.write(root) for root in roots], list(writer.facts(extents)))
+
+
+# ---- uses ------------------------------------------------------------------------------------------------------------
+
+
+def _collect(node: Scalar, uses: _Uses, seen: set[Scalar]) -> None:
+    if node in seen:
+        return
+    seen.add(node)
+    if isinstance(node, Iter):
+        uses.other.add(node)
+    elif isinstance(node, Read):
+        for axis, index in enumerate(node.index):
+            _used(index, "read", (node.operand, axis), uses, seen)
+        if node.other is not None:
+            _collect(node.other, uses, seen)
+    elif (compared := _compared(node)) is not None:
+        _used(compared[0], compared[1], (-1, -1), uses, seen)
+    elif isinstance(node, Reduce):
+        uses.other.update(it for extent in node.extents for it in extent.free)
+        for part in (node.body, node.where):
+            if part is not None:
+                _collect(part, uses, seen)
+    else:
+        for child in node.children:
+            _collect(child, uses, seen)
+
+
+def _used(node: Scalar, kind: Kind, place: tuple[int, int], uses: _Uses, seen: set[Scalar]) -> None:
+    if not about_positions(node):
+        uses.unknown.add(place)
+        _collect(node, uses, seen)
+        return
+    try:
+        poly = polynomial(node)
+    except NotIntegral:
+        uses.unknown.add(place)
+        uses.other.update(node.free)
+        return
+    uses.found[_Use(kind, poly, place)] = None
+    for monomial, _ in poly.terms:
+        bound = [factor for factor in monomial if factor.free]
+        if len(bound) > 1 or any(not isinstance(factor, Iter) for factor in bound):
+            uses.other.update(it for factor in bound for it in factor.free)
+
+
+def _compared(node: Scalar) -> tuple[Scalar, Kind] | None:
+    """What a comparison of integers says is at least 0, or (un)equal to 0."""
+    if not (isinstance(node, Apply) and node.name in _COMPARISONS and all(is_integral(arg) for arg in node.args)):
+        return None
+    left, right = node.args if node.name in {"<", "<=", "==", "!="} else reversed(node.args)
+    difference = polynomial(right) - polynomial(left) - (1 if node.name in {"<", ">"} else 0)
+    return as_scalar_of(difference), "same" if node.name in {"==", "!="} else "least"
+
+
+def _sizes_only(poly: Poly) -> Poly:
+    return _sum(Poly((term,)) for term in poly.terms if not any(factor.free for factor in term[0]))
+
+
+def _sum(parts: Iterable[Poly]) -> Poly:
+    total = as_poly(0)
+    for part in parts:
+        total = total + part
+    return total
+
+
+# ---- windows ---------------------------------------------------------------------------------------------------------
+
+
+def _window(it: Iter, uses: _Uses) -> _Window | None:
+    mine = uses.of(it)
+    first = next((use for use in mine if use.kind == "read"), None)
+    if first is None:
+        return None
+    slope, rest = first.poly.split(it)
+    offset = _sizes_only(rest)
+    if any(_turned(use.poly, it, slope) is None for use in mine):
+        return None
+    step = _step(it, slope, offset, mine, uses)
+    if step is None and slope == as_poly(1) and not offset.terms:
+        return None
+    return _Window(it, slope, offset, step)
+
+
+def _turned(poly: Poly, it: Iter, slope: Poly) -> int | None:
+    """1 or -1, where the iterator is multiplied by `slope` or its opposite."""
+    found, _ = poly.split(it)
+    return 1 if found == slope else -1 if found == -slope else None
+
+
+def _step(it: Iter, slope: Poly, offset: Poly, mine: Sequence[_Use], uses: _Uses) -> Poly | None:
+    """The `d` of all `d * b`, where everything is at `slope * it + offset + d * b`; 1 where nothing is bound."""
+    places = {use.place for use in mine if use.kind == "read"}
+    if places & uses.unknown or any(use.place in places and it not in use.poly.atoms for use in uses.found):
+        return None
+    steps: dict[Poly, None] = {}
+    for use in mine:
+        if use.kind == "same":
+            return None
+        sign = _turned(use.poly, it, slope)
+        assert sign is not None
+        rest = use.poly.split(it)[1] * sign - offset
+        sizes = _sizes_only(rest)
+        if use.kind == "read" and (sign < 0 or sizes.terms):
+            return None
+        bound = {factor for factor in rest.atoms if isinstance(factor, Iter)}
+        if len(bound) > 1:
+            return None
+        for other in bound:
+            steps[rest.split(other)[0]] = None
+    if len(steps) > 1:
+        return None
+    step = next(iter(steps), as_poly(1))
+    return step if _positive(step) else None
+
+
+def _positive(step: Poly) -> bool:
+    if step.is_constant:
+        return step.constant > 0
+    return len(step.terms) == 1 and step.terms[0][1] > 0 and all(
+        isinstance(factor, Sym) and (factor.least or 0) >= 1 for factor in step.terms[0][0]
+    )
+
+
+# ---- the stronger claim ----------------------------------------------------------------------------------------------
+
+
+class _Writer:
+    def __init__(self, windows: Sequence[_Window]) -> None:
+        self._windows = windows
+        self._places: Mapping[Iter, Poly] = {w.at: atom(sym(f"place {k}")) for k, w in enumerate(windows)}
+        self._bounds: dict[tuple[_Window, int, Poly], Poly] = {}
+        self._along: dict[Iter, dict[Iter, None]] = {}
+        self._memo: dict[Scalar, Scalar] = {}
+
+    def write(self, node: Scalar) -> Scalar:
+        found = self._memo.get(node)
+        if found is None:
+            found = self._memo[node] = self._fresh(node)
+        return found
+
+    def _fresh(self, node: Scalar) -> Scalar:
+        if isinstance(node, Read):
+            index = tuple(
+                as_scalar_of(self._poly(polynomial(part), "read")) if self._concerns(part) else self.write(part)
+                for part in node.index
+            )
+            return read(node.operand, index, None if node.other is None else self.write(node.other))
+        if self._concerns(node) and (compared := _compared(node)) is not None:
+            assert isinstance(node, Apply)
+            new = as_scalar_of(self._poly(polynomial(compared[0]), compared[1]))
+            return apply(node.name if compared[1] == "same" else ">=", new, num(0))
+        if isinstance(node, Reduce):
+            where = None if node.where is None else self.write(node.where)
+            return reduce(node.kind, node.iters, node.extents, self.write(node.body), where)
+        if not node.children:
+            return node
+        return rebuild(node, lambda part: None if part is node else self.write(part))
+
+    def _concerns(self, node: Scalar) -> bool:
+        return about_positions(node) and any(w.at in node.free for w in self._windows)
+
+    def _poly(self, poly: Poly, kind: Kind) -> Poly:
+        for window in self._windows:
+            if window.at in poly.atoms:
+                poly = self._at(poly, window, kind)
+        return poly
+
+    def _at(self, poly: Poly, window: _Window, kind: Kind) -> Poly:
+        sign = _turned(poly, window.at, window.slope)
+        assert sign is not None
+        rest = poly.split(window.at)[1] * sign - window.offset
+        if window.step is None:
+            return (self._places[window.at] + rest) * sign
+        sizes = _sizes_only(rest)
+        bound = next((factor for factor in rest.atoms if isinstance(factor, Iter)), None)
+        along = as_poly(0) if bound is None else atom(bound)
+        if bound is not None:
+            self._along.setdefault(window.at, {})[bound] = None
+        if kind == "read":
+            return along
+        key = (window, sign, sizes)
+        if key not in self._bounds:
+            self._bounds[key] = atom(sym(f"bound {len(self._bounds)}"))
+        # sign * (place + sizes + d * b) >= 0 is a bound on b, from below or from above
+        return along * sign + self._bounds[key]
+
+    def facts(self, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
+        """That bounds leave room: for the first, the last, or (with step 1) some `b`, if that is so at every position."""
+        for (window, sign, sizes), bound in self._bounds.items():
+            assert window.step is not None
+            place = window.slope * atom(window.at) + window.offset + sizes
+            yield _at_least_zero(bound), _at_least_zero(place * sign)
+            for it in self._along.get(window.at, ()) if sign > 0 else ():
+                last = polynomial(extents[it]) - 1
+                yield _at_least_zero(bound + last), _at_least_zero(place + window.step * last)
+            for (other, opposite, more), above in self._bounds.items():
+                if other is window and sign > 0 > opposite and window.step == as_poly(1):
+                    yield _at_least_zero(bound + above), _at_least_zero(sizes - more)
+
+
+def _at_least_zero(poly: Poly) -> Scalar:
+    return apply(">=", as_scalar_of(poly), num(0))
+
+
+__all__ = ["generalized"]
