@@ -34,6 +34,7 @@ from dslc.prove.ranks import (
     telling_rank,
     to_probe,
 )
+from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
@@ -43,7 +44,10 @@ from dslc.semantics.types import shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_MOST_PATHS = 400
+# evaluations of a rule at all ranks, and at ranks up to 2 and to 1 where those were too many
+_MOST_PATHS = {None: 400, 2: 400, 1: 1500}
+# covers that are kept for the next prover
+_KEPT = 8
 #: a case that does not occur because the right side has no meaning there
 RIGHT = "right"
 _DTYPES = (DType.F32, DType.I64, DType.BOOL)
@@ -81,6 +85,7 @@ class Cover:
 
     instances: tuple[SymbolicInstance, ...]
     scope: str = ""
+    #: the most general level that gives these instances
     level: str = LEVELS[0]
 
 
@@ -94,13 +99,31 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps") -> Cover:
     Raises:
         Uncovered
     """
+    cache = rules_cache(rules, "covers")
+    found = cache.get((id(sub.syntax), level))
+    if found is None and level == LEVELS[0]:
+        # what needed no number for any step is the same as with all integers unknown
+        found = cache.get((id(sub.syntax), LEVELS[1]))
+        found = found if found is not None and isinstance(found[1], Cover) and found[1].level == LEVELS[0] else None
+    if found is None:
+        while len(cache) >= _KEPT:
+            del cache[next(iter(cache))]
+        # the syntax is kept, so that its number stays its own
+        found = cache[id(sub.syntax), level] = (sub.syntax, _found(rules, sub, level))
+    if isinstance(found[1], Cover):
+        return found[1]
+    raise Uncovered(found[1])
+
+
+def _found(rules: Rules, sub: SubstitutionDef, level: str) -> Cover | str:
+    """The cover of the first level that gives one; else why none does."""
     reasons = []
     for each in LEVELS[LEVELS.index(level) :]:
         try:
             return _at_level(rules, sub, each)
         except Undecided as problem:
             reasons.append(problem.reason)
-    raise Uncovered("; ".join(dict.fromkeys(reasons)))
+    return "; ".join(dict.fromkeys(reasons))
 
 
 def covers(rules: Rules, sub: SubstitutionDef) -> Iterator[Cover]:
@@ -117,11 +140,11 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
     for most in (None, 2, 1):
         for dtype in _DTYPES:
             try:
-                found, scope = _explore(rules, sub, level, dtype, most, reasons)
+                found, scope, steps = _explore(rules, sub, level, dtype, most, reasons)
             except TooMany:
                 break
             if found:
-                return Cover(found, scope, level)
+                return Cover(found, scope, level if steps or level != LEVELS[1] else LEVELS[0])
     raise Undecided("; ".join(list(reasons)[:3]) or "too many cases")
 
 
@@ -141,7 +164,7 @@ class _Found:
 
 def _explore(
     rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, str | None]
-) -> tuple[tuple[SymbolicInstance, ...], str]:
+) -> tuple[tuple[SymbolicInstance, ...], str, bool]:
     names = packs_of(sub)
     telling, guarded = telling_rank(rules, sub), fitted(sub)
     choice = Choice(level, to_probe(sub, telling or 0), dtype, padded(sub))
@@ -149,7 +172,7 @@ def _explore(
     bases: list[_Found] = []
     found: list[_Found] = []
     if names and telling is not None and (most is None or telling <= most):
-        found = _run(rules, sub, choice, reasons)
+        found = _run(rules, sub, choice, reasons, _MOST_PATHS[most])
         batch = batches(names, [each.probe for each in found], telling)
         bases = [each for each in found if all(each.probe.ranks[name] == 0 for name in batch)]
         if not all(projects(each.probe, [base.probe for base in bases], batch) for each in found):
@@ -162,19 +185,20 @@ def _explore(
             bases = found
         else:
             choice = replace(choice, most_rank=limits)
-            bases = _run(rules, sub, choice, reasons)
+            bases = _run(rules, sub, choice, reasons, _MOST_PATHS[most])
     # a pack that the guards kept from getting as long as it might is not bounded by that
     reached = {name for name in ranks.bounded if any(each.probe.ranks[name] == limits[name] for each in bases)}
     if RIGHT in reasons.values() and bases:
         # the right side may have had no meaning to the prover only: what was looked at is the bound
         highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}
         choice, reached = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded)
-    return tuple(each.instance for each in bases), _scope(sub, choice, tuple(n for n in ranks.bounded if n in reached))
+    scope = _scope(sub, choice, tuple(n for n in ranks.bounded if n in reached))
+    return tuple(each.instance for each in bases), scope, bool(choice.steps)
 
 
-def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None]) -> list[_Found]:
+def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
     while True:
-        path = Path(_MOST_PATHS)
+        path = Path(most)
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):
