@@ -1,7 +1,7 @@
 """Windows: positions that matter only as the place of a window are arbitrary integers, and their strides, dilations and pads vanish.
 
-Where an output position `o` occurs in nothing but `c * o + e` (plus what is bound: `d * b`), with one `c` and one `e`, two programs that
-are equal for every integer in the place of `c * o + e` are equal. Where moreover every element that is read there is the one at
+Where an output position `o` occurs in nothing but `c * o + e` (plus what is bound: `d * b`), with one `c` and one `e`, two programs
+that are equal for every integer in the place of `c * o + e` are equal. Where moreover every element that is read there is the one at
 `c * o + e + d * b`, with one `d > 0`, those elements are a tensor of their own, indexed by `b`; and the bounds `c * o + e + d * b >= r`
 are `b >= ceil((r - c * o - e) / d)`, for arbitrary integers in the place of the right side. Both only ever make a claim stronger:
 programs that are equal so are equal; what differs so may still be equal.
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym
 from dslc.prove.exact.affine import about_positions
 from dslc.prove.exact.equations import as_scalar_of
 
@@ -266,14 +266,14 @@ class _Writer:
         return along * sign + self._bounds[key]
 
     def facts(self, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
-        """That bounds leave room: for the first, the last, or (with step 1) some `b`, if that is so at every position."""
+        """That bounds let the first, the last, or (with step 1) some `b` through, if that is so at every position."""
         for (window, sign, sizes), bound in self._bounds.items():
             assert window.step is not None
             place = window.slope * atom(window.at) + window.offset + sizes
             yield _at_least_zero(bound), _at_least_zero(place * sign)
-            for it in self._along.get(window.at, ()) if sign > 0 else ():
+            for it in self._along.get(window.at, ()):
                 last = polynomial(extents[it]) - 1
-                yield _at_least_zero(bound + last), _at_least_zero(place + window.step * last)
+                yield _at_least_zero(bound + last * sign), _at_least_zero((place + window.step * last) * sign)
             for (other, opposite, more), above in self._bounds.items():
                 if other is window and sign > 0 > opposite and window.step == as_poly(1):
                     yield _at_least_zero(bound + above), _at_least_zero(sizes - more)
