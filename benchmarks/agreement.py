@@ -109,12 +109,14 @@ def limited(work: Any, seconds: float) -> Any:
     """The work's result, or why there is none."""
 
     def stop(_: int, frame: FrameType | None) -> None:
-        # what is raised where a weak reference dies is lost, and printed: the next signal comes soon
-        if frame is None or frame.f_code.co_filename != weakref.__file__:
+        # what is raised where an object dies is lost: there is another signal, soon where that is known
+        dying = frame is not None and frame.f_code.co_filename == weakref.__file__
+        signal.setitimer(signal.ITIMER_PROF, 0.01 if dying else 1.0)
+        if not dying:
             raise _Stopped
 
     before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds, 0.02)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         return work()
     except _Stopped:
