@@ -15,9 +15,13 @@ import click
 from dslc.cli.options import seconds_of
 
 if TYPE_CHECKING:
+    from dslc.errors import Diagnostic
     from dslc.prove.verdict import ProverName, RuleVerdict
     from dslc.prove.verify import Progress
     from dslc.semantics.library import Rules
+
+# for the search of guards of one refuted rule
+_GUARD_SECONDS = 10.0
 
 
 @click.command("verify")
@@ -53,8 +57,7 @@ def command(
     Exit code 1 where a rule is refuted.
     """
     from dslc.diagnostics.render import render, wants_color
-    from dslc.prove.verify import PROVERS, diagnostic_of, verify
-    from dslc.prove.worker import definition_of
+    from dslc.prove.verify import PROVERS, verify
     from dslc.semantics.library import load_many
 
     limit = seconds_of(timeout, "--timeout")
@@ -72,9 +75,10 @@ def command(
             provers=asked, limit=limit, seed=seed, notes=notes,
         )  # fmt: skip
     seconds = time.perf_counter() - began
-    findings = [d for v in verdicts if (d := diagnostic_of(definition_of(rules, v.rule), v)) is not None]
+    findings = [d for v in verdicts for d in _findings(rules, v, seed)]
     if output_format == "json":
-        click.echo(json.dumps({"rules": [as_dict(verdict) for verdict in verdicts]}, indent=2))
+        outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
+        click.echo(json.dumps(outcome, indent=2))
     elif output_format == "markdown":
         click.echo(markdown(rules, verdicts, seconds))
     else:
@@ -89,6 +93,24 @@ def command(
             click.echo(f"note: {note}", err=True)
         click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
     return 1 if findings else 0
+
+
+def _findings(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic, ...]:
+    """What a refuted rule's user is told: the counterexample, and the guard under which the rule holds where one is found."""
+    from dslc.prove.guards import find_guards, guard_diagnostics
+    from dslc.prove.provers import exact_verdict
+    from dslc.prove.verify import diagnostic_of
+    from dslc.prove.worker import definition_of
+    from dslc.semantics.definitions import SubstitutionDef
+
+    definition = definition_of(rules, verdict.rule)
+    found = diagnostic_of(definition, verdict)
+    if found is None:
+        return ()
+    if not isinstance(definition, SubstitutionDef):
+        return (found,)
+    guards = find_guards(rules, definition, seed, exact_verdict, seconds=_GUARD_SECONDS)
+    return (found, *guard_diagnostics(definition, guards))
 
 
 def default_jobs() -> int:

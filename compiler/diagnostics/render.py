@@ -95,6 +95,10 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
             first, *rest = text.splitlines()
             lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, name)}: {first}")
             lines += [f"{'':{gutter}}   {line}" for line in rest]
+    if diagnostic.fix is not None:
+        span, text = diagnostic.fix.span, diagnostic.fix.text.strip()
+        what = "insert at" if span.start == span.end else "replace"
+        lines.append(f"{'':{gutter}} {paint(_BLUE, '=')} {paint(_BOLD, 'fix')}: {what} {span}: {text}")
     return lines
 
 
@@ -131,6 +135,13 @@ def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
     for name in ("label", "counterexample", "hint"):
         if getattr(diagnostic, name):
             found[name] = getattr(diagnostic, name)
+    if diagnostic.fix is not None:
+        line, column, end_line, end_column = _extent(diagnostic.fix.span)
+        found["fix"] = {
+            "start": {"line": line, "column": column},
+            "end": {"line": end_line, "column": end_column},
+            "text": diagnostic.fix.text,
+        }
     if diagnostic.secondary:
         found["secondary"] = [
             {"path": s.span.source.path, "line": _extent(s.span)[0], "column": _extent(s.span)[1], "message": s.message}

@@ -9,8 +9,10 @@ that meets it differs; of the candidates the one that most instances meet is the
 from __future__ import annotations
 
 import itertools
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -56,14 +58,15 @@ class Guard:
 
 
 def find_guards(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, prover: Prover | None = None, most: int = 3
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, prover: Prover | None = None, most: int = 3, seconds: float = inf
 ) -> tuple[Guard, ...]:
     """The weakest guards from the vocabulary under which no instance was found to differ, proved ones first.
 
-    Empty where no instance differs without a guard, or no guard of at most two conditions helps.
+    Empty where no instance differs without a guard, or no guard of at most two conditions helps. After `seconds` of processor time
+    nothing more is tried.
     """
-    rng = np.random.default_rng(seed)
-    samples = _samples(rules, sub, rng)
+    rng, ends = np.random.default_rng(seed), time.process_time() + seconds
+    samples = _samples(rules, sub, rng, ends)
     differing = [drawn for drawn, holds in samples if not holds]
     if not differing:
         return ()
@@ -76,6 +79,8 @@ def find_guards(
     covered: list[frozenset[int]] = []
     for size in (1, 2):
         for conditions in _candidates(table, bad, len(samples), size):
+            if time.process_time() > ends:
+                break
             met = frozenset(k for k in range(len(samples)) if all(table[c][k] is True for c in conditions))
             # what meets it meets a guard that was found before: no weaker one
             if any(met <= before for before in covered if met or not before) or not _stands(rules, sub, conditions, rng):
@@ -87,9 +92,16 @@ def find_guards(
         if found:
             break
     if prover is not None:
-        found = [replace(each, verdict=prover(rules, guarded(sub, each.conditions))) for each in found]
+        found = [_asked(rules, sub, each, prover, ends) for each in found]
         found.sort(key=lambda each: each.verdict is None or each.verdict.answer != "equal")
     return tuple(found)
+
+
+def _asked(rules: Rules, sub: SubstitutionDef, guard: Guard, prover: Prover, ends: float) -> Guard:
+    """A guard with the prover's verdict, as long as there is time."""
+    if time.process_time() > ends:
+        return guard
+    return replace(guard, verdict=prover(rules, guarded(sub, guard.conditions)))
 
 
 def guard_diagnostics(sub: SubstitutionDef, guards: Sequence[Guard]) -> tuple[Diagnostic, ...]:
@@ -129,14 +141,14 @@ def _before_arrow(sub: SubstitutionDef) -> Span | None:
 # ---- examples ---------------------------------------------------------------------------------------------------
 
 
-def _samples(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) -> list[tuple[Mapping[str, Any], bool]]:
+def _samples(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, ends: float) -> list[tuple[Mapping[str, Any], bool]]:
     out: list[tuple[Mapping[str, Any], bool]] = []
     differing = 0
     for instance, holds in _compared(rules, sub, rng, _DRAWS):
         differing += not holds
         if holds or differing <= _MOST_DIFFERING:
             out.append((instance.drawn, holds))
-        if len(out) >= _MOST_DIFFERING * 4:
+        if len(out) >= _MOST_DIFFERING * 4 or time.process_time() > ends:
             break
     return out
 

@@ -24,6 +24,10 @@ PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
 
 Definition = SubstitutionDef | PropertyDef
 
+# conditions that are assumed of the right side, in a reason
+_SHOWN = 2
+_WIDTH = 100
+
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
     """What has to be proved: a substitution itself, or one for each equation of a law."""
@@ -130,7 +134,15 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef) -> Verdict:
     if undecided:
         return verdict("unknown", undecided)
     count = len(covered.instances)
-    return verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)
+    open_ = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
+    assumed = f"; the right side needs {_shortened(list(open_))}" if open_ else ""
+    return verdict("equal", f"{count} symbolic instance" + "s" * (count > 1) + assumed, covered.scope)
+
+
+def _shortened(conditions: Sequence[str]) -> str:
+    """A few conditions as text."""
+    shown = [text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..." for text in conditions[:_SHOWN]]
+    return " and ".join(shown) + (f" and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else "")
 
 
 def _at(reason: str, text: str) -> str:

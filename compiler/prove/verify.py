@@ -15,8 +15,10 @@ from dslc.prove.pool import CannotStart, Changed, Pool
 from dslc.prove.provers import PROVERS, Definition
 from dslc.prove.verdict import ProverName, RuleVerdict, Status, Verdict
 from dslc.prove.worker import Task, answers, definition_of
-from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 #: seconds that one prover may take for one rule
@@ -100,8 +102,11 @@ def verify(
         old = locks.of(one, digests[one.name])
         if old is not None:
             found[one.name] = old
+    every = tuple(provers) != PROVERS
     tasks = [
-        Task(one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough) for one in definitions if one.name not in found
+        Task(one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough, every or has_laws(rules, one))
+        for one in definitions
+        if one.name not in found
     ]
     done, written = len(found), time.monotonic()
     try:
@@ -118,6 +123,22 @@ def verify(
     finally:
         locks.write(found)
     return tuple(found[one.name] for one in definitions)
+
+
+def has_laws(rules: Rules, definition: Definition) -> bool:
+    """Whether laws of the rules speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
+    if not isinstance(definition, SubstitutionDef):
+        return False
+    spoken = rules_cache(rules, "spoken").setdefault("laws", frozenset().union(*(_operators(law) for law in rules.laws.values())))
+    used = _operators(definition)
+    return bool(used) and used <= spoken
+
+
+def _operators(definition: Definition) -> frozenset[str]:
+    """The operators that a definition calls."""
+    called = (node.function for node in walk_expr(definition.syntax) if isinstance(node, t.Call))
+    found = (definition.module.lookup(name) for name in called)
+    return frozenset(op.name for op in found if isinstance(op, OperatorDef))
 
 
 def _results(rules: Rules, tasks: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, list[Verdict]]]:

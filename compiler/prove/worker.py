@@ -11,6 +11,7 @@ import os
 import pickle
 import struct
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -34,6 +35,8 @@ class Task:
     milliseconds: int = 3000
     #: ask all provers, also after one has found a difference
     thorough: bool = False
+    #: ask the axioms prover also where the exact one has shown the sides to be equal
+    second: bool = True
     #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
     text: str = ""
     operators: tuple[tuple[str, str], ...] = ()
@@ -70,13 +73,24 @@ def definition_of(rules: Rules, name: str) -> Definition:
 
 
 def answers(rules: Rules, task: Task, axioms: Any = None) -> list[Verdict]:
-    """The verdicts of one task; see `answer`."""
-    out: list[Verdict] = []
+    """The verdicts of one task; see `answered`."""
+    return list(answered(rules, task, axioms))
+
+
+def answered(rules: Rules, task: Task, axioms: Any = None) -> Iterator[Verdict]:
+    """The verdicts of one task, each as soon as it is known; see `answer`.
+
+    After a difference nobody is asked any more, unless the task is thorough; and no second opinion where it wants none.
+    """
+    shown = False
     for prover in task.provers:
-        out.append(answer(rules, task, prover, axioms))
-        if out[-1].answer == "differs" and not task.thorough:
-            break
-    return out
+        if prover == "axioms" and shown and not (task.second or task.thorough):
+            continue
+        verdict = answer(rules, task, prover, axioms)
+        yield verdict
+        if verdict.answer == "differs" and not task.thorough:
+            return
+        shown = shown or (prover == "exact" and verdict.answer == "equal")
 
 
 def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> Verdict:
@@ -103,11 +117,8 @@ def main() -> None:
         send(output, modules_digest(rules.modules))
         while True:
             task: Task = receive(sys.stdin.buffer)
-            for prover in task.provers:
-                verdict = answer(rules, task, prover)
+            for verdict in answered(rules, task):
                 send(output, verdict)
-                if verdict.answer == "differs" and not task.thorough:
-                    break
             send(output, None)
 
 
