@@ -8,6 +8,7 @@ cover says what it is bounded to.
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,6 +47,8 @@ from dslc.syntax import tree as t
 
 # evaluations of a rule at all ranks, and at ranks up to 2 and to 1 where those were too many
 _MOST_PATHS = {None: 400, 2: 400, 1: 1500}
+# of processor time for each of these
+_SECONDS = 8.0
 # covers that are kept for the next prover
 _KEPT = 8
 #: a case that does not occur because the right side has no meaning there
@@ -121,6 +124,9 @@ def _found(rules: Rules, sub: SubstitutionDef, level: str) -> Cover | str:
     for each in LEVELS[LEVELS.index(level) :]:
         try:
             return _at_level(rules, sub, each)
+        except TooMany:
+            reasons.append("too many cases")
+            break
         except Undecided as problem:
             reasons.append(problem.reason)
     return "; ".join(dict.fromkeys(reasons))
@@ -133,6 +139,8 @@ def covers(rules: Rules, sub: SubstitutionDef) -> Iterator[Cover]:
             yield _at_level(rules, sub, level)
         except Undecided:
             continue
+        except TooMany:
+            return
 
 
 def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
@@ -142,6 +150,8 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
             try:
                 found, scope, steps = _explore(rules, sub, level, dtype, most, reasons)
             except TooMany:
+                if most == 1:
+                    raise  # with less unknown there are only more cases
                 break
             if found:
                 return Cover(found, scope, level if steps or level != LEVELS[1] else LEVELS[0])
@@ -198,7 +208,7 @@ def _explore(
 
 def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
     while True:
-        path = Path(most)
+        path = Path(most, time.process_time() + _SECONDS)
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):
