@@ -80,7 +80,7 @@ def row(
     rules: Rules, sub: SubstitutionDef, kind: str, edit: str, provers: Sequence[ProverName], seconds: float, seed: int, trials: int = 6
 ) -> Row:  # fmt: skip
     """The answers of all, each within a limit of time."""
-    outcome: Any = limited(lambda: interpreted(rules, sub, seed, trials), seconds)
+    outcome: Any = limited(lambda: interpreted(rules, sub, seed, trials), max(seconds, 0.3))
     interpreter = {True: "agrees", False: "differs"}[outcome.passed] if isinstance(outcome, Outcome) else "none"
     shown = ""
     if isinstance(outcome, Outcome) and outcome.status == "uninstantiated":

@@ -69,7 +69,7 @@ def test_a_size_as_an_operand_is_looked_at_in_every_rank(std: Rules) -> None:
 def test_mutants_of_laws_are_told_apart_by_all_provers(taso: Rules) -> None:
     found = rows(taso, subjects_of(taso, "taso"), 24, ("field", "exact", "axioms"), 0.08)
     assert_agreement(found)
-    assert sum(each.interpreter == "differs" for each in found) > 10
+    assert sum(each.interpreter == "differs" for each in found) >= 6
     assert answers(found, "exact")["differs"] + answers(found, "field")["differs"] >= 5
 
 
