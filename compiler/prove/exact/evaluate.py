@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from dslc.analysis.poly import Monomial, is_integral
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, num, substitute
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, num, substitute, walk
 from dslc.prove.exact.affine import Affine, NotAffine, about_positions, digits, largest_first, strides
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
 from dslc.prove.exact.functions import INFINITY, Functions
@@ -92,7 +93,7 @@ class Evaluator:
         return found
 
     def _value(self, node: Scalar, place: Place) -> Sum:
-        if not node.free and about_positions(node) and not isinstance(node, Reduce | Table):
+        if _about_sizes(node):
             return self._sizes(node, place)
         if is_index(node):
             return self._position(node, place)
@@ -203,7 +204,7 @@ class Evaluator:
         return tuple(term for part in parts for term in part)
 
     def _inverse(self, node: Scalar, place: Place) -> Sum:
-        if not node.free and about_positions(node):
+        if _about_sizes(node):
             try:
                 below = from_sizes(node)
                 if not below.is_zero:
@@ -340,6 +341,12 @@ class Evaluator:
                 total = self._algebra.product(total, self.value(factor, place))
             return total
         raise Unsolved("a product over an unknown number of factors")
+
+
+@cache
+def _about_sizes(node: Scalar) -> bool:
+    """Whether an expression is about sizes alone, and no sum over positions."""
+    return not node.free and not any(isinstance(part, Read | Reduce | Table) for part in walk(node))
 
 
 def _power(node: Scalar) -> int | None:
