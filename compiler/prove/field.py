@@ -38,7 +38,7 @@ DRAWS = 2
 _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
 # after the first instance: where few draws fit, few instances are enough for a cheap refutation
-_FURTHER = 300
+_FURTHER = 100
 _FLOATS_FIRST = 100
 _OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
