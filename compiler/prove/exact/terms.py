@@ -130,6 +130,9 @@ class Algebra:
         box = frame.universe(count)
         for k in free:
             line = domain.apply(frame.move(count, (k,)))
+            # what is known of remainders of sizes is no part of a bound
+            plain = line.gist_params(line.params())
+            line = plain if plain.is_bounded() else line
             low, high = frame.single_piece(line.dim_min(0)), frame.single_piece(line.dim_max(0))
             if low is None or high is None:
                 return None

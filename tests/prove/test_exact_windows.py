@@ -1,0 +1,82 @@
+"""Rules about windows: proved with unknown kernels, pads, strides and dilations, by forgetting where the windows are."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from dslc.ir.scalar import apply, dimension, iterator, num, read, reduce
+from dslc.prove.exact import Differs, Equal, compare
+from dslc.prove.exact.windows import generalized
+from dslc.prove.instances import cover
+from dslc.prove.provers import subjects
+from dslc.semantics.library import Rules, load_many
+
+
+@cache
+def _rules() -> Rules:
+    return load_many(["std", "taso"])
+
+
+def _instances(name: str, level: str):
+    rules = _rules()
+    definition = rules.substitutions.get(name) or rules.laws[name]
+    return [one for sub in subjects(rules, definition) for one in cover(rules, sub, level).instances]
+
+
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("std.relu_through_max_pool", "steps"),
+        ("std.concat_of_max_pools", "symbolic"),
+        ("std.add_of_avg_pools_valid", "symbolic"),
+        ("taso.pooling_by_convolution", "steps"),
+        ("taso.concat_of_convs_of_images", "steps"),
+    ],
+)
+def test_rules_about_windows_are_proved(name: str, level: str) -> None:
+    rules = _rules()
+    for one in _instances(name, level):
+        assert compare(rules, one.left, one.right, one.conditions, 5.0) == Equal(), one.text
+
+
+def test_what_holds_only_for_some_pads_is_not_proved_for_all() -> None:
+    """Without the guard a window may lie in the pads alone: its maximum is -inf, and that of the relus is not 0."""
+    one = next(one for one in _instances("std.relu_through_max_pool", "steps") if "stride = [1]" in one.text)
+    assert compare(_rules(), one.left, one.right, one.conditions, 2.0) == Equal()
+    assert compare(_rules(), one.left, one.right, (), 2.0) != Equal()
+
+
+def test_windows_in_different_places_differ() -> None:
+    """The strides of the two sides are different: no claim about both is made, and the difference is found."""
+    rules = _rules()
+    first, second = (
+        next(one for one in _instances("std.add_of_avg_pools_valid", "steps") if text in one.text)
+        for text in ("stride = [1]", "stride = [2]")
+    )
+    assert not isinstance(compare(rules, first.left, first.left), Differs)
+    assert compare(rules, first.left, second.left, (), 2.0) != Equal()
+
+
+def test_places_and_steps() -> None:
+    n, k = dimension("N"), dimension("K")
+    at, bound = iterator("o"), iterator("b")
+    index = apply("+", apply("*", num(2), at), apply("*", num(3), bound), num(-1))
+    inside = apply("and", apply("<=", num(0), index), apply("<", index, n))
+    body = apply("select", inside, read(0, (index,)), num(0))
+    claim = generalized([reduce("sum", (bound,), (k,), body)], {at: n, bound: k})
+    assert claim is not None
+    (root,) = claim.roots
+    assert at not in root.free
+    assert read(0, (bound,)) in _nodes(root)  # the elements that are read are a tensor of their own
+    # another read of the same axis keeps the elements where they are
+    claim = generalized([apply("+", reduce("sum", (bound,), (k,), body), read(0, (num(0),)))], {at: n, bound: k})
+    assert claim is not None
+    assert read(0, (bound,)) not in _nodes(claim.roots[0])
+
+
+def _nodes(root):
+    from dslc.ir.scalar import walk
+
+    return set(walk(root))
