@@ -11,7 +11,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -345,6 +345,14 @@ class _Generation:
         self.failed.add(key(candidate))
         self.library.stages.left_out.append((str(candidate), reason))
 
+    def proved(self, verdicts: Mapping[GeneralRule, RuleVerdict | None]) -> None:
+        """Rules that the library has from now on; without a verdict where nothing is to be proved."""
+        for rule, verdict in verdicts.items():
+            self.library.found.append(rule)
+            self.library.statuses[rule] = "tested" if verdict is None else verdict.status
+            if verdict is not None:
+                self.library.verdicts[rule] = verdict
+
     def text(self, rule: GeneralRule) -> str:
         return rule_text(self.rules, rule, "same", names_in(rule))
 
@@ -359,15 +367,16 @@ class _Generation:
             pending, todo = todo, []
             verdicts: dict[GeneralRule, RuleVerdict] = {}
             if self.settings.proof:
-                with self.stage("prove"):
-                    verdicts = self.proofs.of(pending, partial(self.tell, stage, total=len(pending)))
+                try:
+                    with self.stage("prove"):
+                        self.proofs.of(pending, verdicts, partial(self.tell, stage, total=len(pending)))
+                except _OutOfTime:
+                    self.proved({rule: one for rule, one in verdicts.items() if one.status in RELIABLE})
+                    raise
             for rule in pending:
                 verdict = verdicts.get(rule)
                 if verdict is None or verdict.status in RELIABLE:
-                    self.library.found.append(rule)
-                    self.library.statuses[rule] = "tested" if verdict is None else verdict.status
-                    if verdict is not None:
-                        self.library.verdicts[rule] = verdict
+                    self.proved({rule: verdict})
                     if rule not in self.pending:
                         known.keep(rule)
                     continue

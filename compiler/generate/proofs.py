@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from dslc.errors import DslcError
+from dslc.errors import DslcError, error
 from dslc.generate.general import GeneralRule, definition, names_in, rule_text
 from dslc.prove.digest import modules_digest, rule_digest
 from dslc.prove.lock import LOCK, ProofCache, read_lock, write_lock
@@ -44,14 +44,15 @@ class Proofs:
         if self._pool is not None:
             self._pool.__exit__(kind, error, at)
 
-    def of(self, found: Sequence[GeneralRule], told: Callable[[int], None] = lambda _done: None) -> dict[GeneralRule, RuleVerdict]:
-        """The verdict of every rule; `told` is called with the number of those that are done."""
+    def of(
+        self, found: Sequence[GeneralRule], out: dict[GeneralRule, RuleVerdict], told: Callable[[int], None] = lambda _done: None
+    ) -> None:
+        """Puts the verdict of every rule into `out`; `told` is called with the number of those that are done, and may end it."""
         tasks: dict[str, tuple[GeneralRule, Task]] = {}
-        kept: dict[GeneralRule, RuleVerdict] = {}
         for rule in found:
             known = self._known(rule)
             if known is not None:
-                kept[rule] = known
+                out[rule] = known
                 continue
             self._number += 1
             name = f"candidate_{self._number}"
@@ -63,19 +64,20 @@ class Proofs:
             todo = [task for name, (_, task) in tasks.items() if part is _FIRST or _open(verdicts[name])]
             for task, answered in self._answers([_asking(task, part) for task in todo]):
                 verdicts.setdefault(task.rule, []).extend(answered)
-                if part is _FIRST:
-                    self._keep(tasks[task.rule][0], verdicts[task.rule])
-                    told(len(kept) + len(verdicts))
-        return {**kept, **{rule: self._concluded(rule, verdicts[name]) for name, (rule, _) in tasks.items()}}
+                if part is _SECOND or not _open(verdicts[task.rule]):
+                    rule = tasks[task.rule][0]
+                    out[rule] = self._concluded(rule, verdicts[task.rule])
+                    self._keep(out[rule], verdicts[task.rule])
+                told(len(out))
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
         return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
 
-    def _keep(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> None:
+    def _keep(self, verdict: RuleVerdict, verdicts: Sequence[Verdict]) -> None:
         """What is decided is kept; what is not may be another time."""
         if self._cache is not None and not _open(verdicts):
-            self._cache.put([self._concluded(rule, verdicts)])
+            self._cache.put([verdict])
 
     def _answers(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
         done: set[str] = set()
@@ -85,7 +87,10 @@ class Proofs:
                     done.add(task.rule)
                     yield task, answered
                 return
-            except (CannotStart, Changed):
+            except Changed:
+                hint = "generate again: what was proved is kept"
+                raise error("E0519", "the rule files were changed while they were proved", hint=hint) from None
+            except CannotStart:
                 # then in this process, without a limit of time
                 self._pool.__exit__(None, None, None)
                 self._pool = None
