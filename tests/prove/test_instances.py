@@ -9,7 +9,7 @@ import pytest
 
 from dslc.ir.graph import Constant, Input, ScopeNode, topological
 from dslc.ir.scalar import Num, Sym
-from dslc.prove.instances import LEVELS, Cover, cover, covers
+from dslc.prove.instances import LEVELS, Cover, Uncovered, cover, covers
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.library import Rules, load
 
@@ -143,3 +143,19 @@ def test_laws_become_rules(std: Rules) -> None:
     found = law_substitutions(std, law)
     assert [sub.name for sub in found] == [f"std.products.{k}" for k in range(1, 5)]
     assert all(cover(std, sub).instances for sub in found)
+
+
+def test_results_of_other_cases_are_used_only_where_the_same_is_assumed(std: Rules) -> None:
+    sub = std.substitutions["std.add_of_convs"]
+    again = load("std")
+    alone = cover(again, again.substitutions[sub.name])
+    cover(std, std.substitutions["std.merge_convs"])
+    assert [each.text for each in cover(std, sub).instances] == [each.text for each in alone.instances]
+    assert [each.conditions for each in cover(std, sub).instances] == [each.conditions for each in alone.instances]
+    assert [each.left for each in cover(std, sub).instances] == [each.left for each in alone.instances]
+
+
+def test_a_cover_has_a_limit(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dslc.prove.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
+    with pytest.raises(Uncovered, match="too many cases"):
+        cover(std, std.substitutions["std.gemm_takes_bias"])

@@ -18,8 +18,8 @@ from dslc.prove.lock import LOCK, read_lock
 from dslc.prove.pool import Changed, Pool
 from dslc.prove.provers import at_sizes, replay
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
-from dslc.prove.verify import conclude, verify, verify_rule
-from dslc.prove.worker import Task
+from dslc.prove.verify import conclude, has_laws, verify, verify_rule
+from dslc.prove.worker import Task, answers
 from dslc.semantics.library import Rules, load_many
 
 TEXT = """dslc 1
@@ -198,3 +198,26 @@ def test_the_command_takes_rules_and_provers_by_name(file: Path) -> None:
 def test_from_python(file: Path) -> None:
     found = dslc.verify(file, names=["swapped", "own.wrong"], workers=0)
     assert [(one.rule, one.status == "refuted") for one in found] == [("own.swapped", False), ("own.wrong", True)]
+
+
+def test_a_refuted_rule_is_shown_with_the_guard_that_it_lacks(tmp_path: Path) -> None:
+    path = tmp_path / "lacking.rules"
+    path.write_text(
+        "dslc 1\nimport std.pointwise (mul)\nimport std.reduce (reduce_sum, reduce_mean)\n"
+        "substitution square(X: T[M, N]) -> Y {\n  Y = mul(reduce_sum(X, axes=[0, 1]), 1 / (M * M))\n"
+        "  =>\n  Y = reduce_mean(X, axes=[0, 1])\n}\n",
+        encoding="utf-8",
+    )
+    arguments = [str(path), "--no-lock", "--prover", "field", "--output-format", "json", "--jobs", "0"]
+    ran = CliRunner().invoke(command, arguments, standalone_mode=False)
+    first, second = json.loads(ran.output)["findings"]
+    assert (first["code"], second["code"]) == ("E0501", "E0511")
+    assert second["fix"]["text"].strip() == "where M == N" and "proved" in second["hint"]
+
+
+def test_a_second_opinion_is_asked_for_where_laws_speak_of_every_operator() -> None:
+    std = load_many(["std"])
+    assert has_laws(std, std.substitutions["std.matmul_distributes_right"])
+    assert not has_laws(std, std.substitutions["std.square_of_abs"])
+    task = Task("std.square_of_abs", ("exact", "axioms"), second=False)
+    assert [one.prover for one in answers(std, task)] == ["exact"]
