@@ -29,7 +29,7 @@ from dslc.search.rulesets import chosen_rules
 from dslc.search.statuses import statuses, usable
 from dslc.semantics.library import Rules, load_many
 
-GENERATED = Path(__file__).parents[1] / "rules" / "taso" / "generated.rules"
+GENERATED = Path(__file__).parents[1] / "rules" / "taso_generated" / "taso_generated.rules"
 PICTURE = Path(__file__).with_name("results") / "taso_heatmap.svg"
 HEADING = "## TASO's five networks"
 #: the largest substitutions of Figure 11, in operators

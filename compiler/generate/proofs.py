@@ -18,7 +18,7 @@ from dslc.prove.worker import Task, answers
 from dslc.semantics.library import Rules, load_many
 
 #: seconds of processor time that one prover may take for one rule
-LIMIT = 6.0
+LIMIT = 4.0
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
@@ -67,17 +67,13 @@ class Proofs:
                 if part is _SECOND or not _open(verdicts[task.rule]):
                     rule = tasks[task.rule][0]
                     out[rule] = self._concluded(rule, verdicts[task.rule])
-                    self._keep(out[rule], verdicts[task.rule])
+                    if self._cache is not None:
+                        self._cache.put([out[rule]])
                 told(len(out))
 
     def _known(self, rule: GeneralRule) -> RuleVerdict | None:
         sub = definition(self._rules, rule)
         return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
-
-    def _keep(self, verdict: RuleVerdict, verdicts: Sequence[Verdict]) -> None:
-        """What is decided is kept; what is not may be another time."""
-        if self._cache is not None and not _open(verdicts):
-            self._cache.put([verdict])
 
     def _answers(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
         done: set[str] = set()

@@ -14,9 +14,11 @@ from dslc.generate.general import GeneralRule, operators_of, rule_text, short_na
 from dslc.generate.inputs import Family
 from dslc.generate.naming import described, named
 from dslc.generate.settings import Settings, Stages
-from dslc.generate.term import Term
+from dslc.generate.term import Term, inputs, values
 from dslc.generate.text import Writer, declared, is_default, output_names, tensor_names, written
 from dslc.ir.dtype import DType
+from dslc.ir.graph import input_value
+from dslc.semantics.composites import spelled_out
 from dslc.semantics.library import Rules
 from dslc.syntax.printer import format_source
 from dslc.version import __version__
@@ -53,7 +55,7 @@ def library_text(
             tags = ", ".join(["generated", *(["bounded"] if statuses.get(rule) == "bounded" else [])])
             lines += ["", rule_text(rules, rule, names[rule], operators, described(rule), tags)]
     for k, rule in enumerate(in_order):
-        if k % every == 0:
+        if k % every == 0 and changes_something(rules, rule):
             lines += ["", fires_text(rules, rule, names[rule], operators)]
     for size, group in groups.items():
         plural = "s" * (size != 1)
@@ -84,6 +86,14 @@ def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) ->
 def _lone(module: str, library: str) -> bool:
     """Whether a file is a library of its own."""
     return module == f"{library}.{library}"
+
+
+def changes_something(rules: Rules, rule: GeneralRule) -> bool:
+    """Whether the sides are different programs where operators that are spelled out in others are."""
+    sides = (rule.candidate.sources, rule.candidate.targets)
+    feeds = {term: input_value(f"x{term.index}", term.type.tensor) for side in sides for term in inputs(side)}
+    left, right = (spelled_out(rules, values(rules, side, feeds)) for side in sides)
+    return left != right
 
 
 def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[str, str]) -> str:

@@ -39,7 +39,7 @@ from dslc.syntax.kept import parse_kept as parse
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
-BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets", "taso")}
+BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets", "taso", "taso_generated")}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
