@@ -186,7 +186,7 @@ class _Draft:
         if place.attr is None and not place.starred:
             return self.entry([]) if self.chance(0.5) else self.pick(_NUMBERS)
         args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
-        inner = _partial(op, args, self.env)
+        inner = partly_bound(op, args, self.env)
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
             return AttrSet({attr.name: self.attribute(attr, args, inner) for attr in op.attrs if attr.name not in named})
@@ -195,7 +195,7 @@ class _Draft:
             raise Rejected(f"`{op.short}` has no attribute `{place.attr}`")
         if not place.entry:
             return self.attribute(attr, args, inner)
-        count = _count(attr, args, inner)
+        count = entry_count(attr, args, inner)
         if not place.starred:
             return self.entry(args)
         return tuple(self.entry(args) for _ in range(max(0, count - place.siblings)))
@@ -213,7 +213,7 @@ class _Draft:
                 pass
         if attr.type.dims is not None:
             uniform = self.entry([])
-            count = _count(attr, args, inner)
+            count = entry_count(attr, args, inner)
             entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else []) for _ in range(count))
             return tuple(self.pick(_NUMBERS) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
@@ -274,7 +274,7 @@ def _values(value: Any) -> Iterator[Value]:
             yield from _values(item)
 
 
-def _partial(op: OperatorDef, args: list[Value], outer: Env) -> Env:
+def partly_bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """An environment with what the types of the arguments alone say about an operator's sizes."""
     env = Env(op.module, outer.rules)
     for param, arg in zip(op.syntax.params, args, strict=False):
@@ -287,7 +287,7 @@ def _partial(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     return env
 
 
-def _count(attr: t.Attr, args: list[Value], inner: Env) -> int:
+def entry_count(attr: t.Attr, args: list[Value], inner: Env) -> int:
     """How many entries a list attribute has; the rank of the first tensor where its declaration does not say."""
     rank = args[0].type.rank if args else 0
     if not attr.type.dims:

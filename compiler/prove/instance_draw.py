@@ -8,9 +8,9 @@ from fractions import Fraction
 from itertools import chain, combinations, permutations
 from typing import Any
 
-from dslc.errors import DslcError
 from dslc.interpret.facts import Facts as Text
 from dslc.interpret.facts import Place
+from dslc.interpret.instantiate import entry_count, partly_bound
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
@@ -221,7 +221,7 @@ class Draft:
         if place.attr is None and not place.starred:
             return self._operand(name, op, place)
         args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
-        inner = _partial(op, args, self.env)
+        inner = partly_bound(op, args, self.env)
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
             return AttrSet({
@@ -238,7 +238,7 @@ class Draft:
         if not place.starred:
             return self.integer(name)
         self.listed = True
-        count = _count(attr, args, inner) - place.siblings
+        count = entry_count(attr, args, inner) - place.siblings
         return tuple(self.integer(name, k) for k in range(max(0, count)))
 
     def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
@@ -265,7 +265,7 @@ class Draft:
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
         self.mixing = self.mixing or kind in {"permutation", "ints"}
         if attr.type.dims is not None:
-            count = _count(attr, args, inner)
+            count = entry_count(attr, args, inner)
             one = self.real if kind == "float" else self.integer
             return tuple(one(name, k) for k in range(count))
         if kind == "bool":
@@ -307,30 +307,6 @@ def _values(value: Any) -> list[Value]:
     if isinstance(value, Value):
         return [value]
     return [found for item in value for found in _values(item)] if isinstance(value, tuple) else []
-
-
-def _partial(op: OperatorDef, args: list[Value], outer: Env) -> Env:
-    """An environment with what the types of the arguments alone say about an operator's sizes."""
-    env = Env(op.module, outer.rules)
-    for param, arg in zip(op.syntax.params, args, strict=False):
-        env.bind(param.name, arg)
-        if param.type is not None:
-            try:
-                solve(((param.type, arg.type),), (), env)
-            except (Mismatch, DslcError):
-                continue
-    return env
-
-
-def _count(attr: t.Attr, args: list[Value], inner: Env) -> int:
-    """How many entries a list attribute has; the rank of the first tensor where its declaration does not say."""
-    rank = args[0].type.rank if args else 0
-    if not attr.type.dims:
-        return rank
-    try:
-        return int(evaluate(attr.type.dims[0], inner))
-    except (Unbound, Mismatch, DslcError, TypeError):
-        return max(0, rank - 2)
 
 
 def hold(draft: Draft, condition: t.Expr) -> None:
