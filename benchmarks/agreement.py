@@ -175,6 +175,7 @@ def main() -> None:
     parser.add_argument("--library", action="append", help="std and taso by default")
     parser.add_argument("--no-rules", action="store_true", help="the mutants only")
     parser.add_argument("--quiet", action="store_true", help="the tables only")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="after which the tables say what is done")
     options = parser.parse_args()
     began = time.perf_counter()
     tasks = []
@@ -187,6 +188,10 @@ def main() -> None:
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("fork")) as pool:
         for found in pool.map(_work, tasks):
             rows.append(found)
+            if time.perf_counter() - began > 60 * options.minutes:
+                print(f"stopped after {len(rows)} of {len(tasks)}")
+                pool.shutdown(wait=False, cancel_futures=True)
+                break
             if options.quiet:
                 continue
             if found.wrong:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dslc.errors import Diagnostic
     from dslc.prove.verdict import ProverName, RuleVerdict
     from dslc.prove.verify import Progress
+    from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
 # for the search of guards of one refuted rule
@@ -54,7 +55,7 @@ def command(
     """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
 
     What was proved is kept in `dslc.lock` beside each library, and not proved again while nothing that it rests on changes.
-    Exit code 1 where a rule is refuted.
+    Exit code 1 where a rule is refuted, or `dslc check` finds a mistake in the files: then nothing is proved.
     """
     from dslc.diagnostics.render import render, wants_color
     from dslc.prove.verify import PROVERS, verify
@@ -66,6 +67,14 @@ def command(
     wanted = names or ("std",)
     rules = load_many(wanted)
     chosen = _chosen(rules, wanted, patterns)
+    mistakes = _mistakes(rules, wanted)
+    if mistakes:
+        if output_format == "json":
+            click.echo(json.dumps({"rules": [], "findings": json.loads(render(mistakes, "json"))}, indent=2))
+        else:
+            form = "concise" if output_format == "concise" else "full"
+            click.echo(render(mistakes, form, color=wants_color(sys.stderr)), nl=False, err=form == "full")
+        return 1
     asked = cast("tuple[ProverName, ...]", tuple(p for p in PROVERS if not provers or p in provers))
     notes: list[str] = []
     began = time.perf_counter()
@@ -89,10 +98,40 @@ def command(
                 click.echo(f"{verdict.rule}: {verdict.status}" + (f": {verdict.reason}" if verdict.reason else ""))
         elif not quiet:
             _table(verdicts)
+            for line in needs(verdicts):
+                click.echo(line)
         for note in dict.fromkeys(notes):
             click.echo(f"note: {note}", err=True)
         click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
     return 1 if findings else 0
+
+
+def _mistakes(rules: Rules, names: Sequence[str]) -> list[Diagnostic]:
+    """The errors that `dslc check` finds in what the files define; the libraries of dslc itself are checked by its tests."""
+    from dslc.interpret.check import check_bounds
+    from dslc.semantics.check import check
+    from dslc.semantics.library import BUILTIN, modules_of
+    from dslc.syntax.names import check_names
+
+    modules = [module for module in modules_of(rules, names) if module.library not in BUILTIN]
+    found = [finding for module in modules for finding in check_names(module.file)]
+    found = found or (check(rules, modules) if modules else [])
+    errors = [finding for finding in found if finding.severity == "error"]
+    if not errors:
+        bounds = [d for op in rules.operators.values() if op.module in modules for d in check_bounds(rules, op)]
+        errors = [finding for finding in bounds if finding.severity == "error"]
+    return list({(d.code, str(d.span or d.path), d.message): d for d in errors}.values())
+
+
+def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
+    """What rules that are shown assume of their right sides, a line for each: they are used only where that holds."""
+    out = []
+    for verdict in verdicts:
+        said = next((one.reason for one in verdict.verdicts if one.prover == "exact" and one.answer == "equal"), "")
+        _, found, condition = said.partition("the right side needs ")
+        if found:
+            out.append(f"{verdict.rule} is used only where its right side has a meaning: {condition}")
+    return out
 
 
 def _findings(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic, ...]:
@@ -101,16 +140,30 @@ def _findings(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic
     from dslc.prove.provers import exact_verdict
     from dslc.prove.verify import diagnostic_of
     from dslc.prove.worker import definition_of
-    from dslc.semantics.definitions import SubstitutionDef
+    from dslc.semantics.definitions import SubstitutionDef as _Substitution
 
     definition = definition_of(rules, verdict.rule)
     found = diagnostic_of(definition, verdict)
+    if found is None and verdict.status == "undecided" and isinstance(definition, _Substitution):
+        return _unequal_types(rules, definition, seed)
     if found is None:
         return ()
-    if not isinstance(definition, SubstitutionDef):
+    if not isinstance(definition, _Substitution):
         return (found,)
     guards = find_guards(rules, definition, seed, exact_verdict, seconds=_GUARD_SECONDS)
     return (found, *guard_diagnostics(definition, guards))
+
+
+def _unequal_types(rules: Rules, definition: SubstitutionDef, seed: int) -> tuple[Diagnostic, ...]:
+    """What `dslc check` says against a rule of which no prover knows anything: it may fit nothing."""
+    import numpy as np
+
+    from dslc.interpret.check import check_sides
+    from dslc.semantics.library import BUILTIN
+
+    if definition.module.library in BUILTIN:
+        return ()
+    return tuple(d for d in check_sides(rules, definition, np.random.default_rng(seed)) if d.severity == "error")
 
 
 def default_jobs() -> int:
