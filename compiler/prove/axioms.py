@@ -18,15 +18,18 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
 from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law, trait_laws
 from dslc.prove.axiom_terms import NO_PROGRAM, Known, Program, involutions
+from dslc.prove.instance_terms import unknown_operators
 from dslc.prove.instances import Uncovered, cover
 from dslc.prove.laws import law_substitutions
 from dslc.prove.smt_process import Axiom, Found, Query, SmtProcess, Term, Theory
 from dslc.prove.verdict import Verdict
-from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
 MILLISECONDS = 3000
 _ROUNDS = 8
+# what Z3 says where it has looked at all instances of the laws that it made
+_REASONS = dict.fromkeys(("(incomplete quantifiers)", "a model", ""), "no proof from the laws is found")
 _KEPT = 64
 _PROCESSES = 4
 
@@ -134,7 +137,7 @@ class AxiomProver:
         self._traits = traits
         self.milliseconds = milliseconds
         self.counters = Counters()
-        self._known: dict[tuple[int, frozenset[Scalar]], tuple[LawTheory, Rules]] = {}
+        self._known: dict[tuple[int, frozenset[Scalar], tuple[OperatorDef, ...]], tuple[LawTheory, Rules]] = {}
         self._open: dict[tuple[int, int, int], tuple[LawTheory, SmtProcess]] = {}
 
     def verdict(self, rules: Rules, sub: SubstitutionDef) -> Verdict:
@@ -155,9 +158,10 @@ class AxiomProver:
             return said(False, "no symbolic instance")
         without = frozenset(law.name for law in self.theory(rules).laws if law.name == sub.name)
         used: dict[str, None] = {}
+        terms = tuple((unknown_operators(sub) or {}).values())
         for instance in covered.instances:
             left, right = instance.graphs
-            laws = self.entails(rules, left, right, instance.conditions, without)
+            laws = self.entails(rules, left, right, instance.conditions, without, terms)
             if isinstance(laws, str):
                 return said(False, f"{laws} (at {instance.text})" if instance.text else laws)
             used.update(dict.fromkeys(laws))
@@ -170,15 +174,17 @@ class AxiomProver:
         right: Sequence[Value],
         conditions: Sequence[Scalar] = (),
         without: frozenset[str] = frozenset(),
+        terms: tuple[OperatorDef, ...] = (),
     ) -> tuple[str, ...] | str:
         """Whether programs over common inputs are equal: the names of the laws from which it follows, or why it is unknown.
 
-        Sizes may be unknown; `conditions` on them hold. The axioms named in `without` are not used.
+        Sizes may be unknown; `conditions` on them hold. The axioms named in `without` are not used. `terms` are operators besides
+        those of the rules, of which no law says anything.
         """
         if any(a.type != b.type for a, b in zip(left, right, strict=True)):
             return "the types of the sides are not known to be the same"
         theory, process = self._opened(rules)
-        program = Program(self._assuming(rules, conditions), theory.laws, theory.axioms)
+        program = Program(self._assuming(rules, conditions, terms), theory.laws, theory.axioms)
         goals = tuple(zip(program.terms(left), program.terms(right), strict=True))
         goals = tuple((a, b) for a, b in goals if a != b)
         if not goals:
@@ -202,7 +208,7 @@ class AxiomProver:
                 return tuple(dict.fromkeys(theory.axioms[position].name for position, _ in found.used))
             self.counters.mistyped += len(wrong)
             found = self._count(process.without(wrong, self.milliseconds))
-        return found.reason or "does not follow"
+        return _REASONS.get(found.reason, found.reason)
 
     def _count(self, found: Found) -> Found:
         self.counters.rounds += 1
@@ -227,15 +233,16 @@ class AxiomProver:
             found = self._open[key] = (theory, SmtProcess(theory.theory))
         return found
 
-    def _assuming(self, rules: Rules, conditions: Sequence[Scalar]) -> Rules:
+    def _assuming(self, rules: Rules, conditions: Sequence[Scalar], terms: tuple[OperatorDef, ...]) -> Rules:
         """The rules, deciding from conditions that hold; kept, as applications are inferred once for each."""
         theory = self.theory(rules)
-        key = (id(theory), frozenset(conditions))
+        key = (id(theory), frozenset(conditions), terms)
         found = self._known.get(key)
         if found is None or found[0] is not theory:
             if len(self._known) >= _KEPT:
                 self._known.clear()
-            found = self._known[key] = (theory, replace(theory.rules, assuming=Known(conditions)))
+            operators = {**theory.rules.operators, **{op.name: op for op in terms}} if terms else theory.rules.operators
+            found = self._known[key] = (theory, replace(theory.rules, operators=operators, assuming=Known(conditions)))
         return found[1]
 
     def close(self) -> None:

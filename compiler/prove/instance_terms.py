@@ -47,6 +47,7 @@ def unknown_operator(name: str, count: int) -> OperatorDef:
     module = Module(f"term {name}", "", file)
     module.names["function"] = UnknownFunction(f"unknown:{name}", module)
     (syntax,) = (item for item in file.items if isinstance(item, t.Operator))
-    op = OperatorDef(f"term.{name}", syntax, module)
+    # a solver that knows several rules keeps terms of one name apart by their number of operands
+    op = OperatorDef(f"term.{name}.{count}", syntax, module)
     module.names[syntax.name] = op
     return op

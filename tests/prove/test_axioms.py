@@ -257,3 +257,26 @@ def test_hundreds_of_rules_go_through_one_process(prover: AxiomProver) -> None:
         assert prover.verdict(RULES, sub).answer == "equal"
     assert process.starts == starts
     print(f"{10 * (prover.counters.solver_seconds - before):.2f} ms of Z3 a rule")
+
+
+# ---- terms --------------------------------------------------------------------------------------------------------
+
+TERMS = (
+    ("X", "add(X, Z)", "add(Z, X)", "equal"),
+    ("X, Z", "X, add(X, Z)", "X, add(Z, X)", "equal"),
+    ("X, Z", "X, Z", "Z, X", "unknown"),
+    ("X", "add(X, Z)", "add(X, X)", "unknown"),
+)
+
+
+def test_a_term_is_an_operator_of_which_no_law_says_anything(tmp_path: Path) -> None:
+    """One process of the solver sees terms of one name with one operand and with two."""
+    file = tmp_path / "terms.rules"
+    rule = "substitution s{k}(X: T[M, N], Z: T[M, N]) -> Y {{\n  term f({one})\n  where pointwise(f)\n  Y = f({left})\n  =>\n  Y = f({right})\n}}"
+    written = [rule.format(k=k, one=one, left=left, right=right) for k, (one, left, right, _) in enumerate(TERMS)]
+    file.write_text("\n".join(["dslc 1", "import std.pointwise (add)", *written, ""]), encoding="utf-8")
+    rules = load(file)
+    for k, (*_, answer) in enumerate(TERMS):
+        verdict = axioms_verdict(rules, rules.substitutions[f"terms.s{k}"])
+        assert (verdict.answer, verdict.scope) == (answer, ""), verdict.reason
+        assert verdict.reason.startswith("by std.add is commutative" if answer == "equal" else "no proof from the laws is found")
