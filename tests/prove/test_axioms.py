@@ -272,7 +272,8 @@ TERMS = (
 def test_a_term_is_an_operator_of_which_no_law_says_anything(tmp_path: Path) -> None:
     """One process of the solver sees terms of one name with one operand and with two."""
     file = tmp_path / "terms.rules"
-    rule = "substitution s{k}(X: T[M, N], Z: T[M, N]) -> Y {{\n  term f({one})\n  where pointwise(f)\n  Y = f({left})\n  =>\n  Y = f({right})\n}}"
+    body = "term f({one})\n  where pointwise(f)\n  Y = f({left})\n  =>\n  Y = f({right})"
+    rule = "substitution s{k}(X: T[M, N], Z: T[M, N]) -> Y {{\n  " + body + "\n}}"
     written = [rule.format(k=k, one=one, left=left, right=right) for k, (one, left, right, _) in enumerate(TERMS)]
     file.write_text("\n".join(["dslc 1", "import std.pointwise (add)", *written, ""]), encoding="utf-8")
     rules = load(file)
