@@ -365,6 +365,8 @@ def negated(condition: Scalar) -> Scalar:
     opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
     if isinstance(condition, Apply) and condition.name in opposite:
         return apply(opposite[condition.name], *condition.args)
+    if isinstance(condition, Apply) and condition.name == "not":
+        return condition.args[0]
     return apply("not", condition)
 
 

@@ -18,6 +18,7 @@ from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
     from dslc.prove.axioms import AxiomProver
+    from dslc.prove.instances import Cover
 
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
 PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
@@ -92,20 +93,30 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef) -> Verdict:
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
-    from dslc.prove.exact import Differs, Undecided, compare
     from dslc.prove.instances import Uncovered, cover
+    from dslc.prove.numbered import with_numbers, worth_numbers
 
     began = time.perf_counter()
+    if sub.syntax.partial:
+        found = Verdict("exact", "skipped", reason="partial: the sides may differ")
+    else:
+        try:
+            covered = cover(rules, sub)
+            found = _on_cover(rules, covered)
+            if found.answer == "unknown" and worth_numbers(found.reason):
+                found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer)) or found
+        except Uncovered as problem:
+            found = Verdict("exact", "unknown", reason=str(problem))
+    return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
+
+
+def _on_cover(rules: Rules, covered: Cover) -> Verdict:
+    """The verdict on all instances of a cover together."""
+    from dslc.prove.exact import Differs, Undecided, compare
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
-        return Verdict("exact", answer, round((time.perf_counter() - began) * 1e3, 3), reason, scope, found)
+        return Verdict("exact", answer, reason=reason, scope=scope, counterexample=found)
 
-    if sub.syntax.partial:
-        return verdict("skipped", "partial: the sides may differ")
-    try:
-        covered = cover(rules, sub)
-    except Uncovered as problem:
-        return verdict("unknown", str(problem))
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
     undecided = ""
