@@ -25,6 +25,8 @@ SHARE, SECONDS = 1e-3, 2e-7
 #: what a rewrite must save of what it concerns: clear gains are all taken before small ones, which may be noise and could
 #: take a clear gain's place away
 CLEAR, SMALL = 0.15, 0.03
+#: gains of so large a share of the whole are compared with each other, and the largest is taken
+LARGE = 0.1
 MATCHES = 2000
 ROUNDS = 20
 
@@ -38,7 +40,7 @@ def least_gain(cost: float) -> float:
 
 def sweep(start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> Candidate:
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
-    state = State(start, costs)
+    state = _largest(State(start, costs), rules, costs, limits, on_best)
     for least in (CLEAR, SMALL):
         for _ in range(ROUNDS):
             before = state
@@ -55,12 +57,34 @@ def sweep(start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, lim
     return state.candidate
 
 
+def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> State:
+    """Takes the rule that gains most, again and again, while it gains a large share of the whole at one place.
+
+    In a small graph a rule with a lesser gain could take the place of the one that matters.
+    """
+    for _ in range(ROUNDS):
+        whole = state.candidate.cost
+        best: Candidate | None = None
+        for rule in rules:
+            if limits.stopped:
+                break
+            found = everywhere(state, rule, costs, limits, CLEAR, whole - least_gain(whole), LARGE * whole)
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
+        if best is None:
+            break
+        state = State(best, costs)
+        on_best(best)
+    return state
+
+
 def everywhere(
-    start: State, rule: CompiledRule, costs: CostModel, limits: Limits, least: float, below: float
+    start: State, rule: CompiledRule, costs: CostModel, limits: Limits, least: float, below: float, seconds: float = 0.0
 ) -> Candidate | None:
     """One rule at all places where it gains, none of which share a node, as long as the result costs less than `below`.
 
-    A place counts where the rule saves the share `least` of what it concerns there; -inf takes every place that can be run.
+    A place counts where the rule saves the share `least` of what it concerns there, and so many seconds; a share of -inf
+    takes every place that can be run.
     """
     gains: dict[Any, float | None] = {}
     found: list[tuple[float, int, Match, dict[Value, Value]]] = []
@@ -75,7 +99,7 @@ def everywhere(
                 break
             cost, concerned = start.evaluation.after(new)
             gain = start.evaluation.cost - cost
-            enough = gain > (max(SECONDS, least * concerned) if least > 0 else -inf)
+            enough = gain > (max(SECONDS, seconds, least * concerned) if least > 0 else -inf)
             gains[key] = gain if enough else None
         one = gains[key]
         if one is not None:
