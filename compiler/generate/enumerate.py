@@ -162,7 +162,7 @@ class _Run:
         #: the first row of each row's value class
         self.classes = np.zeros(0, dtype=np.int64)
         #: every term of the levels below
-        self.lower = Found(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
+        self.lower = Found.of(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
 
     def run(self) -> Enumeration:
         self.leaves()

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 
 from dslc.errors import error
 from dslc.generate.classes import Classes, family_inputs
@@ -33,8 +32,10 @@ from dslc.generate.settings import Progress, Settings, Stages
 from dslc.generate.term import Candidate, Equation, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
 from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.semantics.definitions import Module, OperatorDef
-from dslc.semantics.library import Rules, load_many
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.library import Rules, load_many, modules_of
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
 
 #: graphs with a constant are looked at up to so many operators, with more of them up to one: sums and products of constants are
 #: numbers in many disguises
@@ -83,7 +84,8 @@ def generate(settings: Settings, progress: Progress | None = None) -> Library:
 
 
 def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
-    """The operators of a generation: those named (as the given libraries know them), else all of the first library.
+    """The operators of a generation: those named (as the given libraries know them), else those of the first library of which its
+    properties state laws, else all of the first library.
 
     Raises:
         DslcError: E0201 for a name that no library defines.
@@ -97,21 +99,19 @@ def operators_named(rules: Rules, settings: Settings) -> list[OperatorDef]:
             out.append(next(iter(known.values())) if len(known) == 1 else rules.operator(name))
         return out
     first = settings.libraries[0]
-    found = [op for op in rules.operators.values() if op.module in modules_of(rules, (first,))]
+    modules = modules_of(rules, (first,))
+    found = [op for op in rules.operators.values() if op.module in modules]
     if not found:
         raise error("E0201", f"the library `{first}` defines no operator")
-    return found
-
-
-def modules_of(rules: Rules, names: Sequence[str]) -> list[Module]:
-    """The modules that files, folders and libraries name; what they import is not meant."""
-    places = {str(Path(name).resolve()) for name in names if Path(name).exists()}
-    return [
-        module
-        for module in rules.modules
-        if module.library in names
-        or places & {str(Path(module.file.source.path).resolve()), str(Path(module.file.source.path).resolve().parent)}
-    ]
+    lawful = {
+        module.lookup(node.function)
+        for module in modules
+        for law in rules.laws.values()
+        if law.module is module
+        for node in walk_expr(law.syntax)
+        if isinstance(node, t.Call)
+    }
+    return [op for op in found if op in lawful] or found
 
 
 def sizes_of(settings: Settings) -> Sizes:

@@ -59,24 +59,74 @@ def _keys(item: Array, output: Array, args: Array, commutative: frozenset[int]) 
 
 @dataclass(frozen=True)
 class Found:
-    """Applications in the order of their keys, and what each is: a row of the table, or a position of a level."""
+    """Applications in the order of their keys, and what each is: a row of the table, or a position of a level.
+
+    `starts`: where the keys begin whose upper bits are 0, 1, ...; keys are spread evenly, so that there are few of each.
+    """
 
     keys: Array
     what: Array
+    starts: Array
 
     @staticmethod
     def of(keys: Array, what: Array) -> Found:
         order = np.argsort(keys, kind="stable")
-        return Found(keys[order], what[order])
+        bits = max(1, len(keys).bit_length())
+        firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+        ordered = keys[order]
+        return Found(ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32))
 
     def find(self, keys: Array) -> Array:
-        if not len(self.keys):
-            return np.full(len(keys), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where(self.keys[at] == keys, self.what[at], -1)
+        out = np.full(len(keys), -1, dtype=np.int64)
+        bits = (len(self.starts) - 1).bit_length() - 1
+        bucket = (keys >> np.uint64(64 - bits)).astype(np.int64)
+        at, end = self.starts[bucket], self.starts[bucket + 1]
+        left = np.flatnonzero(at < end)
+        at, end, wanted = at[left], end[left], keys[left]
+        while len(left):
+            hit = self.keys[at] == wanted
+            out[left[hit]] = self.what[at[hit]]
+            at += 1
+            more = np.flatnonzero(~hit & (at < end))
+            left, at, end, wanted = left[more], at[more], end[more], wanted[more]
+        return out
 
     def plus(self, other: Found) -> Found:
         return Found.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.what, other.what]))
+
+
+class _Narrowed:
+    """Positions of a level by their item and output, and by those of their arguments; each list is made once."""
+
+    def __init__(self, level: Applications, codes: Array, wanted: Array) -> None:
+        """`codes`: of the rows of the table, see `_code`."""
+        self._level, self._codes = level, codes
+        own = level.item[wanted] * _OUTPUTS + level.output[wanted]
+        self._lists: dict[tuple[int | None, ...], dict[int, Array]] = {(): _grouped(own, wanted)}
+        self._none = np.zeros(0, dtype=np.int64)
+
+    def find(self, codes: tuple[int | None, ...]) -> Array:
+        """The positions of a root's code whose arguments have the codes that follow; None for any."""
+        *before, last = codes
+        if last is None:
+            return self.find(tuple(before))
+        found = self._lists.get(tuple(before))
+        if found is None:
+            positions = self.find(tuple(before))
+            kinds = self._codes[self._level.args[positions, len(before) - 1]]
+            found = self._lists[tuple(before)] = _grouped(kinds, positions)
+        return found.get(last, self._none)
+
+
+#: operators have fewer results
+_OUTPUTS = 64
+
+
+def _grouped(kinds: Array, positions: Array) -> dict[int, Array]:
+    order = np.argsort(kinds, kind="stable")
+    distinct, starts = np.unique(kinds[order], return_index=True)
+    parts = np.split(positions[order], starts[1:]) if len(distinct) else []
+    return {int(kind): part for kind, part in zip(distinct, parts, strict=True)}
 
 
 class Rewriting:
@@ -97,18 +147,14 @@ class Rewriting:
         Yields the number of the equation, positions, the rows of the table that they become and the positions of this level that they
         become (-1 for none).
         """
-        items = self._level.item[wanted]
-        of_item = {int(item): wanted[items == item] for item in np.unique(items)}
+        narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
         for number, equation in enumerate(equations[:RULES]):
             for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
                 if not source.args or not set(inputs((target,))) <= set(inputs((source,))):
                     continue
-                assert source.item is not None
-                candidates = of_item.get(self._numbers[source.item])
-                if candidates is None:
-                    continue
                 for pattern in self._orders(source):
-                    positions, bound = self._matches(pattern, candidates)
+                    codes = (self._code(pattern.term), *(self._code(arg.term) for arg in pattern.args))
+                    positions, bound = self._matches(pattern, narrowed.find(codes))
                     if len(positions):
                         yield (number, positions, *self._built(target, bound, len(positions)))
 
@@ -122,12 +168,16 @@ class Rewriting:
             if len(args) == 2 and self._numbers[term.item] in self._commutative and args[0] != args[1]:
                 yield Pattern(term, args[::-1])
 
-    def _matches(self, pattern: Pattern, candidates: Array) -> tuple[Array, dict[Term, Array]]:
-        positions = candidates[self._level.output[candidates] == pattern.term.output]
+    def _code(self, term: Term) -> int | None:
+        """A number for the item and output of a term; None for an input, which stands for anything."""
+        return None if term.item is None else self._numbers[term.item] * _OUTPUTS + term.output
+
+    def _matches(self, pattern: Pattern, positions: Array) -> tuple[Array, dict[Term, Array]]:
+        """The positions that match, of those where the root and what is just below it do; and what inputs stand for."""
         bound: dict[Term, Array] = {}
-        todo = [(arg, self._level.args[positions, k]) for k, arg in enumerate(pattern.args)]
+        todo = [(arg, self._level.args[positions, k], True) for k, arg in enumerate(pattern.args)]
         while todo and len(positions):
-            part, rows = todo.pop()
+            part, rows, checked = todo.pop()
             term = part.term
             keep: Array | None = None
             if term.item is None:
@@ -135,15 +185,13 @@ class Rewriting:
                     keep = bound[term] == rows
                 else:
                     bound[term] = rows
-            elif not term.args:
-                keep = rows == self._rows_of.get(self._numbers[term.item], -2)
-            else:
+            elif not checked:
                 keep = (self._table.item[rows] == self._numbers[term.item]) & (self._table.output[rows] == term.output)
             if keep is not None and not keep.all():
                 positions, rows = positions[keep], rows[keep]
                 bound = {name: column[keep] for name, column in bound.items()}
-                todo = [(other, column[keep]) for other, column in todo]
-            todo += [(arg, self._table.args[rows, k]) for k, arg in enumerate(part.args)]
+                todo = [(other, column[keep], known) for other, column, known in todo]
+            todo += [(arg, self._table.args[rows, k], False) for k, arg in enumerate(part.args)]
         return positions, bound
 
     def _built(self, target: Term, bound: dict[Term, Array], count: int) -> tuple[Array, Array]:
@@ -182,6 +230,13 @@ class Rewriting:
 
 def components(count: int, left: Array, right: Array) -> Array:
     """The smallest member of each node's connected component."""
+    labels = np.arange(count)
+    nodes, places = np.unique(np.concatenate([left, right]), return_inverse=True)
+    labels[nodes] = nodes[_components(len(nodes), places[: len(left)], places[len(left) :])]
+    return labels
+
+
+def _components(count: int, left: Array, right: Array) -> Array:
     labels = np.arange(count)
     while len(left):
         low = np.minimum(labels[left], labels[right])
