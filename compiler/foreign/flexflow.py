@@ -21,7 +21,7 @@ from dslc.foreign.rule import (
     damaged,
 )
 
-#: what distributes a tensor and computes nothing
+#: what distributes a tensor
 PARALLEL = frozenset({"replicate", "reduce", "partition", "combine", "pipeline", "fused_parallel"})
 
 
@@ -162,7 +162,7 @@ def _written(op: Operator) -> dict[str, Any]:
 
 
 def write(rules: Iterable[ForeignRule]) -> bytes:
-    """The text of a file, indented by two as FlexFlow's own.
+    """The text of a file, indented by two and in the order of entries of FlexFlow's own.
 
     Raises:
         DslcError: E1002 for a parameter that is no number.
@@ -186,4 +186,4 @@ def write(rules: Iterable[ForeignRule]) -> bytes:
         }
         for at, rule in enumerate(rules)
     ]
-    return (json.dumps({"_t": "RuleCollection", "rule": out}, indent=2) + "\n").encode()
+    return (json.dumps({"_t": "RuleCollection", "rule": out}, indent=2, sort_keys=True) + "\n").encode()

@@ -12,8 +12,12 @@ from dslc.foreign.rule import MOST_BYTES, ForeignRule, damaged
 FORMATS = ("taso", "tensat", "flexflow")
 
 
-def read_rules(form: str, path: Path, pairs: bool | None = None) -> tuple[ForeignRule, ...]:
-    """The rules of a file. `pairs` is for TENSAT's multi-pattern files.
+def read_rules(
+    form: str, path: Path, pairs: bool | None = None, numbering: taso.Numbering | None = None
+) -> tuple[ForeignRule, ...]:
+    """The rules of a file. `pairs` is for TENSAT's multi-pattern files, `numbering` for protobuf files (None: as they tell).
+
+    FlexFlow's files are JSON, or protobuf as its generator writes it.
 
     Raises:
         DslcError: E0902 for a file that cannot be read, E1001 for one that is damaged or of another format.
@@ -26,7 +30,11 @@ def read_rules(form: str, path: Path, pairs: bool | None = None) -> tuple[Foreig
         raise DslcError([Diagnostic("E0902", f"{failure.strerror}: {path}", path=str(path))]) from None
     if form == "tensat":
         return tensat.read(data, str(path), pairs)
-    return taso.read(data, str(path)) if form == "taso" else flexflow.read(data, str(path))
+    if form == "taso":
+        return taso.read(data, str(path), numbering)
+    if path.suffix == ".pb":
+        return taso.read(data, str(path), numbering or "flexflow")
+    return flexflow.read(data, str(path))
 
 
 def written(form: str, rules: Iterable[ForeignRule]) -> bytes:

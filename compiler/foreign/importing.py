@@ -8,14 +8,15 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from dslc.errors import Source
 from dslc.foreign.define import definition, operators
-from dslc.foreign.parallel import undistributed
+from dslc.foreign.misfit import misfit
+from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
 from dslc.foreign.rule import ForeignRule
-from dslc.foreign.shapes import Clash
-from dslc.foreign.translate import Translation, translations
+from dslc.foreign.shapes import Clash, Unbound
+from dslc.foreign.translate import Translation, tensor_names, translations
 from dslc.foreign.typing import KNOWN, Unknown
 from dslc.prove.counterexample import text_of
 from dslc.prove.guards import find_guards
@@ -26,11 +27,12 @@ from dslc.syntax.printer import format_source
 
 #: proved: in the library; guarded: so under a condition that the file does not state; undecided: no prover decides it; rejected:
 #: it is wrong, a counterexample is known; duplicate: of another rule of the file; same: both sides are one graph here;
-#: distribution: it moves data and computes nothing; unknown: an operator has no counterpart; impossible: no sizes fit it
-Outcome = Literal["proved", "guarded", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible"]
-OUTCOMES: tuple[Outcome, ...] = (
-    "proved", "guarded", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "impossible",
-)  # fmt: skip
+#: distribution: it moves data and computes nothing; unknown: an operator has no counterpart; unbound: the target reads a tensor that
+#: the source does not have; impossible: no sizes fit its source
+Outcome = Literal[
+    "proved", "guarded", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "unbound", "impossible"
+]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
 # starting processes takes longer than proving so few rules
 _FEW = 4
@@ -94,6 +96,7 @@ def import_rules(
     limit: float = 30.0,
     progress: Progress | None = None,
     guards: bool = True,
+    axes: AxisOrder | None = None,
 ) -> Import:
     """Decides every rule.
 
@@ -103,12 +106,13 @@ def import_rules(
         workers: processes that prove; 0 for this one.
         limit: seconds for one prover and one rule.
         guards: whether conditions are looked for under which a wrong rule is right (seconds for each wrong one).
+        axes: how FlexFlow's parallel dimensions are counted; None: as more rules of the file fit.
 
     Raises:
         DslcError: E0510 where the provers disagree.
     """
     result = Import()
-    pending = _read(rules, form, result)
+    pending = _read(rules, form, axes or axis_order(rules), result)
     total = len(rules)
     while pending:
         verdicts = _decided([one.readings[one.at] for one in pending], out, workers, limit)
@@ -150,19 +154,20 @@ def _advanced(one: _Open, guards: bool) -> bool:
     return one.readings[one.at].guard != ""
 
 
-def _read(rules: Sequence[ForeignRule], form: str, result: Import) -> list[_Open]:
+def _read(rules: Sequence[ForeignRule], form: str, order: AxisOrder, result: Import) -> list[_Open]:
     """Readings of the rules that need a proof; the others go to the result at once."""
     known: dict[str, str] = {}
     pending: list[_Open] = []
     used: set[str] = set()
+    outcome: Outcome
     for number, original in enumerate(rules):
         name = re.sub(r"\W+", "_", original.name).strip("_").lower()
         if not name or not name[0].isalpha() or name in used:
             name = f"{form}_{number}"
         used.add(name)
-        rule, left_out = undistributed(original)
+        rule, left_out = undistributed(original, order)
         if left_out and (not rule.source or all(output.source.operator < 0 for output in rule.outputs)):
-            reason = f"{left_out} operators distribute tensors, nothing is computed"
+            reason = "the source distributes tensors and computes nothing"
             result.rules.append(Imported(number, name, "distribution", reason, left_out=left_out))
             continue
         missing = Counter(kind for kind in rule.kinds() if kind not in KNOWN)
@@ -174,13 +179,18 @@ def _read(rules: Sequence[ForeignRule], form: str, result: Import) -> list[_Open
         doc = f"Rule {number} of a {form} file" + (f"; {left_out} operators that distribute tensors are left out." if left_out else ".")
         try:
             readings = list(translations(rule, name, doc))
+        except Unbound as problem:
+            result.rules.append(Imported(number, name, "unbound", str(problem), left_out=left_out))
+            continue
         except (Clash, Unknown) as problem:
-            result.rules.append(Imported(number, name, "impossible", str(problem), left_out=left_out))
+            where = misfit(rule, tensor_names(rule))
+            outcome = "impossible" if where is None else "rejected"
+            result.rules.append(Imported(number, name, outcome, where or str(problem), left_out=left_out))
             continue
         key = _key(readings[0])
         left, _, right = key.partition("\n=>\n")
         if left.partition("\n")[2] == right:
-            outcome: Outcome = "distribution" if left_out else "same"
+            outcome = "distribution" if left_out else "same"
             result.rules.append(Imported(number, name, outcome, "", readings[0], left_out=left_out))
         elif known.setdefault(key, name) != name:
             result.rules.append(Imported(number, name, "duplicate", known[key], readings[0], left_out=left_out))
@@ -199,7 +209,39 @@ def _key(reading: Translation) -> str:
 
 
 def _decided(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
-    """Verdicts of some rules: the axioms, which take long where they do not help, are asked where the exact prover does not know."""
+    """Verdicts of some rules: the axioms, which take long where they do not help, are asked where the exact prover does not know.
+
+    A rule and its reverse are one equation, proved once.
+    """
+    keys = [_equation(reading) for reading in readings]
+    firsts = {key: k for k, key in reversed([*enumerate(keys)])}
+    once = sorted(firsts.values())
+    found = dict(zip(once, _proved([readings[k] for k in once], out, workers, limit), strict=True))
+    again = [k for k, key in enumerate(keys) if k not in found and found[firsts[key]].status not in RELIABLE]
+    found |= zip(again, _proved([readings[k] for k in again], out, workers, limit), strict=True)
+    return [found[k if k in found else firsts[key]] for k, key in enumerate(keys)]
+
+
+def _equation(reading: Translation) -> tuple[str, frozenset[str]]:
+    """The types of a rule and its two sides, whichever is which; a rule with a condition is for itself."""
+    head, *lines = [line.strip() for line in reading.text.splitlines()[:-1] if not line.strip().startswith(('"""', "tags "))]
+    if any(line.startswith("where ") for line in lines):
+        return reading.text, frozenset()
+    names, _, outputs = head.removeprefix(f"substitution {reading.name}").partition(" -> ")
+    params = ", ".join(sorted(names.strip("()").split(", X")))
+    sides = "\n".join(lines).partition("\n=>\n")
+    return f"{params} -> {outputs}", frozenset((_local(sides[0]), _local(sides[2])))
+
+
+def _local(side: str) -> str:
+    """A side with its own names in order."""
+    order: dict[str, str] = {}
+    return re.sub(r"\b[AB]\d+\b", lambda found: order.setdefault(found[0], f"_{len(order)}"), side)
+
+
+def _proved(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
+    if not readings:
+        return []
     found = _verified(readings, out, workers, limit, ("field", "exact"))
     open_ones = [k for k, verdict in enumerate(found) if verdict.status not in RELIABLE and verdict.status != "refuted"]
     if open_ones:
@@ -269,7 +311,8 @@ _MEANING: dict[Outcome, str] = {
     "same": "with the same graph on both sides",
     "distribution": "that distribute tensors and compute nothing",
     "unknown": "with an operator that has no counterpart",
-    "impossible": "that fit no sizes: comments below",
+    "unbound": "whose target reads a tensor that the source does not have",
+    "impossible": "whose source fits no sizes: comments below",
 }
 
 

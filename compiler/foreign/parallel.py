@@ -1,39 +1,144 @@
-"""FlexFlow's operators that distribute a tensor: the value stays, so they are left out, and counted."""
+"""FlexFlow's parallel operators on the array that all devices hold together.
+
+PARTITION and COMBINE say where the parts of an array lie: the array stays, they are left out. REPLICATE makes an axis `degree` times as
+long, REDUCE sums as many blocks of an axis (FlexFlow's src/parallel_ops/replicate.cc, reduction.cc): these compute, and stay. Two
+uses are FlexFlow's own bookkeeping and are left out too: copies along the replica axis that a LINEAR or CONV2D reads (each device
+multiplies its own copy), and a REDUCE along the replica axis behind a LINEAR or CONV2D whose inner axis is partitioned (its partial
+sums become the product).
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from dslc.foreign.flexflow import PARALLEL
 from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
 
+#: how parallel dimensions are counted: from the outermost axis, which is the replica axis (the files of FlexFlow's generator), or
+#: from the innermost, the replica axis last (as Legion and FlexFlow's runtime do)
+AxisOrder = Literal["outer", "inner"]
 
-def undistributed(rule: ForeignRule) -> tuple[ForeignRule, int]:
-    """The rule on values alone, and how many operators were left out."""
-    source, sources = _without(rule.source)
-    target, targets = _without(rule.target)
-    count = len(rule.source) + len(rule.target) - len(source) - len(target)
-    if not count:
+_PRODUCTS = frozenset({"linear", "conv2d"})
+_OF_IMAGES = frozenset({"conv2d", "pool2d_max", "pool2d_avg"})
+
+
+def undistributed(rule: ForeignRule, order: AxisOrder = "outer") -> tuple[ForeignRule, int]:
+    """The rule on arrays, and how many operators were left out. Outputs that are an input on both sides are left out as well."""
+    if not any(kind in PARALLEL for kind in rule.kinds()):
         return rule, 0
-    outputs = tuple(Output(_mapped(o.source, sources), _mapped(o.target, targets)) for o in rule.outputs)
-    return replace(rule, source=source, target=target, outputs=outputs), count
+    axes = _axes(rule, order)
+    source, target = _Side(rule.source, axes), _Side(rule.target, axes)
+    outputs = tuple(Output(source.place(each.source), target.place(each.target)) for each in rule.outputs)
+    left = sum(op.kind in PARALLEL for op in (*rule.source, *rule.target))
+    left -= sum(op.kind in PARALLEL for op in (*source.kept, *target.kept))
+    outputs = tuple(each for each in outputs if each.source != each.target or each.source.operator >= 0)
+    return replace(rule, source=tuple(source.kept), target=tuple(target.kept), outputs=outputs), max(left, 0)
 
 
-def _without(side: tuple[Operator, ...]) -> tuple[tuple[Operator, ...], dict[int, Tensor]]:
-    kept: list[Operator] = []
-    places: dict[int, Tensor] = {}
-    for at, op in enumerate(side):
-        inputs = tuple(_mapped(tensor, places) for tensor in op.inputs)
-        if op.kind in PARALLEL and len(inputs) == 1:
-            places[at] = inputs[0]
-        else:
-            places[at] = Tensor(len(kept))
-            kept.append(replace(op, inputs=inputs))
-    return tuple(kept), places
+@dataclass(frozen=True, slots=True)
+class _Axes:
+    """`replica`: the parallel dimension of copies; `rank`: of the arrays, where it has to be known."""
+
+    order: AxisOrder
+    replica: int
+    rank: int | None
+
+    def axis(self, dimension: int) -> int:
+        """The axis of the array. Images have no axis of copies of their own: they are counted with the batch in front."""
+        if self.order == "outer" or self.rank is None:
+            return dimension
+        return max(0, self.rank - 1 - dimension)
+
+    def inner(self, kind: str) -> int:
+        """The parallel dimension along which a product sums."""
+        if self.order == "inner":
+            return 2 if kind == "conv2d" else 0
+        return 1 if kind == "conv2d" else 2
 
 
-def _mapped(tensor: Tensor, places: dict[int, Tensor]) -> Tensor:
-    if tensor.operator < 0:
-        return tensor
-    place = places[tensor.operator]
-    return place if place.operator < 0 else Tensor(place.operator, tensor.output or place.output)
+def _axes(rule: ForeignRule, order: AxisOrder) -> _Axes:
+    if order == "outer":
+        return _Axes(order, 0, None)
+    dimensions = [value for op in (*rule.source, *rule.target) if isinstance(value := op.get("parallel_dim"), int)]
+    images = any(kind in _OF_IMAGES for kind in rule.kinds()) or max(dimensions, default=0) >= 3
+    return _Axes(order, 4, 4) if images else _Axes(order, 2, 3)
+
+
+@dataclass
+class _Side:
+    """One side without what only distributes; equal operators become one."""
+
+    operators: tuple[Operator, ...]
+    axes: _Axes
+    kept: list[Operator] = field(default_factory=list)
+    _known: dict[Operator, int] = field(default_factory=dict)
+
+    def place(self, tensor: Tensor, read: bool = False) -> Tensor:
+        """Where the tensor is on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
+        if tensor.operator < 0:
+            return tensor
+        op = self.operators[tensor.operator]
+        if op.kind not in PARALLEL or len(op.inputs) != 1:
+            inputs = tuple(self.place(each, op.kind in _PRODUCTS) for each in op.inputs)
+            return Tensor(self._add(replace(op, inputs=inputs)), tensor.output)
+        (inner,) = op.inputs
+        dimension, degree = op.get("parallel_dim"), op.get("parallel_degree")
+        copies = dimension == self.axes.replica
+        if op.kind == "combine" and copies:
+            read = False
+        if op.kind == "replicate" and read and copies:
+            return self.place(inner, read)
+        if op.kind == "reduce" and copies and self._partial(inner):
+            return self.place(inner)
+        if op.kind not in {"replicate", "reduce"} or not isinstance(dimension, int) or not isinstance(degree, int):
+            return self.place(inner, read)
+        parameters = [("axis", self.axes.axis(dimension)), ("degree", degree)]
+        if self.axes.rank is not None:
+            parameters.append(("numdim", self.axes.rank))
+        return Tensor(self._add(Operator(op.kind, (self.place(inner, read and op.kind == "replicate"),), tuple(parameters))))
+
+    def _add(self, op: Operator) -> int:
+        at = self._known.get(op)
+        if at is None:
+            at = self._known[op] = len(self.kept)
+            self.kept.append(op)
+        return at
+
+    def _partial(self, tensor: Tensor) -> bool:
+        """Whether these are the partial sums of a product without activation, one for each part of its inner axis."""
+        while tensor.operator >= 0 and self.operators[tensor.operator].kind in {"partition", "combine"}:
+            (tensor,) = self.operators[tensor.operator].inputs
+        op = self.operators[tensor.operator] if tensor.operator >= 0 else None
+        if op is None or op.kind not in _PRODUCTS or not op.inputs or op.get("acti") not in (None, 0):
+            return False
+        tensor, wanted = op.inputs[0], self.axes.inner(op.kind)
+        while tensor.operator >= 0 and self.operators[tensor.operator].kind in {"partition", "replicate"}:
+            inner = self.operators[tensor.operator]
+            if inner.kind == "partition" and inner.get("parallel_dim") == wanted:
+                return True
+            (tensor,) = inner.inputs
+        return False
+
+
+def axis_order(rules: Sequence[ForeignRule], most: int = 200) -> AxisOrder:
+    """How a file counts parallel dimensions: as more of the rules fit that join or multiply what is replicated or reduced."""
+    from dslc.foreign.shapes import Clash
+    from dslc.foreign.typing import Mode, Typing, Unknown
+
+    telling = [
+        rule
+        for rule in rules
+        if {"replicate", "reduce"} & {*rule.kinds()} and {"concat", "split", "linear", "conv2d"} & {*rule.kinds()}
+    ]
+    step = max(1, len(telling) // most)
+    counts: dict[AxisOrder, int] = {"outer": 0, "inner": 0}
+    for rule in telling[::step]:
+        for order in counts:
+            try:
+                Typing(undistributed(rule, order)[0], Mode())
+            except (Clash, Unknown):
+                continue
+            counts[order] += 1
+    return "inner" if counts["inner"] > counts["outer"] else "outer"

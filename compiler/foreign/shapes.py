@@ -15,6 +15,10 @@ class Clash(Exception):
     """No sizes fit these operators."""
 
 
+class Unbound(Clash):
+    """The target reads a tensor that the source does not."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Size:
     """An unknown size; identity tells sizes apart. A `pack` stands for any number of dimensions."""
@@ -43,7 +47,7 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Positions of a window of `kernel` along `size`, with zeros around where `same`."""
+    """Positions of a window of `kernel` along `size`, with zeros around where `same`; stride 0: strides and padding are any."""
 
     size: Dim
     kernel: Dim
@@ -93,7 +97,7 @@ class Unifier:
                 first, second = self.dim(first), self.dim(second)
                 if first == Number(1):
                     return second
-                return first if second == Number(1) else Product(first, second)
+                return first if second == Number(1) else _times(first, second)
             case Windows(size, kernel, stride, same):
                 size, kernel = self.dim(size), self.dim(kernel)
                 if stride == 1 and (same or kernel == Number(1)):
@@ -138,25 +142,67 @@ class Unifier:
                 return
             self.sizes[a] = b
             return
-        if isinstance(a, Number) and isinstance(b, Number):
-            raise Clash(f"{a.value} is {b.value}")
-        self.waiting.append((a, b))
+        first, second = value_of(a), value_of(b)
+        if first is None or second is None:
+            self.waiting.append((a, b))
+        elif first != second:
+            raise Clash(f"a size is both {first} and {second}")
 
     def _factor(self, a: Dim, b: Dim) -> None:
         """A size that is a product with itself: the other factor is 1."""
         if isinstance(b, Product) and (b.first == a or b.second == a):
-            self.equal(b.second if b.first == a else b.first, Number(1))
+            other = b.second if b.first == a else b.first
+            if isinstance(other, Number):
+                raise Clash(f"a size is {other.value} times itself")
+            self.equal(other, Number(1))
             return
         raise Clash("a size is larger than itself")
 
     def settle(self) -> None:
         """Compound dimensions are equal where their parts are: enough, though not always needed. Raises Clash."""
         while self.waiting:
-            a, b = (self.dim(each) for each in self.waiting.pop(0))
+            a, b = _cancelled(*(self.dim(each) for each in self.waiting.pop(0)))
             if a == b:
                 continue
             for left_dim, right_dim in _pairs(a, b):
                 self.equal(left_dim, right_dim)
+
+
+def _times(first: Dim, second: Dim) -> Dim:
+    """A product whose numbers are one, in front."""
+    match first, second:
+        case Number(a), Number(b):
+            return Number(a * b)
+        case Number(a), Product(Number(b), rest):
+            return Product(Number(a * b), rest)
+        case Number(1), rest:
+            return rest
+    return Product(first, second)
+
+
+def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
+    """Two dimensions, of which one is a sum, without what both add; sums in sums are one."""
+    if not isinstance(a, Sum) and not isinstance(b, Sum):
+        return a, b
+    left, right = list(_terms(a)), list(_terms(b))
+    for term in tuple(left):
+        if term in right:
+            left.remove(term)
+            right.remove(term)
+    if not left and not right:
+        return a, a
+    if not left or not right:
+        raise Clash("a size is larger than itself")
+    first, second = (terms[0] if len(terms) == 1 else Sum(tuple(terms)) for terms in (left, right))
+    return first, second
+
+
+def _terms(dim: Dim) -> Iterator[Dim]:
+    if isinstance(dim, Sum):
+        for part in dim.parts:
+            yield from _terms(part)
+    else:
+        yield dim
 
 
 def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
@@ -168,6 +214,12 @@ def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
             return [(a.second if b == a.first else a.first, Number(1))]
         case (_, Product()) if a in (b.first, b.second):
             return [(b.second if a == b.first else b.first, Number(1))]
+        case (Product(Number(m), left), Product(Number(n), right)) if m % n == 0 or n % m == 0:
+            return [(_times(Number(m // n), left), right) if m % n == 0 else (left, _times(Number(n // m), right))]
+        case (Product(Number(m), part), Number(n)) | (Number(n), Product(Number(m), part)) if n % m == 0:
+            return [(part, Number(n // m))]
+        case (Product(Number(m), part), Sum(parts)) | (Sum(parts), Product(Number(m), part)) if m % len(parts) == 0:
+            return [(each, _times(Number(m // len(parts)), part)) for each in parts]
         case (Sum(left), Sum(right)) if len(left) == len(right):
             return list(zip(left, right, strict=True))
         case (Product(), Product()):
@@ -175,6 +227,23 @@ def _pairs(a: Dim, b: Dim) -> list[tuple[Dim, Dim]]:
         case (Windows(), Windows()) if (a.stride, a.same) == (b.stride, b.same):
             return [(a.size, b.size), (a.kernel, b.kernel)]
     raise Clash("two sizes of different make are equal")
+
+
+def value_of(dim: Dim) -> int | None:
+    """The number that a dimension without unknown sizes is."""
+    match dim:
+        case Number(value):
+            return value
+        case Sum(parts):
+            values = [value_of(part) for part in parts]
+            return None if None in values else sum(value for value in values if value is not None)
+        case Product(first, second):
+            a, b = value_of(first), value_of(second)
+            return None if a is None or b is None else a * b
+        case Windows(size, kernel, stride, same):
+            n, k = value_of(size), value_of(kernel)
+            return None if n is None or k is None or not stride else (n - (1 if same else k)) // stride + 1
+    return None
 
 
 def parts_of(dim: Dim) -> Iterator[Dim]:

@@ -2,14 +2,23 @@
 
 RuleCollection{rule=1*}, Rule{srcOp=1*, dstOp=2*, mappedOutput=3*}, Operator{type=1, input=2*, para=3*}, Tensor{opId=1, tsId=2},
 Parameter{key=1, value=2}, MapOutput{srcOpId=1, dstOpId=2, srcTsId=3, dstTsId=4}.
+
+FlexFlow writes the same schema with other numbers behind TASO's constants: 26 is TASO's squeeze and FlexFlow's OP_PARTITION. A file
+does not say whose they are. FlexFlow's parallel operators tell it: one input, and the parameters 15 and 16 alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
 
 from dslc.errors import error
 from dslc.foreign.rule import (
+    COMMON_KEYS,
+    COMMON_KINDS,
+    FLEXFLOW_KEYS,
+    FLEXFLOW_KINDS,
     KEYS,
     KINDS,
     MOST_BYTES,
@@ -24,8 +33,14 @@ from dslc.foreign.rule import (
     damaged,
 )
 
+#: whose numbers a file has
+Numbering = Literal["taso", "flexflow"]
+
 _KIND_NUMBERS = {name: number for number, name in enumerate(KINDS)}
 _KEY_NUMBERS = {name: number for number, name in enumerate(KEYS)}
+_FLEXFLOW_KIND_NUMBERS = {name: number for number, name in enumerate(FLEXFLOW_KINDS)}
+_FLEXFLOW_KEY_NUMBERS = {name: number for number, name in enumerate(FLEXFLOW_KEYS)}
+_PARALLEL_KEYS = {KEYS[COMMON_KEYS], KEYS[COMMON_KEYS + 1]}
 _VARINT, _BYTES = 0, 2
 
 
@@ -140,8 +155,23 @@ def _name(names: Sequence[str], number: int) -> str:
     return names[number] if 0 <= number < len(names) else f"#{number}"
 
 
-def read(data: bytes, path: str = "") -> tuple[ForeignRule, ...]:
-    """The rules of a `graph_subst.pb`.
+def _numbering(rules: Iterable[ForeignRule]) -> Numbering:
+    """FlexFlow's where each operator behind TASO's constants is one of its parallel operators."""
+    behind = {op for rule in rules for op in (*rule.source, *rule.target) if _KIND_NUMBERS.get(op.kind, -1) >= COMMON_KINDS}
+    parallel = KINDS[COMMON_KINDS : COMMON_KINDS + 4]
+    fits = all(op.kind in parallel and len(op.inputs) == 1 and {k for k, _ in op.parameters} == _PARALLEL_KEYS for op in behind)
+    return "flexflow" if behind and fits else "taso"
+
+
+def _as_flexflow(op: Operator) -> Operator:
+    """An operator whose numbers were read as TASO's."""
+    kind = _name(FLEXFLOW_KINDS, _number(_KIND_NUMBERS, op.kind, "operator"))
+    keys = ((_name(FLEXFLOW_KEYS, _number(_KEY_NUMBERS, key, "parameter")), value) for key, value in op.parameters)
+    return replace(op, kind=kind, parameters=tuple(keys))
+
+
+def read(data: bytes, path: str = "", numbering: Numbering | None = None) -> tuple[ForeignRule, ...]:
+    """The rules of a `graph_subst.pb`. `numbering`: whose numbers they are; None: as the operators tell.
 
     Raises:
         DslcError: E1001 for bytes that are not of this schema, cut off, or beyond the limits.
@@ -157,6 +187,13 @@ def read(data: bytes, path: str = "") -> tuple[ForeignRule, ...]:
                 raise _Wrong(f"more than {MOST_RULES} rules")
     except _Wrong as problem:
         raise damaged(path, f"not a file of TASO's rules: after {len(rules)} rules, {problem}") from None
+    if (numbering or _numbering(rules)) == "flexflow":
+        named: dict[Operator, Operator] = {}
+
+        def renamed(side: tuple[Operator, ...]) -> tuple[Operator, ...]:
+            return tuple(named.get(op) or named.setdefault(op, _as_flexflow(op)) for op in side)
+
+        rules = [replace(rule, source=renamed(rule.source), target=renamed(rule.target)) for rule in rules]
     return checked(path, rules)
 
 
@@ -197,23 +234,25 @@ def _value(value: Parameter) -> int:
     return value
 
 
-def _operator(op: Operator) -> bytes:
-    out = _encode(1 << 3 | _VARINT) + _encode(_number(_KIND_NUMBERS, op.kind, "operator"))
+def _operator(op: Operator, numbering: Numbering) -> bytes:
+    flexflow = numbering == "flexflow"
+    kinds, keys = (_FLEXFLOW_KIND_NUMBERS, _FLEXFLOW_KEY_NUMBERS) if flexflow else (_KIND_NUMBERS, _KEY_NUMBERS)
+    out = _encode(1 << 3 | _VARINT) + _encode(_number(kinds, op.kind, "operator"))
     for tensor in op.inputs:
         out += _part(2, _message((tensor.operator, tensor.output)))
     for key, value in op.parameters:
-        out += _part(3, _message((_number(_KEY_NUMBERS, key, "parameter"), _value(value))))
+        out += _part(3, _message((_number(keys, key, "parameter"), _value(value))))
     return out
 
 
-def rule_bytes(rule: ForeignRule) -> bytes:
+def rule_bytes(rule: ForeignRule, numbering: Numbering = "taso") -> bytes:
     """One rule as a message.
 
     Raises:
         DslcError: E1002 for an operator or a parameter that TASO lacks.
     """
-    out = b"".join(_part(1, _operator(op)) for op in rule.source)
-    out += b"".join(_part(2, _operator(op)) for op in rule.target)
+    out = b"".join(_part(1, _operator(op, numbering)) for op in rule.source)
+    out += b"".join(_part(2, _operator(op, numbering)) for op in rule.target)
     for each in rule.outputs:
         numbers = (each.source.operator, each.target.operator, each.source.output, each.target.output)
         out += _part(3, _message(numbers))
@@ -221,7 +260,8 @@ def rule_bytes(rule: ForeignRule) -> bytes:
 
 
 def write(rules: Iterable[ForeignRule]) -> bytes:
-    """The bytes of a file; names of rules and inputs have no place in it."""
-    return b"".join(_part(1, rule_bytes(rule)) for rule in rules)
-
-
+    """The bytes of a file, in FlexFlow's numbers where its parallel operators occur; names of rules and inputs have no place in it."""
+    rules = tuple(rules)
+    own = {*FLEXFLOW_KINDS[COMMON_KINDS:]}
+    numbering: Numbering = "flexflow" if any(kind in own for rule in rules for kind in rule.kinds()) else "taso"
+    return b"".join(_part(1, rule_bytes(rule, numbering)) for rule in rules)

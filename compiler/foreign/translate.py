@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 
 from dslc.foreign.rule import ForeignRule, Operator, Tensor
-from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Windows, parts_of
+from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Unbound, Windows, parts_of
 from dslc.foreign.typing import (
     CONSTANTS,
     FOREIGN,
@@ -20,6 +20,7 @@ from dslc.foreign.typing import (
     activation,
     axis_of,
     convolutions,
+    is_open,
     padding,
     permutation,
     strides,
@@ -52,8 +53,13 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
 
     Raises:
         Unknown: an operator has no counterpart.
+        Unbound: the target reads a tensor that the source does not.
         Clash: no sizes fit any reading; the reason is that of the narrowest.
     """
+    names = tensor_names(rule)
+    extra = [names[number] for number in rule.inputs() if number not in _inputs_of(rule.source)]
+    if extra:
+        raise Unbound(f"the target reads {', '.join(extra)}, which the source does not have")
     clash: Clash | None = None
     seen: set[str] = set()
     for mode in _modes(rule):
@@ -71,13 +77,16 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
 
 def _modes(rule: ForeignRule) -> Iterator[Mode]:
     kinds = set(rule.kinds())
-    batched = bool(kinds & {"matmul", "linear"}) and not kinds & {"concat", "split", "transpose", "constant_imm"}
+    axes = {"concat", "split", "transpose", "constant_imm", "replicate", "reduce"}
+    batched = bool(kinds & {"matmul", "linear"}) and not kinds & axes
+    opened = any(is_open(op) for op in (*rule.source, *rule.target))
     count = convolutions(rule)
     groups = [frozenset(g) for size in range(count, -1, -1) for g in combinations(range(count), size)]
     for kernels in (0, 1, 2) if kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"} else (0,):
         for grouped in groups if count <= 4 else (frozenset(range(count)), frozenset[int]()):
             for batch in (True, False) if batched else (False,):
-                yield Mode(batch, grouped, kernels)
+                for free in (True, False) if opened else (False,):
+                    yield Mode(batch, grouped, kernels, free)
 
 
 @dataclass
@@ -97,7 +106,7 @@ class _Writer:
     def translation(self) -> Translation:
         if any(output.source.operator < 0 for output in self.rule.outputs):
             raise Clash("the source has no operator")
-        self._tensors = self._tensor_names()
+        self._tensors = tensor_names(self.rule)
         self._bind()
         params = ", ".join(
             f"{self._tensors[number]}: {self._type(self.typing.inputs[number])}" for number in self.rule.inputs()
@@ -117,17 +126,6 @@ class _Writer:
 
     # ---- names -------------------------------------------------------------------------------------------------
 
-    def _tensor_names(self) -> dict[int, str]:
-        """`X4` for the free input -4, its own name where it has one that may be written."""
-        out: dict[int, str] = {}
-        given = dict(self.rule.names)
-        for number in self.rule.inputs():
-            own = given.get(number, "")
-            free = _NAME.fullmatch(own) and own not in {*KEYWORDS, *RESERVED, *DTYPE_NAMES, *_OUTPUTS, "T"}
-            clash = re.fullmatch(r"X\d+|[A-Z]\d*", own) or own in out.values()
-            out[number] = own if free and not clash else f"X{-number}"
-        return out
-
     def _name_of(self, size: Size | Row) -> str:
         if size not in self.names:
             hint = "S" if isinstance(size, Row) else size.hint
@@ -141,10 +139,7 @@ class _Writer:
     def _bind(self) -> None:
         """What the source says: sizes of its inputs, kernels and parts in its attributes. What only the target names is a number."""
         unifier = self.typing.unifier
-        read = {t.operator for op in self.rule.source for t in op.inputs if t.operator < 0}
         for number in self.rule.inputs():
-            if number not in read:
-                raise Clash(f"the target reads the input {number}, which the source does not")
             shape = unifier.shape(self.typing.inputs[number])
             for dim in shape.dims:
                 self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
@@ -182,6 +177,8 @@ class _Writer:
                     return f"({self._dim(first)}, {self._dim(second)})"
                 return " * ".join(self._factor(part) for part in (first, second))
             case Windows(size, kernel, stride, same):
+                if not stride:
+                    raise Clash("a size depends on strides that the file does not name")
                 window = "1" if same else self._factor(kernel)
                 return f"({self._dim(size)} - {window}) // {stride} + 1"
 
@@ -291,6 +288,8 @@ class _Writer:
             return OPERATORS, POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
         if kind == "enlarge":
             return OPERATORS, "enlarge", [f"size=[{stated[0]}, {stated[1]}]"]
+        if kind in ("replicate", "reduce"):
+            return FOREIGN, kind, [f"axis={axis_of(op)}", f"degree={op.get('degree')}"]
         if kind == "concat":
             return OPERATORS, "concat", [f"axis={axis_of(op)}"]
         if kind == "split":
@@ -302,6 +301,8 @@ class _Writer:
         return OPERATORS, CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
 
     def _window_attrs(self, op: Operator) -> list[str]:
+        if self.typing.mode.free and is_open(op):
+            return ["**window"]
         first, second = strides(op)
         stride = [] if (first, second) == (1, 1) else [f"stride=[{first}, {second}]"]
         return stride + (['padding="valid"'] if padding(op) == "valid" else [])
@@ -314,6 +315,8 @@ class _Writer:
         for side, operators in enumerate((self.rule.source, self.rule.target)):
             for at, op in enumerate(operators):
                 dims = [self.typing.unifier.dim(d) for d in self.typing.stated.get((side, at), ())]
+                if self.typing.mode.free and is_open(op):
+                    continue
                 if op.kind in {"conv2d", *POOLS} and padding(op) == "same":
                     wanted[side].extend(self._odd(dim) for dim in dims)
                 elif op.kind == "enlarge":
@@ -352,6 +355,22 @@ class _Writer:
         return ([f"kernels_{'_'.join(found)}"] if found else []) + (
             [f"shuffle_{'_'.join(shuffles)}"] if any(s != "0" for s in shuffles) else []
         )
+
+
+def tensor_names(rule: ForeignRule) -> dict[int, str]:
+    """`X4` for the free input -4, its own name where it has one that may be written."""
+    out: dict[int, str] = {}
+    given = dict(rule.names)
+    for number in rule.inputs():
+        own = given.get(number, "")
+        free = _NAME.fullmatch(own) and own not in {*KEYWORDS, *RESERVED, *DTYPE_NAMES, *_OUTPUTS, "T"}
+        clash = re.fullmatch(r"X\d+|[A-Z]\d*", own) or own in out.values()
+        out[number] = own if free and not clash else f"X{-number}"
+    return out
+
+
+def _inputs_of(side: tuple[Operator, ...]) -> set[int]:
+    return {tensor.operator for op in side for tensor in op.inputs if tensor.operator < 0}
 
 
 def linear(operators: tuple[Operator, ...], roots: list[Tensor]) -> list[int]:

@@ -29,8 +29,9 @@ ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}
 POOLS = {"pool2d_avg": "pool_avg", "pool2d_max": "pool_max"}
 CONSTANTS = {"constant_imm": "I_matmul", "constant_iconv": "I_conv", "constant_one": "I_ewmul", "constant_pool": "C_pool"}
 _ARITY = {"ew_add": 2, "ew_mul": 2, "ew_sub": 2, "ew_div": 2, "ew_max": 2, "ew_min": 2, "mul": 2, "matmul": 2, "linear": 2,
-          "conv2d": 2, "transpose": 1, "split": 1, **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0)}  # fmt: skip
-KNOWN = {*POINTWISE, *POOLS, *CONSTANTS, "mul", "matmul", "linear", "conv2d", "transpose", "enlarge", "concat", "split"}
+          "conv2d": 2, "transpose": 1, "split": 1, "replicate": 1, "reduce": 1, **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0)}  # fmt: skip
+KNOWN = {*POINTWISE, *POOLS, *CONSTANTS, "mul", "matmul", "linear", "conv2d", "transpose", "enlarge", "concat", "split",
+         "replicate", "reduce"}  # fmt: skip
 
 
 class Unknown(Exception):
@@ -43,12 +44,13 @@ class Mode:
 
     `batched`: products of matrices have any batch in front. `grouped`: the convolutions (by number, source first) whose group count is
     open; the others have one group. `kernels`: which sizes of kernels are those that the file names, 0 none, 1 those of pooling and
-    constants, 2 those of convolutions too.
+    constants, 2 those of convolutions too. `free`: strides and padding that the file does not name are any; else 1 and "same".
     """
 
     batched: bool = False
     grouped: frozenset[int] = frozenset()
     kernels: int = 0
+    free: bool = False
 
 
 @dataclass
@@ -64,6 +66,8 @@ class Typing:
     #: (side, operator) -> the dimensions that its attributes state: a kernel, the sizes of a split, of a constant
     stated: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
     kernels: dict[tuple[str, int], Size] = field(default_factory=dict)
+    #: the rank of products of FlexFlow; None: as the rule says
+    products: int | None = None
     _cuts: list[tuple[Dim, tuple[Size, ...]]] = field(default_factory=list)
     _convolutions: int = 0
 
@@ -107,9 +111,9 @@ class Typing:
             self.results[here] = self.of(side, op.inputs[0])
         elif kind in ("matmul", "linear"):
             m, k, n = Size("M"), Size("K"), Size("N")
-            batch = (Size("P", pack=True),) if self.mode.batched else ()
+            batch = self._batch(kind)
             self._of_rank(side, op.inputs[0], (*batch, m, k))
-            self._of_rank(side, op.inputs[1], (*batch, k, n))
+            self._of_rank(side, op.inputs[1], (*batch, k, n) if kind == "matmul" else (*batch, n, k))
             self.results[here] = Shape((*batch, m, n))
         elif kind == "transpose":
             order = permutation(op)
@@ -133,6 +137,8 @@ class Typing:
                 self._of_rank(side, op.inputs[1], (Size("F"), Size("C"), *kernel))
             self.stated[side, at] = (*kernel, r, s)
             self.results[here] = Shape((f, c, *kernel))
+        elif kind in ("replicate", "reduce"):
+            self._copies(side, at, op)
         elif kind == "concat":
             self._concat(side, at, op)
         elif kind == "split":
@@ -149,6 +155,23 @@ class Typing:
             self.stated[side, at] = (c, *kernel)
             self.results[here] = Shape((c, Number(1) if kind == "constant_pool" else c, *kernel))
 
+    def _batch(self, kind: str) -> tuple[Size, ...]:
+        if self.mode.batched:
+            return (Size("P", pack=True),)
+        rank = self.products or rank_of_products(self.rule)
+        return tuple(Size("B") for _ in range(rank - 2)) if kind == "linear" else ()
+
+    def _copies(self, side: int, at: int, op: Operator) -> None:
+        axis, rank, degree = axis_of(op), op.get("numdim"), op.get("degree")
+        if not isinstance(degree, int) or not 1 <= degree <= 1 << 16:
+            raise Clash(f"`{op.kind}` of degree {degree}")
+        front, size = tuple(Size("ABDE"[k] if axis <= 4 else "A") for k in range(axis)), Size("D")
+        back = tuple(Size("E") for _ in range(rank - axis - 1)) if isinstance(rank, int) else ()
+        tail = None if isinstance(rank, int) else Row()
+        one, many = Shape((*front, size, *back), tail), Shape((*front, Product(Number(degree), size), *back), tail)
+        self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
+        self.results[side, at, 0] = many if op.kind == "replicate" else one
+
     def _convolution(self, side: int, at: int, op: Operator) -> None:
         number, self._convolutions = self._convolutions, self._convolutions + 1
         groups: Dim = Size("G") if number in self.mode.grouped else Number(1)
@@ -163,6 +186,8 @@ class Typing:
         self.results[side, at, 0] = Shape((n, Product(groups, f), *self._windows(op, (h, w), (r, s))))
 
     def _windows(self, op: Operator, sizes: tuple[Dim, Dim], kernel: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        if self.mode.free and is_open(op):
+            return tuple(Windows(n, k, 0, False) for n, k in zip(sizes, kernel, strict=True))
         same = padding(op) == "same"
         return tuple(Windows(n, k, stride, same) for n, k, stride in zip(sizes, kernel, strides(op), strict=True))
 
@@ -225,8 +250,21 @@ class Typing:
         self._cuts = []
 
 
+def rank_of_products(rule: ForeignRule) -> int:
+    """Arrays of FlexFlow have an axis of copies in front of a product, unless a concatenation says less."""
+    operators = (*rule.source, *rule.target)
+    ranks = [rank for op in operators if op.kind == "concat" and isinstance(rank := op.get("numdim"), int)]
+    distributed = any(op.kind in ("replicate", "reduce") for op in operators)
+    return max(ranks) if ranks else 3 if distributed else 2
+
+
 def convolutions(rule: ForeignRule) -> int:
     return sum(op.kind == "conv2d" for op in (*rule.source, *rule.target))
+
+
+def is_open(op: Operator) -> bool:
+    """Whether the file names neither strides nor padding: FlexFlow takes those of the operator that it finds."""
+    return op.kind == "conv2d" and all(op.get(key) is None for key in ("stride_h", "stride_w", "pad"))
 
 
 def axis_of(op: Operator) -> int:
@@ -237,14 +275,14 @@ def axis_of(op: Operator) -> int:
 
 
 def padding(op: Operator) -> str:
-    mode = op.get("pad")
+    mode = 0 if is_open(op) else op.get("pad")
     if mode not in (0, 1):
         raise Clash(f"`{op.kind}` with the padding mode {mode}")
     return "same" if mode == 0 else "valid"
 
 
 def strides(op: Operator) -> tuple[int, int]:
-    found = [op.get(key) for key in ("stride_h", "stride_w")]
+    found = [1 if is_open(op) else op.get(key) for key in ("stride_h", "stride_w")]
     first, second = found
     if not isinstance(first, int) or not isinstance(second, int) or min(first, second) < 1:
         raise Clash(f"`{op.kind}` with strides {first}, {second}")
