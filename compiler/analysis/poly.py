@@ -17,17 +17,25 @@ class Poly:
 
     terms: tuple[tuple[Monomial, int], ...]
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
     @cached_property
     def coefficients(self) -> dict[Monomial, int]:
         return dict(self.terms)
 
     @property
     def constant(self) -> int:
-        return self.coefficients.get((), 0)
+        # the terms are sorted: it comes first
+        return self.terms[0][1] if self.terms and not self.terms[0][0] else 0
 
     @property
     def is_constant(self) -> bool:
-        return all(not monomial for monomial, _ in self.terms)
+        return not self.terms or (len(self.terms) == 1 and not self.terms[0][0])
 
     @cached_property
     def atoms(self) -> frozenset[Scalar]:
@@ -63,22 +71,29 @@ class Poly:
         return total
 
     def __add__(self, other: Poly | int) -> Poly:
-        out = dict(self.coefficients)
-        for monomial, coefficient in as_poly(other).terms:
-            out[monomial] = out.get(monomial, 0) + coefficient
-        return _of(out)
+        return self._plus(as_poly(other), 1)
 
     def __sub__(self, other: Poly | int) -> Poly:
-        return self + as_poly(other) * -1
+        return self._plus(as_poly(other), -1)
+
+    def _plus(self, other: Poly, times: int) -> Poly:
+        if not other.terms:
+            return self
+        out = dict(self.terms)
+        for monomial, coefficient in other.terms:
+            out[monomial] = out.get(monomial, 0) + coefficient * times
+        return _of(out)
 
     def __neg__(self) -> Poly:
         return self * -1
 
     def __mul__(self, other: Poly | int) -> Poly:
+        if isinstance(other, int):
+            return Poly(tuple((m, c * other) for m, c in self.terms) if other else ())
         out: dict[Monomial, int] = {}
         for left, a in self.terms:
-            for right, b in as_poly(other).terms:
-                monomial = tuple(sorted((*left, *right), key=str))
+            for right, b in other.terms:
+                monomial = tuple(sorted((*left, *right), key=str)) if left and right else left or right
                 out[monomial] = out.get(monomial, 0) + a * b
         return _of(out)
 
@@ -94,16 +109,20 @@ def _order(item: tuple[Monomial, int]) -> tuple[int, list[str]]:
 
 
 def _of(coefficients: dict[Monomial, int]) -> Poly:
-    return Poly(tuple(sorted(((m, c) for m, c in coefficients.items() if c), key=_order)))
+    terms = [(m, c) for m, c in coefficients.items() if c]
+    if len(terms) > 1:
+        terms.sort(key=_order)
+    return Poly(tuple(terms))
 
 
 def as_poly(value: Poly | int) -> Poly:
-    return value if isinstance(value, Poly) else _of({(): value})
+    return value if isinstance(value, Poly) else Poly((((), value),) if value else ())
 
 
 ZERO = _of({})
 
 
+@cache
 def atom(value: Scalar) -> Poly:
     return _of({(value,): 1})
 

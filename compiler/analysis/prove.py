@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 
 from dslc.analysis import isl
 from dslc.analysis.conditions import Case, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import Loop
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, rebuild, walk
 
 #: how often interval rules may branch before a proof is left to isl
 _STEPS = 400
@@ -67,16 +68,13 @@ def _solved(goal: Poly, facts: Case) -> tuple[Poly, Case]:
     return goal, facts
 
 
+@lru_cache(maxsize=1 << 14)
 def _splittable(poly: Poly) -> Apply | None:
     for factor in sorted(poly.atoms, key=str):
         for node in walk(factor):
-            if isinstance(node, Apply) and node.name in {"min", "max", "abs", "select"} and not _has_read(node):
+            if isinstance(node, Apply) and node.name in {"min", "max", "abs", "select"} and not node.reads:
                 return node
     return None
-
-
-def _has_read(node: Scalar) -> bool:
-    return any(isinstance(part, Read) for part in walk(node))
 
 
 def _rewrite(poly: Poly, node: Scalar, value: Scalar) -> Poly:
@@ -249,6 +247,7 @@ class _Prover:
         return nonneg, zero
 
 
+@lru_cache(maxsize=1 << 14)
 def _inside(poly: Poly) -> frozenset[Scalar]:
     return frozenset(part for factor in poly.atoms for part in walk(factor) if not isinstance(part, Num))
 
@@ -272,6 +271,7 @@ def _bounds(iterators: tuple[Scalar, ...], nonneg: tuple[Poly, ...]) -> list[tup
     return out
 
 
+@lru_cache(maxsize=512)
 def _with_factors(case: Case) -> tuple[Poly, ...]:
     """`x * y >= 1` with `x >= 0` gives `x >= 1` and `y >= 1`; an iterator's range, and an equal product, are not empty."""
     facts = list(dict.fromkeys(primitive(poly) for poly in case.nonneg))

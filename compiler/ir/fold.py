@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from dslc.ir.scalar import Apply, Iter, Num, Number, Scalar, Sym, num, raw_apply, walk
+from dslc.ir.scalar import Apply, Num, Number, Scalar, Sym, num, raw_apply
 
 
 def exact_divide(a: Any, b: Any) -> Any:
@@ -21,7 +21,8 @@ def exact_divide(a: Any, b: Any) -> Any:
 
 
 def _whole(value: Any) -> Any:
-    if isinstance(value, Fraction) and value.denominator == 1:
+    # the class itself, as asking an abstract base class takes longer than the arithmetic
+    if type(value) is Fraction and value.denominator == 1:
         return int(value)
     return value
 
@@ -95,12 +96,7 @@ FOLD1: dict[str, Callable[[Any], Any]] = {
 
 def is_index(node: Scalar) -> bool:
     """Whether an expression is an integer made of sizes, iterators and integer arithmetic only."""
-    return all(
-        isinstance(part, Sym | Iter)
-        or (isinstance(part, Num) and isinstance(part.value, int) and not isinstance(part.value, bool))
-        or (isinstance(part, Apply) and part.name in {"+", "*", "//", "%", "min", "max", "abs"})
-        for part in walk(node)
-    )
+    return node.integral
 
 
 def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:

@@ -10,34 +10,38 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from operator import is_
 from typing import Any, ClassVar
 
 Number = bool | int | Fraction | float
+_INTEGRAL = frozenset({"+", "*", "//", "%", "min", "max", "abs"})
+_NONE: frozenset[Any] = frozenset()
 
 
 class Scalar:
     """Base of all scalar expressions. Build them with the functions of this module, never by the class."""
 
-    __slots__ = ("__weakref__", "_hash", "_key", "free")
-    _pool: ClassVar[weakref.WeakValueDictionary[Any, Scalar]] = weakref.WeakValueDictionary()
+    # equality and hash are those of the object: no node exists twice
+    __slots__ = ("__weakref__", "_key", "_text", "free", "integral", "reads")
+    _pool: ClassVar[dict[Any, weakref.KeyedRef[Any, Scalar]]] = {}
     _key: tuple[Any, ...]
-    _hash: int
+    _text: str | None
     #: iterators that occur and are not bound inside
     free: frozenset[Iter]
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
+    #: whether it is an integer made of sizes, iterators and integer arithmetic only
+    integral: bool
+    #: whether an element of a tensor occurs in it
+    reads: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self)._make, self._key)  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        from dslc.ir.show import show_scalar
+        if self._text is None:
+            from dslc.ir.show import show_scalar
 
-        return show_scalar(self)
+            return show_scalar(self)
+        return self._text
 
     def __repr__(self) -> str:
         return f"<{self}>"
@@ -47,20 +51,31 @@ class Scalar:
         return ()
 
 
-def _intern(cls: type[Scalar], key: tuple[Any, ...], free: Callable[[], frozenset[Iter]]) -> Any:
-    # a type tag beside the value keeps True, 1 and 1.0 apart
-    tagged = (cls, tuple((type(part), part) for part in key))
-    found = Scalar._pool.get(tagged)
-    if found is not None:
-        return found
+def _known(key: tuple[Any, ...]) -> Any:
+    """The node with a key, where there is one. A key starts with the class."""
+    found = Scalar._pool.get(key)
+    return None if found is None else found()
+
+
+def _new(
+    key: tuple[Any, ...], parts: tuple[Any, ...], free: frozenset[Iter], integral: bool, children: tuple[Scalar, ...] = ()
+) -> Any:
+    """A node of the class `key[0]`; `parts` are its own attributes, in the order of its slots."""
+    cls = key[0]
     node = cls.__new__(cls)
-    node._key = key
-    node._hash = hash(tagged)
-    for name, value in zip(cls.__slots__, key, strict=True):
-        object.__setattr__(node, name, value)
-    node.free = free()
-    Scalar._pool[tagged] = node
+    node._key, node._text = parts, None
+    for name, value in zip(cls.__slots__, parts, strict=True):
+        setattr(node, name, value)
+    node.free, node.integral = free, integral
+    node.reads = cls is Read or any(child.reads for child in children)
+    Scalar._pool[key] = weakref.KeyedRef(node, _forget, key)
     return node
+
+
+def _forget(gone: weakref.KeyedRef[Any, Scalar]) -> None:
+    # a node of the same key may have been made in the meantime
+    if Scalar._pool.get(gone.key) is gone:
+        del Scalar._pool[gone.key]
 
 
 def _free_of(parts: tuple[Scalar, ...]) -> frozenset[Iter]:
@@ -79,9 +94,12 @@ class Num(Scalar):
 
     @staticmethod
     def _make(value: Number) -> Num:
-        if isinstance(value, Fraction) and value.denominator == 1:
+        if type(value) is Fraction and value.denominator == 1:
             value = int(value)
-        return _intern(Num, (value,), frozenset)  # type: ignore[no-any-return]
+        # the type beside the value keeps True, 1 and 1.0 apart
+        kind = type(value)
+        key = (Num, kind, value)
+        return _known(key) or _new(key, (value,), _NONE, kind is int)
 
 
 class Sym(Scalar):
@@ -93,7 +111,8 @@ class Sym(Scalar):
 
     @staticmethod
     def _make(least: int | None, name: str) -> Sym:
-        return _intern(Sym, (least, name), frozenset)  # type: ignore[no-any-return]
+        key = (Sym, least, name)
+        return _known(key) or _new(key, (least, name), _NONE, True)
 
 
 class Iter(Scalar):
@@ -104,8 +123,12 @@ class Iter(Scalar):
 
     @staticmethod
     def _make(name: str) -> Iter:
-        node: Iter = _intern(Iter, (name,), frozenset)
-        node.free = frozenset((node,))
+        key = (Iter, name)
+        node: Iter | None = _known(key)
+        if node is None:
+            node = _new(key, (name,), _NONE, True)
+            # it is what is free in itself
+            node.free = frozenset((node,))
         return node
 
 
@@ -119,8 +142,11 @@ class Read(Scalar):
 
     @staticmethod
     def _make(index: tuple[Scalar, ...], operand: int, other: Scalar | None) -> Read:
-        parts = index if other is None else (*index, other)
-        return _intern(Read, (index, operand, other), lambda: _free_of(parts))  # type: ignore[no-any-return]
+        key = (Read, operand, index, other)
+        found: Read | None = _known(key)
+        if found is None:
+            found = _new(key, (index, operand, other), _free_of(index if other is None else (*index, other)), False)
+        return found
 
     @property
     def children(self) -> tuple[Scalar, ...]:
@@ -136,7 +162,8 @@ class Table(Scalar):
 
     @staticmethod
     def _make(index: tuple[Scalar, ...], values: tuple[Any, ...]) -> Table:
-        return _intern(Table, (index, values), lambda: _free_of(index))  # type: ignore[no-any-return]
+        key = (Table, index, values)
+        return _known(key) or _new(key, (index, values), _free_of(index), False, index)
 
     @property
     def children(self) -> tuple[Scalar, ...]:
@@ -155,7 +182,12 @@ class Apply(Scalar):
 
     @staticmethod
     def _make(args: tuple[Scalar, ...], name: str) -> Apply:
-        return _intern(Apply, (args, name), lambda: _free_of(args))  # type: ignore[no-any-return]
+        key = (Apply, name, args)
+        found: Apply | None = _known(key)
+        if found is None:
+            integral = name in _INTEGRAL and all(arg.integral for arg in args)
+            found = _new(key, (args, name), _free_of(args), integral, args)
+        return found
 
     @property
     def children(self) -> tuple[Scalar, ...]:
@@ -176,11 +208,12 @@ class Reduce(Scalar):
     def _make(
         body: Scalar, extents: tuple[Scalar, ...], iters: tuple[Iter, ...], kind: str, where: Scalar | None
     ) -> Reduce:
-        def free() -> frozenset[Iter]:
-            inner = body.free if where is None else body.free | where.free
-            return (inner | _free_of(extents)) - frozenset(iters)
-
-        return _intern(Reduce, (body, extents, iters, kind, where), free)  # type: ignore[no-any-return]
+        key = (Reduce, kind, iters, extents, body, where)
+        found: Reduce | None = _known(key)
+        if found is None:
+            inner = (*extents, body) if where is None else (*extents, body, where)
+            found = _new(key, (body, extents, iters, kind, where), _free_of(inner) - frozenset(iters), False, inner)
+        return found
 
     @property
     def children(self) -> tuple[Scalar, ...]:
@@ -291,12 +324,14 @@ def rebuild(root: Scalar, leaf: Callable[[Scalar], Scalar | None], cache: dict[S
 
 
 def _with_children(node: Scalar, go: Callable[[Scalar], Scalar]) -> Scalar:
+    if isinstance(node, Apply):
+        args = [go(arg) for arg in node.args]
+        # what is as it was needs no smart constructor
+        return node if all(map(is_, args, node.args)) else apply(node.name, *args)
     if isinstance(node, Read):
         return read(node.operand, tuple(go(i) for i in node.index), None if node.other is None else go(node.other))
     if isinstance(node, Table):
         return table(node.values, tuple(go(i) for i in node.index))
-    if isinstance(node, Apply):
-        return apply(node.name, *(go(arg) for arg in node.args))
     if isinstance(node, Reduce):
         where = None if node.where is None else go(node.where)
         return reduce(node.kind, node.iters, tuple(go(e) for e in node.extents), go(node.body), where)

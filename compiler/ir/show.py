@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table
 
 _INFIX = {"+", "*", "/", "//", "%", "^", "==", "!=", "<", "<=", ">", ">=", "and", "or"}
 
 
-@cache
 def show_scalar(node: Scalar) -> str:
-    """One line; operands are `$0`, `$1`, ... Deterministic, so it also orders terms."""
+    """One line; operands are `$0`, `$1`, ... Deterministic, so it also orders terms; kept with the node."""
     return _Printer(None).go(node)
 
 
@@ -25,6 +22,13 @@ class _Printer:
         self._operands = operands
 
     def go(self, node: Scalar) -> str:
+        if self._operands is not None:
+            return self.fresh(node)
+        if node._text is None:
+            node._text = self.fresh(node)
+        return node._text
+
+    def fresh(self, node: Scalar) -> str:
         if isinstance(node, Num):
             value = node.value
             if isinstance(value, bool):

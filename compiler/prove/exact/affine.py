@@ -10,7 +10,7 @@ from typing import Any
 
 from dslc.analysis.isl import Frame
 from dslc.analysis.poly import Monomial, NotIntegral, Poly, atom, polynomial
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, walk
+from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 from dslc.prove.exact.coefficient import polynomial_of
 from dslc.prove.exact.terms import Unsolved
 
@@ -138,7 +138,7 @@ class Affine:
 
 def about_positions(node: Scalar) -> bool:
     """Whether a condition depends on no data."""
-    return not any(isinstance(part, Read) for part in walk(node))
+    return not node.reads
 
 
 # ---- indices with products -------------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ class Radix:
         return found
 
     def _decided(self, name: str, left: Scalar, right: Scalar) -> bool | None:
-        if any(isinstance(part, Read) for arg in (left, right) for part in walk(arg)):
+        if left.reads or right.reads:
             return None
         difference = apply("-", right, left)
         if name in {">", ">="}:
