@@ -8,6 +8,7 @@ on the way, larger ones are not looked at.
 
 from __future__ import annotations
 
+import heapq
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from dslc.ir.dtype import DType
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_STEPS = 40
+_STEPS = 200
+_LARGER = 2
 
 #: inputs and attribute variables of a rule, with what they stand for
 Binding = dict[Any, Any]
@@ -66,29 +68,36 @@ class Known:
 
     # ---- one result ----------------------------------------------------------------------------------------------
 
-    def derivable(self, term: Term, target: Term) -> frozenset[GeneralRule] | None:
+    def derivable(self, term: Term, target: Term, steps: int = _STEPS, more: int = _LARGER) -> frozenset[GeneralRule] | None:
         """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
-        Every part of a term is rewritten; at most 40 terms are looked at, of at most one operator more than the two have.
+        Every part of a term is rewritten; at most `steps` terms are looked at, of at most `more` operators more than the two have,
+        those first that have most in common with the target.
         """
         classes = self.classes
         most = max(classes.size(term), classes.size(target))
-        goal, known = classes.value(classes.rebuilt(target)), classes.normal(target)
+        rebuilt = classes.rebuilt(target)
+        goal, known = classes.value(rebuilt), classes.normal(target)
         start = classes.rebuilt(term)
         if start is known:
             return frozenset()
-        seen, todo = {start: frozenset[GeneralRule]()}, [start]
-        while todo and len(seen) < _STEPS:
-            here = todo.pop(0)
+        wanted = set(subterms((rebuilt,)))
+        seen = {start: frozenset[GeneralRule]()}
+        todo: list[tuple[int, int, Term]] = [(0, 0, start)]
+        looked = 0
+        while todo and looked < steps:
+            _, _, here = heapq.heappop(todo)
             for there, rule in self._anywhere(here):
                 if there in seen:
                     continue
                 size = classes.size(there)
                 if there is known or (size < most and classes.value(there) is goal):
                     return seen[here] | {rule}
-                if size <= most + 1:
+                if size <= most + more:
+                    looked += 1
                     seen[there] = seen[here] | {rule}
-                    todo.append(there)
+                    apart = sum(part not in wanted for part in subterms((there,)))
+                    heapq.heappush(todo, (apart, len(seen), there))
         return None
 
     def _anywhere(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
@@ -118,7 +127,8 @@ class Known:
     # ---- several results ------------------------------------------------------------------------------------------
 
     def derivable_joint(self, candidate: Candidate) -> frozenset[GeneralRule] | None:
-        """The kept rule with several results that, used at the sources, gives the targets (or what they equal); None for none."""
+        """The kept rules that lead from the sources to the targets: one with several results, then others below the application
+        whose results the targets are; None for none."""
         goals = tuple(self.classes.rebuilt(term) for term in candidate.targets)
         first = candidate.sources[0]
         ways = [m for m in self.classes.ways(first) if m.item is not None]
@@ -129,9 +139,26 @@ class Known:
                     continue
                 for binding in self._all(pattern, candidate.sources):
                     made = self._made(pattern, pattern.targets, binding)
-                    if made is not None and tuple(self.classes.rebuilt(term) for term in made) == goals:
-                        return frozenset({pattern.rule})
+                    rests = None if made is None else self._alike(tuple(self.classes.rebuilt(term) for term in made), goals)
+                    if rests is not None:
+                        return rests | {pattern.rule}
         return None
+
+    def _alike(self, made: tuple[Term, ...], goals: tuple[Term, ...]) -> frozenset[GeneralRule] | None:
+        """The rules by which the results of one application become those of another of the same item; empty if they are those."""
+        if made == goals:
+            return frozenset()
+        one, other = made[0], goals[0]
+        for a, b in zip(made, goals, strict=True):
+            if a.item is None or a.item != b.item or a.output != b.output or a.args != one.args or b.args != other.args:
+                return None
+        rests: frozenset[GeneralRule] = frozenset()
+        for a, b in zip(one.args, other.args, strict=True):
+            found = self.derivable(a, b)
+            if found is None:
+                return None
+            rests |= found
+        return rests
 
     def _all(self, pattern: Pattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None) -> Iterator[Binding]:
         if at == len(terms):
