@@ -99,7 +99,8 @@ class Num(Scalar):
         # the type beside the value keeps True, 1 and 1.0 apart
         kind = type(value)
         key = (Num, kind, value)
-        return _known(key) or _new(key, (value,), _NONE, kind is int)
+        found: Num = _known(key) or _new(key, (value,), _NONE, kind is int)
+        return found
 
 
 class Sym(Scalar):
@@ -112,7 +113,8 @@ class Sym(Scalar):
     @staticmethod
     def _make(least: int | None, name: str) -> Sym:
         key = (Sym, least, name)
-        return _known(key) or _new(key, (least, name), _NONE, True)
+        found: Sym = _known(key) or _new(key, (least, name), _NONE, True)
+        return found
 
 
 class Iter(Scalar):
@@ -163,7 +165,8 @@ class Table(Scalar):
     @staticmethod
     def _make(index: tuple[Scalar, ...], values: tuple[Any, ...]) -> Table:
         key = (Table, index, values)
-        return _known(key) or _new(key, (index, values), _free_of(index), False, index)
+        found: Table = _known(key) or _new(key, (index, values), _free_of(index), False, index)
+        return found
 
     @property
     def children(self) -> tuple[Scalar, ...]:

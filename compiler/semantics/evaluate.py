@@ -387,7 +387,7 @@ def _extent_of(index: Any, slot: t.Expr, env: Env) -> Any:
     """The range of an index inside a tuple that is read into an unmerged dimension: its own, or that of `h % P`."""
     builder = env.builder
     if builder is not None and isinstance(index, Scalar) and index in builder.extents:
-        return builder.extents[index]  # type: ignore[index]
+        return builder.extents[index]
     if isinstance(slot, t.Binary) and slot.op == "%":
         return evaluate(slot.right, env)
     if isinstance(slot, t.Name) and slot.id in env.ranges:
