@@ -76,7 +76,7 @@ class CostModel:
         bind: Mapping[str, int] | None = None,
         other: int = 1,
     ) -> None:
-        self._rules = rules
+        self.rules = rules
         self._measurer = measurer
         self._build = build
         self._opset = opset
@@ -127,7 +127,7 @@ class CostModel:
         local = self.number(node)
         found = self._pointwise.get(local)
         if found is None:
-            found = self._pointwise[local] = kinds.pointwise(self._rules, self._static(node), tuple(arg.constant for arg in node.args))
+            found = self._pointwise[local] = kinds.pointwise(self.rules, self._static(node), tuple(arg.constant for arg in node.args))
         return found
 
     def infos(self, groups: Sequence[Group]) -> list[Info]:
@@ -188,7 +188,7 @@ class CostModel:
         if len(group.nodes) == 1 and isinstance(first, Call):
             local = self.number(first)
             if local not in self._view:
-                self._view[local] = kinds.view(self._rules, self._static(first), tuple(a.constant for a in group.args[0]))
+                self._view[local] = kinds.view(self.rules, self._static(first), tuple(a.constant for a in group.args[0]))
             if self._view[local]:
                 return Info(LEAST)
         small = self._small(group)
@@ -219,7 +219,7 @@ class CostModel:
         if self.pointwise(node):
             return len({arg.type.shape for arg in node.args if not arg.constant}) == 1
         return isinstance(node, Call) and kinds.joins(
-            self._rules, self._static(node), tuple(arg.constant for arg in node.args)
+            self.rules, self._static(node), tuple(arg.constant for arg in node.args)
         )
 
     def _text(self, group: Group, small: Small) -> str:
@@ -247,7 +247,7 @@ class CostModel:
         """A hash of an operator's definition."""
         found = self._meanings.get(op)
         if found is None:
-            text = self._rules.operators[op].syntax.span.text
+            text = self.rules.operators[op].syntax.span.text
             found = self._meanings[op] = hashlib.sha256(text.encode()).hexdigest()[:16]
         return found
 

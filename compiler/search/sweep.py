@@ -17,6 +17,7 @@ from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
+from dslc.search.flatten import flattened
 from dslc.search.rewriting import disjoint, rewritten
 
 #: gains below this share of the whole cost are noise, and at one place those below so many seconds or this share of what the
@@ -113,7 +114,7 @@ def everywhere(
             chosen.append(new)
     before = start.candidate
     while chosen:
-        graph = rewritten(before.graph, disjoint(chosen))
+        graph = flattened(costs.rules, rewritten(before.graph, disjoint(chosen)))
         cost = costs.graph_cost(graph)
         if cost < below and graph.outputs != before.graph.outputs:
             return Candidate(graph, cost, before, rule.name, len(chosen))

@@ -45,7 +45,7 @@ def apply(
     if len(args) == 1 and len(definition.syntax.params) == 2 and traits.associative and isinstance(args[0], Value):
         return (args[0],)
     if traits.inverse is not None:
-        split = _parts(definition, given)
+        split = parts_attribute(definition, given)
         if split is not None and len(given[split]) != 2:
             return _inverse(rules, definition, args, given, split)
     return _plain(rules, definition, args, given)
@@ -143,7 +143,7 @@ def _associative(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
     return call(op.name, tuple(values), complete, (total.type,))
 
 
-def _parts(op: OperatorDef, attrs: dict[str, Any]) -> str | None:
+def parts_attribute(op: OperatorDef, attrs: Mapping[str, Any]) -> str | None:
     """The attribute that lists the parts: the one declared `int[2]`."""
     for attr in op.attrs:
         dims = attr.type.dims
