@@ -165,6 +165,20 @@ def equal_ties(candidate: Candidate) -> tuple[Tie, ...]:
     return tuple((a, b) for (a, m), (b, n) in combinations(found, 2) if m == n)
 
 
+def axis_groups(candidate: Candidate) -> tuple[tuple[tuple[Slot, ...], ...], ...]:
+    """What `equal_ties` makes one size each, by the axes of inputs of one type and the entries of attributes that it ties."""
+    sizes: dict[int, dict[object, list[Slot]]] = {}
+    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
+        place = (slot.attr, slot.at) if slot.attr else (slot.owner.type, slot.at)
+        sizes.setdefault(number, {}).setdefault(place, []).append(slot)
+    return tuple(tuple(map(tuple, groups.values())) for groups in sizes.values())
+
+
+def chain_ties(parts: Iterable[Sequence[Slot]]) -> tuple[Tie, ...]:
+    """Each part has one size."""
+    return tuple(tie for part in parts for tie in pairwise(part))
+
+
 def _slots(roots: Sequence[Term]) -> Iterator[tuple[Slot, int]]:
     for term in inputs(roots):
         for at, number in enumerate(term.type.shape):

@@ -38,7 +38,8 @@ def first_hash(values: Array, type: TensorType, seed: int = 0) -> Array:
     step = 1 << 13
     for start in range(0, len(flat), _ROWS):
         part = flat[start : start + _ROWS]
-        if part.dtype not in (np.dtype(np.uint32), np.dtype(bool)):
+        # what is in range needs no remainder: the sums are taken modulo P
+        if part.dtype.kind == "i" and part.size and (part.min() < 0 or part.max() >> 32):
             part = part % P
         sums = np.zeros((len(part), 2), dtype=np.int64)
         for low in range(0, flat.shape[1], step):

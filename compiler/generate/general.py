@@ -11,10 +11,22 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from dslc.errors import DslcError
-from dslc.generate.dimensions import Tie, Typed, Ungeneral, alike_ties, attribute_ties, equal_ties, general_types
+from dslc.generate.dimensions import (
+    Slot,
+    Tie,
+    Typed,
+    Ungeneral,
+    alike_ties,
+    attribute_ties,
+    axis_groups,
+    chain_ties,
+    equal_ties,
+    general_types,
+)
+from dslc.generate.groups import GROUPS, grouped_places
 from dslc.generate.menu import _texts
 from dslc.generate.term import Candidate, Item, Term, inputs, subterms
-from dslc.generate.text import Choice, Form, axis_of, body, choice, choices, declared
+from dslc.generate.text import TENSORS, Choice, Form, axis_of, body, choice, choices, declared
 from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
@@ -62,7 +74,8 @@ def generalise(rules: Rules, candidate: Candidate) -> GeneralRule:
             continue
         for rule in _directed(rules, candidate, typed):
             if holds(rules, rule):
-                return _packed(rules, _with_holes(rules, rule))
+                rule = _loosened(rules, candidate, rule) if ties is _everything else rule
+                return _packed(rules, _grouped(rules, _with_holes(rules, rule)))
     raise Ungeneral(problem)
 
 
@@ -89,6 +102,22 @@ def _needed(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
 
 def _everything(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
     return equal_ties(candidate)
+
+
+def _loosened(rules: Rules, candidate: Candidate, rule: GeneralRule) -> GeneralRule:
+    """Of what has one size the axes, one after the other, that may have another."""
+    parts: list[list[tuple[Slot, ...]]] = [list(groups) for groups in axis_groups(candidate)]
+    for part in tuple(parts):
+        for group in tuple(part)[1:]:
+            trial = [[one for one in other if one is not group] for other in parts] + [[group]]
+            try:
+                typed = general_types(rules, candidate, chain_ties([slot for one in other for slot in one] for other in trial))
+            except Ungeneral:
+                continue
+            found = next((new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow and holds(rules, new)), None)
+            if found is not None and len(found.typed.sizes) > len(rule.typed.sizes):
+                rule, parts = found, trial
+    return rule
 
 
 def _directed(rules: Rules, candidate: Candidate, typed: Typed) -> list[GeneralRule]:
@@ -201,11 +230,14 @@ def _with_holes(rules: Rules, rule: GeneralRule) -> GeneralRule:
 
 
 def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
-    """The next less general form: without variables for attributes that have no default, without any, at one rank only."""
+    """The next less general form: without variables for attributes that have no default, without groups, without any variables, at
+    one rank only."""
     holes = rule.form.holes
     usual = {option: name for option, name in holes.items() if option in _with_default(rules, rule)}
     if len(usual) < len(holes):
         return replace(rule, form=replace(rule.form, holes=usual))
+    if rule.form.grouped:
+        return replace(rule, form=replace(rule.form, grouped=frozenset()))
     if holes:
         return replace(rule, form=replace(rule.form, holes={}))
     return replace(rule, form=Form()) if rule.form.pack else None
@@ -249,11 +281,26 @@ def _hole_names(options: Sequence[Choice], typed: Typed) -> dict[Choice, str]:
     return out
 
 
+# ---- groups ------------------------------------------------------------------------------------------------------
+
+
+def _grouped(rules: Rules, rule: GeneralRule) -> GeneralRule:
+    """Any number of groups where operators take sizes apart, if the rule holds so."""
+    places = grouped_places(rules, rule.candidate, TENSORS.index(GROUPS))
+    if not places or any("+" in rule.typed.tensors[term][axis] for term, axis in places):
+        return rule
+    # two of them first: a rule that has no instance but for one group is not more general
+    several = [replace(rule, form=replace(rule.form, grouped=places, groups=groups)) for groups in ("2", GROUPS)]
+    return several[-1] if all(holds(rules, one) for one in several) else rule
+
+
 # ---- ranks -------------------------------------------------------------------------------------------------------
 
 
 def _packed(rules: Rules, rule: GeneralRule) -> GeneralRule:
     """Lists of sizes in place of single ones, where the rule has instances at other ranks and holds there."""
+    if rule.form.grouped:
+        return rule
     for pack in ("all", "axis", "batch"):
         if _may_pack(rules, rule, pack):
             trial = replace(rule, form=replace(rule.form, pack=pack))

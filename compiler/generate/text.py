@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.generate.dimensions import Typed
+from dslc.generate.groups import GROUPS, Place, grouped_cut, grouped_text
 from dslc.generate.term import Candidate, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-_TENSORS = tuple("ABCDEFGH")
+TENSORS = tuple("ABCDEFGH")
 _OUTPUTS = ("Y", "Z", "X", "W")
 
 #: (attribute, its value, the text of its declared type): what is one variable in a generalised rule
@@ -26,17 +27,20 @@ class Form:
     """How a rule is generalised beyond its sizes.
 
     `holes` gives the attributes that are variables; `pack` says which sizes are a list of any length: "" none, "all" the whole shape
-    of every tensor, "batch" further axes in front, "axis" those before and behind the axis that the rule works on.
+    of every tensor, "batch" further axes in front, "axis" those before and behind the axis that the rule works on; `grouped` the axes
+    of inputs whose sizes consist of groups, `groups` how many those are.
     """
 
     holes: Mapping[Choice, str] = field(default_factory=dict)
     pack: str = ""
+    grouped: frozenset[Place] = frozenset()
+    groups: str = GROUPS
 
 
 def tensor_names(candidate: Candidate) -> dict[Term, str]:
     """Names of the inputs by first occurrence on the source side, then on the target side."""
     used = inputs((*candidate.sources, *candidate.targets))
-    return {term: _TENSORS[k] if k < len(_TENSORS) else f"A{k}" for k, term in enumerate(used)}
+    return {term: TENSORS[k] if k < len(TENSORS) else f"A{k}" for k, term in enumerate(used)}
 
 
 def output_names(candidate: Candidate) -> tuple[str, ...]:
@@ -161,7 +165,7 @@ def body(rules: Rules, candidate: Candidate, typed: Typed, form: Form, operators
         item = term.item
         assert item is not None
         if name == item.cut:
-            return f"[{', '.join(typed.cuts[term.node])}]"
+            return f"[{', '.join(grouped_cut(typed, form.grouped, form.groups, cut) for cut in typed.cuts[term.node])}]"
         if name in item.sized:
             text = typed.sized[term.node][name]
             return "S" if form.pack == "all" and text == f"[{', '.join(common)}]" else text
@@ -177,7 +181,7 @@ def body(rules: Rules, candidate: Candidate, typed: Typed, form: Form, operators
     writer = Writer(rules, names, operators, attribute)
     types = []
     for term, name in names.items():
-        dims = list(typed.tensors[term])
+        dims = [grouped_text(form.grouped, form.groups, term, at, dim) for at, dim in enumerate(typed.tensors[term])]
         if dims and form.pack == "all":
             dims = ["*S"]
         elif dims and form.pack == "batch":

@@ -7,13 +7,15 @@ from handmade import IMAGE, KERNEL, SMALL, add, halves, op
 from test_finds_std import reaches
 from test_library import has
 
-from dslc.generate.general import definition
+from dslc.generate.general import definition, names_in, rule_text
 from dslc.generate.library import Library, generate
+from dslc.generate.prune import key
 from dslc.generate.settings import Settings
-from dslc.generate.term import Term, input_term, inputs, values
-from dslc.ir.dtype import DType
+from dslc.generate.term import Candidate, Term, input_term, inputs, values
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
-from dslc.match import compile_directions
+from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
+from dslc.semantics.apply import apply
 from dslc.semantics.composites import spelled_out
 
 OPERATORS = ("ewadd", "conv", "enlarge", "pool_avg", "concat", "split", "C_pool")
@@ -64,6 +66,30 @@ def test_what_follows_from_table_2_for_convolutions_concatenations_and_pools(lib
     assert has(library, add(conv(A, K), conv(B, K)), conv(add(A, B), K))
     assert has(library, add(conv(A, K), conv(B, M)), conv(op("concat", A, B, axis=1), op("concat", K, M, axis=1)))
     assert has(library, op("concat", pool(A), pool(B), axis=1), pool(op("concat", A, B, axis=1)))
+
+
+def test_figure_9c_convolutions_are_merged_into_grouped_ones(library: Library) -> None:
+    # the group count needs no attribute of its own here: it follows from the channels, and the rule holds for any
+    merged = conv(op("concat", A, B, axis=1), op("concat", K, M, axis=0))
+    side_by_side = op("concat", conv(A, K), conv(B, M), axis=1)
+    assert has(library, side_by_side, merged)
+    (rule,) = [rule for rule in library.found if key(rule.candidate) == key(Candidate((side_by_side,), (merged,)))]
+    assert len(rule.form.grouped) == 4
+    assert "(G, K)" in rule_text(library.rules, rule, "merged", names_in(rule))
+    # two convolutions of 3 groups each, of different kernels, are one of 6
+    rules = library.rules
+    x, y = (input_value(name, TensorType(DType.F32, (1, 6, 5, 7))) for name in "xy")
+    v, w = (input_value(name, TensorType(DType.F32, (9, 2, 3, 1))) for name in "vw")
+    parts = [apply(rules, "taso.conv", pair)[0] for pair in ((x, v), (y, w))]
+    graph = Graph((x, y, v, w), spelled_out(rules, apply(rules, "taso.concat", parts, {"axis": 1})))
+    found = [
+        new
+        for way in compile_directions(rules, definition(rules, rule))
+        for match in find_matches(way, GraphIndex(graph))
+        if (new := apply_match(match, graph)) is not None
+    ]
+    convs = [[node for node in new.nodes() if getattr(node, "op", "") == "std.conv"] for new in found]
+    assert any(len(one) == 1 and one[0].args[1].type.shape == (18, 2, 3, 1) for one in convs)
 
 
 def test_a_rule_that_no_prover_decides_is_kept_in_a_form_that_one_proves() -> None:
