@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from dslc.errors import Source
 from dslc.foreign.define import definition, operators
 from dslc.foreign.misfit import misfit
@@ -18,10 +20,12 @@ from dslc.foreign.rule import ForeignRule
 from dslc.foreign.shapes import Clash, Unbound
 from dslc.foreign.translate import Translation, tensor_names, translations
 from dslc.foreign.typing import KNOWN, Unknown
+from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.counterexample import text_of
 from dslc.prove.guards import find_guards
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict
 from dslc.prove.verify import verify, verify_rule
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import load_many
 from dslc.syntax.printer import format_source
 
@@ -39,6 +43,7 @@ _FEW = 4
 
 # a guard that hardly any instance meets makes a rule right and useless
 _USEFUL = 0.05
+_INSTANCES = 200
 
 #: told of what is done: how many rules are decided, and how many there are
 Progress = Callable[[int, int], None]
@@ -148,10 +153,24 @@ def _advanced(one: _Open, guards: bool) -> bool:
         return False
     one.sought = True
     for guard in find_guards(rules, definition(rules, one.readings[0])):
-        if guard.kept >= _USEFUL:
-            one.readings.append(one.readings[0].guarded(guard.text))
+        reading = one.readings[0].guarded(guard.text)
+        if guard.kept >= _USEFUL and _computes(definition(rules, reading)):
+            one.readings.append(reading)
     one.at = min(one.at + 1, len(one.readings) - 1)
     return one.readings[one.at].guard != ""
+
+
+def _computes(sub: SubstitutionDef) -> bool:
+    """Whether some instance of a guarded rule has outputs with elements: a guard may leave only windows that fit nowhere."""
+    rng = np.random.default_rng(0)
+    for _ in range(_INSTANCES):
+        try:
+            instance = instantiate(operators(), sub, rng)
+        except Rejected:
+            continue
+        if all(value.type.elements for value in instance.left.values()):
+            return True
+    return False
 
 
 def _read(rules: Sequence[ForeignRule], form: str, order: AxisOrder, result: Import) -> list[_Open]:

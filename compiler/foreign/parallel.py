@@ -4,7 +4,7 @@ PARTITION and COMBINE say where the parts of an array lie: the array stays, they
 long, REDUCE sums as many blocks of an axis (FlexFlow's src/parallel_ops/replicate.cc, reduction.cc): these compute, and stay. Two
 uses are FlexFlow's own bookkeeping and are left out too: copies along the replica axis that a LINEAR or CONV2D reads (each device
 multiplies its own copy), and a REDUCE along the replica axis behind a LINEAR or CONV2D whose inner axis is partitioned (its partial
-sums become the product).
+sums become the product). A REDUCE of what was just REPLICATEd along the same dimension is the sum of equal arrays, and read as that.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
 #: from the innermost, the replica axis last (as Legion and FlexFlow's runtime do)
 AxisOrder = Literal["outer", "inner"]
 
+# sums of so many equal arrays are written out
+_SUMS = (2, 3, 4)
+# a sum over the batch of images that have copies: the batch stands for both, and this is no sum of its blocks
+_BESIDE_COPIES = "reduce_of_a_batch_with_copies"
 _PRODUCTS = frozenset({"linear", "conv2d"})
 _OF_IMAGES = frozenset({"conv2d", "pool2d_max", "pool2d_avg"})
 
@@ -39,11 +43,12 @@ def undistributed(rule: ForeignRule, order: AxisOrder = "outer") -> tuple[Foreig
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """`replica`: the parallel dimension of copies; `rank`: of the arrays, where it has to be known."""
+    """`replica`: the parallel dimension of copies; `rank`: of the arrays, where it has to be known; `copies`: whether images have some."""
 
     order: AxisOrder
     replica: int
     rank: int | None
+    copies: bool = False
 
     def axis(self, dimension: int) -> int:
         """The axis of the array. Images have no axis of copies of their own: they are counted with the batch in front."""
@@ -63,7 +68,7 @@ def _axes(rule: ForeignRule, order: AxisOrder) -> _Axes:
         return _Axes(order, 0, None)
     dimensions = [value for op in (*rule.source, *rule.target) if isinstance(value := op.get("parallel_dim"), int)]
     images = any(kind in _OF_IMAGES for kind in rule.kinds()) or max(dimensions, default=0) >= 3
-    return _Axes(order, 4, 4) if images else _Axes(order, 2, 3)
+    return _Axes(order, 4, 4, 4 in dimensions) if images else _Axes(order, 2, 3)
 
 
 @dataclass
@@ -92,12 +97,35 @@ class _Side:
             return self.place(inner, read)
         if op.kind == "reduce" and copies and self._partial(inner):
             return self.place(inner)
+        copied = self._copied(op) if op.kind == "reduce" else None
+        if copied is not None and isinstance(degree, int) and degree in _SUMS:
+            return self._sum(self.place(copied), degree)
         if op.kind not in {"replicate", "reduce"} or not isinstance(dimension, int) or not isinstance(degree, int):
             return self.place(inner, read)
+        if op.kind == "reduce" and self.axes.rank == 4 and dimension == 3 and self.axes.copies:
+            return Tensor(self._add(Operator(_BESIDE_COPIES, (self.place(inner),))))
         parameters = [("axis", self.axes.axis(dimension)), ("degree", degree)]
         if self.axes.rank is not None:
             parameters.append(("numdim", self.axes.rank))
         return Tensor(self._add(Operator(op.kind, (self.place(inner, read and op.kind == "replicate"),), tuple(parameters))))
+
+    def _copied(self, op: Operator) -> Tensor | None:
+        """What was replicated along the dimension that is reduced, if it was."""
+        (tensor,) = op.inputs
+        while tensor.operator >= 0:
+            inner = self.operators[tensor.operator]
+            if inner.kind == "replicate" and len(inner.inputs) == 1 and inner.parameters == op.parameters:
+                return inner.inputs[0]
+            if inner.kind not in {"partition", "combine"} or len(inner.inputs) != 1:
+                return None
+            (tensor,) = inner.inputs
+        return None
+
+    def _sum(self, tensor: Tensor, count: int) -> Tensor:
+        total = tensor
+        for _ in range(count - 1):
+            total = Tensor(self._add(Operator("ew_add", (tensor, total))))
+        return total
 
     def _add(self, op: Operator) -> int:
         at = self._known.get(op)

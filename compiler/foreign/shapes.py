@@ -164,6 +164,9 @@ class Unifier:
             a, b = _cancelled(*(self.dim(each) for each in self.waiting.pop(0)))
             if a == b:
                 continue
+            if value_of(a) is not None and value_of(b) is not None:
+                self.equal(a, b)
+                continue
             for left_dim, right_dim in _pairs(a, b):
                 self.equal(left_dim, right_dim)
 

@@ -283,7 +283,8 @@ class _Writer:
             return "std.layout", "transpose", [f"perm=[{', '.join(map(str, order))}]"]
         if kind == "conv2d":
             relu = ['activation="relu"'] if activation(op) == "relu" else []
-            return OPERATORS, "conv", [*self._window_attrs(op), *relu]
+            window = self._window_attrs(op)
+            return OPERATORS, "conv", [*relu, *window] if self._open(op) else [*window, *relu]
         if kind in POOLS:
             return OPERATORS, POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
         if kind == "enlarge":
@@ -300,8 +301,11 @@ class _Writer:
             return OPERATORS, "I_ewmul", ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
         return OPERATORS, CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
 
+    def _open(self, op: Operator) -> bool:
+        return self.typing.mode.free and is_open(op)
+
     def _window_attrs(self, op: Operator) -> list[str]:
-        if self.typing.mode.free and is_open(op):
+        if self._open(op):
             return ["**window"]
         first, second = strides(op)
         stride = [] if (first, second) == (1, 1) else [f"stride=[{first}, {second}]"]
@@ -315,7 +319,7 @@ class _Writer:
         for side, operators in enumerate((self.rule.source, self.rule.target)):
             for at, op in enumerate(operators):
                 dims = [self.typing.unifier.dim(d) for d in self.typing.stated.get((side, at), ())]
-                if self.typing.mode.free and is_open(op):
+                if self._open(op):
                     continue
                 if op.kind in {"conv2d", *POOLS} and padding(op) == "same":
                     wanted[side].extend(self._odd(dim) for dim in dims)
