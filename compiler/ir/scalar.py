@@ -72,10 +72,11 @@ def _new(
     return node
 
 
-def _forget(gone: weakref.KeyedRef[Any, Scalar]) -> None:
+def _forget(gone: weakref.KeyedRef[Any, Scalar], pool: dict[Any, weakref.KeyedRef[Any, Scalar]] = Scalar._pool) -> None:
+    # the pool is a default because an interpreter that ends forgets the names of modules before the last nodes;
     # a node of the same key may have been made in the meantime
-    if Scalar._pool.get(gone.key) is gone:
-        del Scalar._pool[gone.key]
+    if pool.get(gone.key) is gone:
+        del pool[gone.key]
 
 
 def _free_of(parts: tuple[Scalar, ...]) -> frozenset[Iter]:
