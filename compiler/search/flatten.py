@@ -76,7 +76,7 @@ def _parts_of_part(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[t
     name = parts_attribute(operator, dict(node.attrs))
     if name is None or _without(outer, name) != _without(node, name):
         return
-    sizes, own = list(dict(outer.attrs)[name]), list(dict(node.attrs)[name])
+    sizes, own = _sizes(outer, name), _sizes(node, name)
     results = _taken_apart(rules, outer, name, [*sizes[: part.index], *own, *sizes[part.index + 1 :]])
     new = dict(zip(node.values, results[part.index : part.index + len(own)], strict=True))
     others = [*results[: part.index], *results[part.index + len(own) :]]
@@ -100,8 +100,8 @@ def _joined_again(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tu
         if len(run) == len(source.types):
             whole, new = source.args[0], {}
         else:
-            sizes = list(dict(source.attrs)[name])
-            total: Any = sum(sizes[first + 1 : last + 1], sizes[first])
+            sizes = _sizes(source, name)
+            total = sum(sizes[first + 1 : last + 1], sizes[first])
             results = _taken_apart(rules, source, name, [*sizes[:first], total, *sizes[last + 1 :]])
             whole = results[first]
             kept = [value for value in source.values if value not in run]
@@ -126,6 +126,11 @@ def _run(rules: Rules, node: Call, at: int, uses: Counter[Value]) -> Sequence[Va
             break
         run.append(arg)
     return run
+
+
+def _sizes(node: Call, name: str) -> list[Any]:
+    sizes: Any = dict(node.attrs)[name]
+    return list(sizes)
 
 
 def _without(node: Call, name: str) -> dict[str, Any]:
