@@ -38,6 +38,8 @@ from dslc.semantics.library import Rules
 from dslc.syntax.vocabulary import KEYWORDS
 
 _TRIALS = 2
+#: a form that fits none of so many random sizes is not tried
+_DRAWS = 400
 _RANKS = (1, 2, 3)
 _SIZES = (2, 3, 4, 5)
 
@@ -193,7 +195,7 @@ def names_in(rule: GeneralRule) -> dict[str, str]:
 def holds(rules: Rules, rule: GeneralRule, trials: int = _TRIALS) -> bool:
     """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
     try:
-        outcome = check_substitution(rules, definition(rules, rule), trials=trials)
+        outcome = check_substitution(rules, definition(rules, rule), trials=trials, attempts=_DRAWS)
     except (DslcError, Mismatch):
         return False
     return outcome.passed

@@ -17,7 +17,7 @@ import numpy as np
 from dslc.generate.enumerate import all_terms
 from dslc.generate.fingerprint import mix, second_hash
 from dslc.generate.inputs import Family
-from dslc.generate.space import Reader, Table
+from dslc.generate.space import Reader, Table, in_first_order, joined_orders
 from dslc.generate.term import Candidate, Term
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
@@ -40,28 +40,66 @@ class _Nodes:
 
 @dataclass(frozen=True)
 class Counted:
-    """`graphs` by number of operators; `classes` of equal fingerprints; `pairs`, each graph with the first of its class."""
+    """`graphs` by number of operators; `classes` of equal fingerprints; `again`, the graphs whose fingerprint an earlier one has, and
+    `first`, that earlier one. Graphs are numbered: the leaves, then those of one operator, of two, ..."""
 
     graphs: tuple[int, ...]
     classes: int
-    pairs: tuple[tuple[Array, Array], ...]
+    again: Array
+    first: Array
+    _levels: tuple[Array, ...]
+    _leaves: Array
     _nodes: _Nodes
     _hashes: Array
+    _table: Table
     _reader: Reader
 
     @property
     def candidates(self) -> int:
-        return len(self.pairs)
+        return len(self.again)
 
     def candidate(self, k: int) -> Candidate:
         """The larger graph as the source; outputs that have the same fingerprint correspond."""
-        first, other = (self._outputs(graph) for graph in self.pairs[k])
+        first, other = (self._outputs(self._graph(int(side[k]))) for side in (self.first, self.again))
         return Candidate(other, first)
 
     def _outputs(self, graph: Array) -> tuple[Term, ...]:
         rows = _outputs(self._nodes, graph[None])[0]
         listed = sorted((int(row) for row in rows if row >= 0), key=lambda row: int(self._hashes[row]))
         return tuple(self._reader.term(row) for row in listed)
+
+    def _graph(self, number: int) -> Array:
+        if number < len(self._leaves):
+            return np.array([-1 - self._leaves[number]])
+        number -= len(self._leaves)
+        for level in self._levels:
+            if number < len(level):
+                found: Array = level[number]
+                return found
+            number -= len(level)
+        raise IndexError(number)
+
+    def kinds(self, family: Family) -> dict[str, int]:
+        """How many of the graphs in `again` have several outputs, apply something to constants, or name inputs out of order."""
+        out = {"several outputs": 0, "with constants": 0, "inputs out of order": 0, "none of these": 0}
+        start = len(self._leaves)
+        for level in self._levels:
+            mine = self.again[(self.again >= start) & (self.again < start + len(level))] - start
+            start += len(level)
+            for low in range(0, len(mine), _ROWS):
+                graphs = level[mine[low : low + _ROWS]]
+                outputs = _outputs(self._nodes, graphs)
+                args = self._nodes.args[graphs].reshape(len(graphs), -1)
+                several = (outputs >= 0).sum(axis=1) > 1
+                constant = (self._table.item[args] >= len(family.items)) & (args >= 0)
+                orders = [np.where(column >= 0, self._table.order[np.maximum(column, 0)], 0) for column in outputs.T]
+                renamed = ~in_first_order(joined_orders(orders), family)
+                constants = constant.any(axis=1)
+                out["several outputs"] += int(several.sum())
+                out["with constants"] += int(constants.sum())
+                out["inputs out of order"] += int(renamed.sum())
+                out["none of these"] += int((~several & ~constants & ~renamed).sum())
+        return out
 
 
 def count_graphs(rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0) -> Counted:
@@ -79,17 +117,9 @@ def count_graphs(rules: Rules, libraries: tuple[str, ...], family: Family, opera
     every = np.concatenate([second_hash(hashes[leaves][:, None]), *prints])
     _, first, inverse = np.unique(every, return_index=True, return_inverse=True)
     again = np.flatnonzero(first[inverse] != np.arange(len(every)))
-    starts = np.cumsum([0, len(leaves), *(len(level) for level in levels[1:])])
-
-    def graph(position: int) -> Array:
-        at = int(np.searchsorted(starts, position, side="right")) - 1
-        if at == 0:
-            return np.array([-1 - leaves[position]])
-        found: Array = levels[at][position - starts[at]]
-        return found
-
-    pairs = tuple((graph(int(first[inverse[k]])), graph(int(k))) for k in again)
-    return Counted(tuple(len(level) for level in levels[1:]), len(first), pairs, nodes, hashes, Reader(family, types, table))
+    graphs = tuple(len(level) for level in levels[1:])
+    reader = Reader(family, types, table)
+    return Counted(graphs, len(first), again, first[inverse[again]], tuple(levels[1:]), leaves, nodes, hashes, table, reader)
 
 
 def _nodes(table: Table) -> _Nodes:

@@ -52,17 +52,18 @@ class Outcome:
 
 
 def check_substitution(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6, attempts: int = _ATTEMPTS
 ) -> Outcome:
     """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
 
-    The outcome's diagnostics carry a counterexample: what the names stand for, and the first element that differs.
+    `attempts`: draws after which a rule that hardly fits is given up. The outcome's diagnostics carry a counterexample: what the
+    names stand for, and the first element that differs.
     """
     rng = np.random.default_rng(seed)
     found, worst, reasons = 0, "field", []
     for terms in term_choices(rules, sub, rng, operators):
         instances = 0
-        for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
+        for attempt in range(min(attempts, _ATTEMPTS_WITH_TERMS) if terms else attempts):
             if instances == trials:
                 break
             # other element types only where floating-point tensors hardly fit
@@ -81,7 +82,7 @@ def check_substitution(
             worst = verdict if verdict != "field" else worst
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
-        message = f"no instance of `{sub.name}` was found in {_ATTEMPTS} draws"
+        message = f"no instance of `{sub.name}` was found in {attempts} draws"
         diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
         return Outcome(sub.name, False, "uninstantiated", (diagnostic,))
     return Outcome(sub.name, True, worst, (), found)
