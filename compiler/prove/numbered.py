@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Constant, Input, ScopeNode, Value, input_value, scope_value, topological, with_args
+from dslc.ir.graph import ScopeNode, topological
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, num, rebuild, walk
 from dslc.prove.instances import Cover, SymbolicInstance
+from dslc.prove.sizes import with_sizes
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
 
 #: what a size is in turn, and each of several; different ones differ
 NUMBERS, COMBINATIONS = (1, 2, 3), ((1, 1), (2, 1), (1, 2), (2, 3))
-
-
 #: what the exact prover says where places in merged dimensions are too much for it
 _REASONS = ("is divided by a size", "positions in mixed radix")
 
@@ -144,26 +142,3 @@ def at_numbers(instance: SymbolicInstance, sizes: Mapping[str, int]) -> Symbolic
         undischarged=tuple(each for each in map(bound, instance.undischarged) if not isinstance(each, Num)),
         graphs=((), ()),
     )
-
-
-def with_sizes(values: Sequence[Value], bound: Callable[[Scalar], Scalar]) -> tuple[Value, ...]:
-    """Expanded values with their sizes and bodies mapped by `bound`."""
-    def size(dim: Scalar | int) -> Scalar | int:
-        found = bound(dim) if isinstance(dim, Scalar) else dim
-        return int(found.value) if isinstance(found, Num) else found
-
-    known: dict[Value, Value] = {}
-    for node in topological(value.node for value in values):
-        args = tuple(known[arg] for arg in node.args)
-        if isinstance(node, Input):
-            type = Value(node).type
-            known[Value(node)] = input_value(node.name, TensorType(type.dtype, tuple(size(dim) for dim in type.shape)))
-        elif isinstance(node, ScopeNode):
-            scope = node.scope
-            extents = tuple(size(dim) for dim in scope.extents)
-            known[Value(node)] = scope_value(replace(scope, extents=extents, body=bound(scope.body)), args)
-        elif isinstance(node, Constant):
-            known[Value(node)] = Value(node)
-        else:
-            known.update(zip(node.values, with_args(node, args), strict=True))
-    return tuple(known[value] for value in values)

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Constant, Input, ScopeNode, Value, input_value, scope_value, topological, with_args
-from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild
+from dslc.ir.graph import Value, topological
+from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Answer, Counterexample, ProverName, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -181,34 +180,3 @@ def replay(
         if one.type != other.type:
             return Counterexample(drawn, name, (), str(one.type), str(other.type))
     return replayed(rules, *sides, names, bound[split[1] :], np.random.default_rng(seed), drawn, True, monomial)
-
-
-def at_sizes(values: Sequence[Value], sizes: Mapping[str, int]) -> tuple[Value, ...]:
-    """Expanded values with numbers for unknown sizes; a size that is not given is its least."""
-    memo: dict[Scalar, Scalar] = {}
-
-    def bound(item: Scalar) -> Scalar:
-        return rebuild(item, leaf, memo)
-
-    def leaf(node: Scalar) -> Scalar | None:
-        return num(sizes.get(node.name, max(1, node.least or 1))) if isinstance(node, Sym) else None
-
-    def size(dim: Scalar | int) -> Scalar | int:
-        found = bound(dim) if isinstance(dim, Scalar) else dim
-        return int(found.value) if isinstance(found, Num) else found
-
-    known: dict[Value, Value] = {}
-    for node in topological(value.node for value in values):
-        args = tuple(known[arg] for arg in node.args)
-        if isinstance(node, Input):
-            type = Value(node).type
-            known[Value(node)] = input_value(node.name, TensorType(type.dtype, tuple(size(dim) for dim in type.shape)))
-        elif isinstance(node, ScopeNode):
-            scope = node.scope
-            new = replace(scope, extents=tuple(size(dim) for dim in scope.extents), body=bound(scope.body))
-            known[Value(node)] = scope_value(new, args)
-        elif isinstance(node, Constant):
-            known[Value(node)] = Value(node)
-        else:
-            known.update(zip(node.values, with_args(node, args), strict=True))
-    return tuple(known[value] for value in values)

@@ -25,7 +25,7 @@ from dslc.ir.scalar import Sym, walk
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field import compare_values
-from dslc.prove.provers import at_sizes
+from dslc.prove.sizes import at_sizes
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import rewritings
 from dslc.semantics.elaborate import expand

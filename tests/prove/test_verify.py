@@ -16,7 +16,8 @@ from dslc.errors import DslcError
 from dslc.prove.digest import modules_digest
 from dslc.prove.lock import LOCK, read_lock
 from dslc.prove.pool import Changed, Pool
-from dslc.prove.provers import at_sizes, replay
+from dslc.prove.provers import replay
+from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.prove.verify import conclude, has_laws, verify, verify_rule
 from dslc.prove.worker import Task, answers
