@@ -52,6 +52,7 @@ partial substitution nearly(A: T[*S]) -> Y {
   Y = neg(A)
   =>
   Y = A
+  correct auto
 }
 property relu_is_linear(A: T[*S], B: T[*S]) {
   holds relu(add(A, B)) == add(relu(A), relu(B))
