@@ -1,9 +1,12 @@
 """How time and memory of an enumeration grow with the number of operators, and with workers.
 
     python -m benchmarks.generate_growth --operators 4 --workers 1 2
+    python -m benchmarks.generate_growth --family small --operators 5 --count 2 --workers 1 2
 
-Each line is measured in a process of its own: terms, value classes, equations, processor seconds of all processes, wall-clock seconds,
-and the peak memory of the main process and of its largest worker. The families are those of TASO's operators and constants.
+From five operators on several workers are a local Dask cluster, each with at most `--memory` bytes, as in `dslc generate`. Each line
+is measured in a process of its own: terms, value classes, equations, processor seconds of all processes, wall-clock seconds, and the
+peak memory of the main process and of its largest worker. The families are those of TASO's operators and constants; `small` is the
+family of matrices without constants, factors and joins.
 """
 
 from __future__ import annotations
@@ -18,20 +21,23 @@ from typing import Any
 
 MATRIX = "ewadd ewmul smul transpose matmul relu concat split I_matmul I_ewmul"
 IMAGE = "ewadd ewmul smul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_ewmul"
-FAMILIES = {"matrix": MATRIX, "convolution": IMAGE}
+SMALL = "ewadd ewmul transpose matmul relu"
+FAMILIES = {"matrix": MATRIX, "convolution": IMAGE, "small": SMALL}
 
 
-def measure(name: str, operators: int, count: int, workers: int, send: Any) -> None:
+def measure(name: str, operators: int, count: int, workers: int, memory: int, send: Any) -> None:
+    from dslc.generate.cluster import mapper_for
     from dslc.generate.enumerate import enumerate_family
     from dslc.generate.inputs import Sizes, families
-    from dslc.generate.workers import forked
+    from dslc.generate.settings import Settings
     from dslc.semantics.library import load_many
 
     start = time.perf_counter()
     rules = load_many(["taso"])
     names = [rules.operator(f"taso.{operator}") for operator in FAMILIES[name].split()]
     family = families(rules, names, Sizes(count=count))[0]
-    found = enumerate_family(rules, ("taso",), family, operators, mapper=forked(workers))
+    with mapper_for(Settings(workers=workers, max_operators=operators, memory=memory)) as mapper:
+        found = enumerate_family(rules, ("taso",), family, operators, mapper=mapper)
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     unit = 1 if sys.platform == "darwin" else 1024
     send.send(
@@ -59,13 +65,15 @@ def main() -> None:
     parser.add_argument("--workers", type=int, nargs="*", default=[1], help="numbers of processes (default 1)")
     parser.add_argument("--count", type=int, default=3, help="inputs of the first type (default 3)")
     parser.add_argument("--family", choices=[*FAMILIES, "both"], default="both")
+    parser.add_argument("--memory", type=int, default=1 << 30, help="bytes of one worker of a cluster (default 1 GiB)")
+    parser.add_argument("--fewest", type=int, default=1, help="the smallest number of operators (default 1)")
     options = parser.parse_args()
     spawn = multiprocessing.get_context("spawn")
-    for name in FAMILIES if options.family == "both" else [options.family]:
+    for name in ["matrix", "convolution"] if options.family == "both" else [options.family]:
         for workers in options.workers:
-            for operators in range(1, options.operators + 1):
+            for operators in range(options.fewest, options.operators + 1):
                 receive, send = spawn.Pipe(duplex=False)
-                process = spawn.Process(target=measure, args=(name, operators, options.count, workers, send))
+                process = spawn.Process(target=measure, args=(name, operators, options.count, workers, options.memory, send))
                 process.start()
                 send.close()
                 try:
