@@ -98,6 +98,11 @@ class Draft:
         self.facts.reals[unknown] = name
         return plain(self.path.value(unknown))
 
+    def entries(self) -> frozenset[str]:
+        """The unknowns that are entries of lists."""
+        integers = (full for full, name in self.facts.integers.items() if full != name)
+        return frozenset((*integers, *(str(unknown.name) for unknown, name in self.facts.reals.items() if unknown.name != name)))
+
     def bind(self, name: str, value: Any) -> None:
         self.env.bind(name, value)
         if isinstance(value, tuple):

@@ -23,6 +23,7 @@ from dslc.prove.instance_draw import LEVELS, NUMBERS, SIZES, STEPS, Choice, Draf
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_terms import signatures, unknown_operators
+from dslc.prove.rank_text import telling_rank
 from dslc.prove.ranks import (
     Probe,
     at_most,
@@ -32,7 +33,6 @@ from dslc.prove.ranks import (
     packs_of,
     padded,
     projects,
-    telling_rank,
     to_probe,
 )
 from dslc.semantics.apply import rules_cache
@@ -299,9 +299,10 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     )  # fmt: skip
     ranks = {name: env.ranks.get(name, 0) for name in packs_of(sub)}
     axes = {value: pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)}
-    return _Found(
-        instance, Probe(expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions))
+    probe = Probe(
+        expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries()
     )
+    return _Found(instance, probe)
 
 
 def _about_constants(condition: t.Expr) -> bool:

@@ -7,28 +7,20 @@ result: then the rule is one and the same rule at every position of that axis, a
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dslc.ir.dtype import Dim
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, topological
-from dslc.ir.scalar import Iter, Read, Scalar, Sym, walk
+from dslc.ir import scalar
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, scope_value, topological
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, rebuild, walk
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-from dslc.syntax.vocabulary import INDEX_FUNCTIONS
 
 _MOST_ALONE = 3
 _MOST = 2
 _MOST_GUARDED = 6
-#: what these functions give at an axis depends on that axis alone, and they keep the order of axes
-_LOCAL = frozenset({"fit", "broadcast", "take", "drop", "rank", "shape", "merge", "without", "only", "range", "len"})
-#: what these do with the sizes or positions of a pack shows at rank 2
-_SHOWN = frozenset({"permute", "unpermute", "ravel", "unravel", "reversed"})
-
-_NUMBER = "an axis by its number"
-
 Labels = Mapping[int, frozenset[str]]
 
 
@@ -45,7 +37,7 @@ class Probe:
     """Both sides at small ranks.
 
     `axes`: the axes of each input that are a pack's, with the name and the position in the pack; `listed`: an attribute was
-    enumerated by rank; `mixing`: a permutation or a list of sizes was.
+    enumerated by rank; `mixing`: a permutation or a list of sizes was; `entries`: the unknowns that are entries of lists.
     """
 
     left: tuple[Value, ...]
@@ -56,6 +48,7 @@ class Probe:
     same_shape: bool
     ranks: Mapping[str, int]
     conditions: frozenset[Scalar]
+    entries: frozenset[str] = frozenset()
 
 
 # ---- packs ----------------------------------------------------------------------------------------------------
@@ -108,69 +101,6 @@ def pack_axes(param: t.Param, ranks: Mapping[str, int]) -> dict[int, frozenset[s
             out.update((at + k, frozenset((f"{name}.{k}",))) for k in range(width))
         at += width
     return out
-
-
-# ---- whether the text treats every rank alike ---------------------------------------------------------------------
-
-
-def telling_rank(rules: Rules, sub: SubstitutionDef) -> int | None:
-    """The rank at which a pack shows how the rule treats it at any rank; None where no such rank is known.
-
-    1 where every function on lists treats each axis by itself and keeps their order; 2 where lists of sizes or positions are also
-    permuted, ravelled and unravelled, but no axis is treated by its number.
-    """
-    names = {name for name in _functions(rules, sub) if name in INDEX_FUNCTIONS or name == _NUMBER}
-    if names <= _LOCAL:
-        return 1
-    return 2 if names <= _LOCAL | _SHOWN else None
-
-
-def _functions(rules: Rules, sub: SubstitutionDef) -> Iterator[str]:
-    """The names of all functions that are called, through operators and functions."""
-    todo: list[tuple[Module, object]] = [(sub.module, (sub.syntax.params, sub.syntax.left, sub.syntax.right))]
-    seen: set[object] = set()
-    while todo:
-        module, piece = todo.pop()
-        for node in walk_expr(piece):
-            if _by_number(node):
-                yield _NUMBER
-            if not isinstance(node, t.Call):
-                continue
-            yield node.function
-            found = module.lookup(node.function)
-            if isinstance(found, OperatorDef | FunctionDef) and found not in seen:
-                seen.add(found)
-                todo.append((found.module, _meaning(found)))
-
-
-def _by_number(node: t.Node) -> bool:
-    """Whether an axis is treated by its number, or a value depends on the number of axes."""
-    if isinstance(node, t.Subscript):
-        return isinstance(node.base, t.Name) and node.base.id[:1].islower() and any(isinstance(s, t.Int) for s in node.subs)
-    if isinstance(node, t.Conditional):
-        return _counts(node.condition)
-    if isinstance(node, t.Equation) and node.target.places is not None:
-        return _counts(node.value)
-    if isinstance(node, t.Traversal) and len(node.places) == 1 and isinstance(node.places[0], t.Binder):
-        name = node.places[0].name
-        every = [part for part in walk_expr((node.body, node.where or ())) if isinstance(part, t.Name) and part.id == name]
-        plain = [s for part in walk_expr(node.body) if isinstance(part, t.Subscript) for s in part.subs]
-        return not node.places[0].star and len(every) != sum(isinstance(s, t.Name) and s.id == name for s in plain)
-    return False
-
-
-def _counts(expr: t.Expr) -> bool:
-    """Whether `rank` or `len` occurs, other than to say where a list is cut."""
-    cuts = [part for part in walk_expr(expr) if isinstance(part, t.Call) and part.function in {"take", "drop"}]
-    inside = {id(part) for cut in cuts for part in walk_expr(cut.args) if isinstance(part, t.Call)}
-    return any(isinstance(n, t.Call) and n.function in {"rank", "len"} and id(n) not in inside for n in walk_expr(expr))
-
-
-def _meaning(found: OperatorDef | FunctionDef) -> object:
-    if isinstance(found, FunctionDef):
-        return found.syntax.body
-    statements = tuple(s for s in found.syntax.statements if not isinstance(s, t.OnnxMap))
-    return found.syntax.params, found.syntax.outputs, statements
 
 
 # ---- broadcasts ---------------------------------------------------------------------------------------------------
@@ -291,12 +221,82 @@ def projects(probe: Probe, bases: Iterable[Probe], batch: Iterable[str]) -> bool
     gone = set(batch)
     types = _without(probe, gone)
     ranks = {name: rank for name, rank in probe.ranks.items() if name not in gone}
-    return any(
-        {name: rank for name, rank in base.ranks.items() if name not in gone} == ranks
+    possible = [
+        base
+        for base in bases
+        if {name: rank for name, rank in base.ranks.items() if name not in gone} == ranks
         and _without(base, gone) == types
         and base.conditions <= probe.conditions
-        for base in bases
-    )
+    ]
+    if any(base is probe for base in possible):
+        return True
+    if not possible:
+        return False
+    sides = _sides_without(probe, gone)
+    if any(sides == (base.left, base.right) for base in possible):
+        return True
+    # what is read where both operands have size 1 is an axis of size 1 in between
+    squeezed = _sides_without(probe, gone, ones=True)
+    return squeezed is not None and any(squeezed == _sides_without(base, set(), ones=True) for base in possible)
+
+
+_Sides = tuple[tuple[Value, ...], tuple[Value, ...]]
+
+
+def _sides_without(probe: Probe, gone: set[str], ones: bool = False) -> _Sides | None:
+    """Both sides as they are at one position of every axis of some batches.
+
+    `ones`: without any axes of size 1 either, which say nothing. None where something else than their only position is read.
+    """
+    known: dict[Value, Value] = {}
+    cut: dict[Value, frozenset[int]] = {}
+    for value, labels in probe.axes.items():
+        batch = {axis for axis, label in labels.items() if {_pack(name) for name in label} & gone}
+        shape = value.type.shape
+        cut[value] = frozenset(axis for axis, size in enumerate(shape) if axis in batch or (ones and size == 1))
+        kept = tuple(size for axis, size in enumerate(shape) if axis not in cut[value])
+        known[value] = input_value(value.node.name, TensorType(value.type.dtype, kept)) if isinstance(value.node, Input) else value
+    for node in topological(value.node for value in (*probe.left, *probe.right)):
+        if isinstance(node, ScopeNode):
+            found = _scope_without(node.scope, [cut.get(arg, frozenset()) for arg in node.args], ones)
+            if found is None:
+                return None
+            known[Value(node)] = scope_value(found[0], tuple(known[arg] for arg in node.args))
+            cut[Value(node)] = found[1]
+        else:
+            known.update({value: value for value in node.values if value not in known})
+    return tuple(known[value] for value in probe.left), tuple(known[value] for value in probe.right)
+
+
+def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> tuple[Scope, frozenset[int]] | None:
+    """A scope whose operands have lost some axes, without the iterators that read them; and the axes of its result that are lost."""
+    every = _positions(scope)
+    reads = [part for part in walk(scope.body) if isinstance(part, Read)]
+    lost = {part.index[axis] for part in reads for axis in cut[part.operand]}
+    single = {i for i, extent in zip(scope.iters, scope.extents, strict=True) if ones and extent == 1 and i in every}
+    positions = {i: k for i, k in every.items() if i in lost or i in single}
+    if any(index not in positions and not (isinstance(index, Num) and index.value == 0) for index in lost):
+        return None
+    if not positions and not lost:
+        return scope, frozenset()
+    renamed: dict[Scalar, Scalar] = {i: num(0) for i in single}
+    for each in (i for i in scope.iters if i not in positions):
+        renamed[each] = scalar.iterator(f"i{len(renamed) - len(single)}")
+
+    def leaf(part: Scalar) -> Scalar | None:
+        if isinstance(part, Iter):
+            return renamed.get(part)
+        if isinstance(part, Read) and cut[part.operand]:
+            index = tuple(rebuild(i, leaf, memo) for axis, i in enumerate(part.index) if axis not in cut[part.operand])
+            return scalar.read(part.operand, index, None if part.other is None else rebuild(part.other, leaf, memo))
+        return None
+
+    memo: dict[Scalar, Scalar] = {}
+    extents = tuple(extent for each, extent in zip(scope.iters, scope.extents, strict=True) if each not in positions)
+    at = set(positions.values())
+    groups = None if scope.groups is None else tuple(count for k, count in enumerate(scope.groups) if k not in at)
+    sizes = tuple(rebuild(extent, leaf, memo) if isinstance(extent, Scalar) else extent for extent in extents)
+    return Scope(sizes, rebuild(scope.body, leaf, memo), scope.dtype, groups), frozenset(at)
 
 
 def _without(probe: Probe, gone: set[str]) -> list[tuple[Dim, ...]]:
@@ -321,6 +321,8 @@ def _broken(probe: Probe) -> set[str]:
     for node in topological(value.node for value in (*probe.left, *probe.right)):
         if isinstance(node, ScopeNode):
             _step(node, trace)
+            if any(isinstance(part, Sym) and part.name in probe.entries for part in walk(node.scope.body)):
+                trace.break_(every)
         elif not isinstance(node, Input | Constant):
             trace.break_(every)
     for a, b in zip(probe.left, probe.right, strict=True):

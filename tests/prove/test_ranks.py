@@ -12,7 +12,9 @@ from dslc.interpret.field import Field
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import input_value
 from dslc.prove.instances import cover
-from dslc.prove.ranks import broadcasts, padded, telling_rank
+from dslc.prove.provers import exact_verdict
+from dslc.prove.rank_text import telling_rank
+from dslc.prove.ranks import broadcasts, padded
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
 
@@ -110,6 +112,17 @@ def test_a_guard_on_the_rank_keeps_the_smaller_instance_out(tmp_path: Path) -> N
     rules = load(file)
     found = cover(rules, rules.substitutions["own.own"])
     assert any(instance.inputs[1].type.shape != (1,) for instance in found.instances)
+
+
+DEPENDENT = Path(__file__).parent / "rank_dependent.rules"
+DEPENDENT_RULES = load(DEPENDENT)
+
+
+@pytest.mark.parametrize("name", [n for n in DEPENDENT_RULES.substitutions if n.startswith("rank_dependent.")])
+def test_what_depends_on_the_rank_is_not_proved_for_every_rank(name: str) -> None:
+    """Wrong rules, each of which holds at small ranks and treats axes by their numbers in another way."""
+    verdict = exact_verdict(DEPENDENT_RULES, DEPENDENT_RULES.substitutions[name])
+    assert verdict.answer != "equal" or "ranks of S" in verdict.scope
 
 
 def test_leading_ones(std: Rules) -> None:
