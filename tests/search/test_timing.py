@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
+import time
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -96,6 +100,25 @@ def test_a_stopped_worker_goes_on_when_asked() -> None:
         worker.ask({"do": "bind", "feeds": FEEDS})
         worker.stop()
         assert len(worker.ask({"do": "time", "calls": 3, "inner": 2})["seconds"]) == 3
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux ends the children of processes that die")
+def test_a_stopped_worker_dies_with_the_process_that_started_it() -> None:
+    text = (
+        "from dslc.cost.process import Worker\nimport os, signal\nworker = Worker(1)\n"
+        "try:\n    worker.ask({'do': 'nothing'})\nexcept Exception:\n    pass\n"
+        "worker.stop()\nprint(worker._process.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    process = Path("/proc") / ran.stdout.strip()
+    state = ""
+    for _ in range(100):
+        # a child that nobody waits for may stay as a zombie
+        state = (process / "stat").read_text().split()[2] if process.exists() else "Z"
+        if state == "Z":
+            break
+        time.sleep(0.05)
+    assert state == "Z"
 
 
 def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
