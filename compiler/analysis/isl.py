@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal
 
 # what a proof may take (about a second); beyond it, it counts as not proved
@@ -49,14 +49,34 @@ def is_empty(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) ->
 def _set(variables: tuple[str, ...], constraints: tuple[Constraint, ...]) -> Any:
     import islpy
 
-    # positions stand in for the names, which may not be identifiers of isl
-    short = {name: f"x{k}" for k, name in enumerate(variables)}
-    renamed = [
-        str(Constraint(tuple((short[name], c) for name, c in each.terms), each.constant, each.kind))
-        for each in constraints
-    ]
-    text = f"{{ [{', '.join(short.values())}] : {' and '.join(renamed) or '1 = 1'} }}"
-    return islpy.Set(text, context=_context())
+    # matrices of coefficients, the constant first: isl takes ten times as long to read text
+    place = {name: k for k, name in enumerate(variables, 1)}
+
+    def matrix(kind: str) -> Any:
+        rows = [each for each in constraints if each.kind == kind]
+        out = islpy.Mat.alloc(_context(), 0, len(variables) + 1).add_zero_rows(len(rows))
+        for at, each in enumerate(rows):
+            terms: dict[int, int] = {0: each.constant}
+            for name, coefficient in each.terms:
+                terms[place[name]] = terms.get(place[name], 0) + coefficient
+            for column, coefficient in terms.items():
+                if coefficient:
+                    out = out.set_element_val(at, column, _number(coefficient))
+        return out
+
+    space = islpy.Space.set_alloc(_context(), 0, len(variables))
+    kinds = islpy.dim_type
+    return islpy.BasicSet.from_constraint_matrices(
+        space, matrix("=="), matrix(">="), kinds.cst, kinds.param, kinds.set, kinds.div
+    )
+
+
+@lru_cache(maxsize=1024)
+def _number(value: int) -> Any:
+    import islpy
+
+    # as text, since numbers may have more than 64 bits
+    return islpy.Val(str(value), context=_context())
 
 
 @cache

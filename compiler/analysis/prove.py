@@ -107,6 +107,7 @@ class _Prover:
         self._bounds = _bounds(iterators, self._nonneg)
         self._steps = _STEPS
         self._positive: dict[Scalar, bool] = {}
+        self._linear: dict[Poly, bool] = {}
 
     # ---- interval rules --------------------------------------------------------------------------------------
 
@@ -194,6 +195,12 @@ class _Prover:
         """No integer point satisfies the facts and `goal < 0`, each product of unknowns taken as an unknown."""
         if goal.is_constant:
             return goal.constant >= 0
+        found = self._linear.get(goal)
+        if found is None:
+            found = self._linear[goal] = self._refuted(goal)
+        return found
+
+    def _refuted(self, goal: Poly) -> bool:
         refuted = [-goal - 1]
         nonneg, zero = self._relevant(goal)
         nonneg, zero = self._definitions([*refuted, *nonneg], zero)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dslc.analysis.conditions import Case
 from dslc.analysis.isl import Frame, GivenUp, limited
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 _OPERATIONS = 400_000
 _PARAMETERS = 24
 _SMALL = (2, 3, 5, 9)
+_Answer = TypeVar("_Answer")
 _ASSIGNMENTS = 2_000
 
 
@@ -263,7 +264,7 @@ class _Problem:
 
     def verdict(self) -> Equal | Differs | Undecided:
         self._about(self._roots, self._extents, self._conditions)
-        return self._solved()
+        return self._solved(self._verdict)
 
     def equal_by_windows(self, seconds: float) -> bool:
         """Whether the programs are shown to be equal wherever their windows are (see windows)."""
@@ -281,7 +282,7 @@ class _Problem:
             with limited(int(seconds * _OPERATIONS) + 1):
                 conditions += [each for each, goal in claim.facts if self._holds(goal)]
                 self._about(roots, extents, conditions)
-                return isinstance(self._solved(), Equal)
+                return self._solved(self._all_equal)
         except (Unsolved, GivenUp):
             return False
         finally:
@@ -305,20 +306,16 @@ class _Problem:
             except NotAffine:
                 return False
 
-    def _solved(self) -> Equal | Differs | Undecided:
+    def _solved(self, answer: Callable[[], _Answer]) -> _Answer:
         while True:
             try:
-                return self._verdict()
+                return answer()
             except MissingUnknown as missing:
                 self._add(missing.monomial)
 
     def region(self) -> Region:
         self._about(self._roots, self._extents, self._conditions)
-        while True:
-            try:
-                return self._region()
-            except MissingUnknown as missing:
-                self._add(missing.monomial)
+        return self._solved(self._region)
 
     def _add(self, monomial: Monomial) -> None:
         if len(self._monomials) >= _PARAMETERS + len(self._parts):
@@ -385,6 +382,16 @@ class _Problem:
                 if isinstance(answer, kind):
                     return answer
         return Equal()
+
+    def _all_equal(self) -> bool:
+        """Whether all outputs are shown to be equal; where they differ is not asked."""
+        self._prepare()
+        for number in range(len(self._pairs)):
+            place, terms = self._terms(number)
+            opaque = any(each.opaque for term in terms for each in term.atoms)
+            if terms and not (opaque and vanishes(terms, place.domain, self._functions)):
+                return False
+        return True
 
     def _answer(self, number: int) -> Equal | Differs | Undecided:
         place, terms = self._terms(number)

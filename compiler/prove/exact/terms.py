@@ -18,6 +18,10 @@ from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
 
 # terms of one sum, beyond which the comparison is given up
 _TERMS = 600
+# steps in a second, about; when the clock is asked; and how much longer than planned a comparison may take
+_STEPS = 2000
+_ROUND = 64
+_PATIENCE = 4.0
 
 
 class Unsolved(Exception):
@@ -25,13 +29,19 @@ class Unsolved(Exception):
 
 
 class Deadline:
-    """So much time of this processor, after which `check` raises Unsolved."""
+    """So many steps as take about `seconds`, after which `check` raises Unsolved: the same on every machine.
+
+    A step that takes far longer than steps do ends it too, by the time of this processor.
+    """
 
     def __init__(self, seconds: float) -> None:
-        self._until = time.process_time() + seconds
+        self._left = int(seconds * _STEPS)
+        self._until = time.process_time() + _PATIENCE * seconds
 
     def check(self) -> None:
-        if time.process_time() > self._until:
+        self._left -= 1
+        # the clock is asked rarely: that takes longer than most steps
+        if self._left < 0 or (self._left % _ROUND == 0 and time.process_time() > self._until):
             raise Unsolved("the time is up")
 
 
