@@ -43,7 +43,10 @@ def undistributed(rule: ForeignRule, order: AxisOrder = "outer") -> tuple[Foreig
 
 @dataclass(frozen=True, slots=True)
 class _Axes:
-    """`replica`: the parallel dimension of copies; `rank`: of the arrays, where it has to be known; `copies`: whether images have some."""
+    """`replica`: the parallel dimension of copies; `rank`: of the arrays, where it has to be known.
+
+    `copies`: whether a rule about images has some.
+    """
 
     order: AxisOrder
     replica: int
@@ -100,8 +103,10 @@ class _Side:
         copied = self._copied(op) if op.kind == "reduce" else None
         if copied is not None and isinstance(degree, int) and degree in _SUMS:
             return self._sum(self.place(copied), degree)
-        if op.kind not in {"replicate", "reduce"} or not isinstance(dimension, int) or not isinstance(degree, int):
+        if op.kind not in {"replicate", "reduce"}:
             return self.place(inner, read)
+        if not isinstance(dimension, int) or not isinstance(degree, int):
+            return Tensor(self._add(replace(op, inputs=(self.place(inner),))))
         if op.kind == "reduce" and self.axes.rank == 4 and dimension == 3 and self.axes.copies:
             return Tensor(self._add(Operator(_BESIDE_COPIES, (self.place(inner),))))
         parameters = [("axis", self.axes.axis(dimension)), ("degree", degree)]

@@ -29,7 +29,8 @@ ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}
 POOLS = {"pool2d_avg": "pool_avg", "pool2d_max": "pool_max"}
 CONSTANTS = {"constant_imm": "I_matmul", "constant_iconv": "I_conv", "constant_one": "I_ewmul", "constant_pool": "C_pool"}
 _ARITY = {"ew_add": 2, "ew_mul": 2, "ew_sub": 2, "ew_div": 2, "ew_max": 2, "ew_min": 2, "mul": 2, "matmul": 2, "linear": 2,
-          "conv2d": 2, "transpose": 1, "split": 1, "replicate": 1, "reduce": 1, **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0)}  # fmt: skip
+          "conv2d": 2, "transpose": 1, "split": 1, "replicate": 1, "reduce": 1,
+          **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0)}  # fmt: skip
 KNOWN = {*POINTWISE, *POOLS, *CONSTANTS, "mul", "matmul", "linear", "conv2d", "transpose", "enlarge", "concat", "split",
          "replicate", "reduce"}  # fmt: skip
 

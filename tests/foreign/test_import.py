@@ -141,19 +141,18 @@ def test_each_reading_of_a_right_rule_holds_on_random_instances() -> None:
 def test_operators_that_distribute_are_left_out_and_counted() -> None:
     partition = Operator("partition", (X1,), (("parallel_dim", 2), ("parallel_degree", 2)))
     combine = Operator("combine", (at(2),), (("parallel_dim", 2), ("parallel_degree", 2)))
-    replicate = Operator("replicate", (X2,))
-    plain_rule = rule([plain("ew_add", X1, X2)], [partition, replicate, plain("ew_add", at(0), at(1)), combine])
+    plain_rule = rule([plain("ew_add", X1, X2)], [partition, plain("relu", X2), plain("ew_add", at(0), at(1)), combine])
     found, count = undistributed(plain_rule)
-    assert (count, found.target) == (3, (plain("ew_add", X1, X2),))
+    assert (count, found.target) == (2, (plain("relu", X2), plain("ew_add", X1, at(0))))
     assert undistributed(RIGHT[0]) == (RIGHT[0], 0)
 
 
 def test_a_flexflow_file(tmp_path: Path) -> None:
     """A rule that only distributes, and a dense layer whose activation moves, between operators that distribute."""
-    partition, reduce = Operator("partition", (X1,), (("parallel_dim", 2),)), Operator("reduce", (at(1),))
-    replicate = Operator("replicate", (W4,), (("parallel_dim", 0),))
+    partition, combine = Operator("partition", (X1,), (("parallel_dim", 2),)), Operator("combine", (at(1),))
+    replicate = Operator("replicate", (W4,), (("parallel_dim", 0), ("parallel_degree", 2)))
     dense = Operator("linear", (at(0), W4), (("acti", 0),))
-    moved = [replicate, Operator("linear", (X1, at(0)), (("acti", 2),)), reduce]
+    moved = [replicate, Operator("linear", (X1, at(0)), (("acti", 2),)), combine]
     rules = (
         replace(rule([partition], [Operator("combine", (X1,))]), name="taso_rule_0"),
         replace(rule([partition, dense, plain("relu", at(1))], moved), name="taso_rule_1"),
