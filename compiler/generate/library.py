@@ -22,7 +22,7 @@ from dslc.generate.cluster import mapper_for
 from dslc.generate.derivable import Known
 from dslc.generate.dimensions import Ungeneral
 from dslc.generate.enumerate import enumerate_family
-from dslc.generate.general import GeneralRule, generalise, less_general, names_in, rule_text
+from dslc.generate.general import GeneralRule, generalise, names_in, rule_text
 from dslc.generate.inputs import Family, Sizes, families
 from dslc.generate.join import joined, taken_apart
 from dslc.generate.proofs import Proofs
@@ -31,6 +31,7 @@ from dslc.generate.resume import Store, digest
 from dslc.generate.settings import Progress, Settings, Stages
 from dslc.generate.term import Candidate, Equation, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
+from dslc.generate.tries import Tries
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many, modules_of
@@ -155,6 +156,7 @@ class _Generation:
         self.failed: set[tuple[Term, ...]] = set()
         #: the form in which a candidate is a rule
         self.chosen: dict[tuple[Term, ...], GeneralRule] = {}
+        self.tries = Tries()
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
@@ -359,41 +361,63 @@ class _Generation:
     def settled(self, known: Known, stage: str) -> bool:
         """Proves what is pending; whether all of it was. What rests on a rule that was not is to be decided again.
 
-        Of a rule that no prover decides less general forms are tried.
+        Of a rule that no prover decides less general forms are tried, the sooner the more often rules like it were not decided.
         """
         lost: set[GeneralRule] = set()
-        todo = list(self.pending)
+        todo, done = list(self.pending), 0
         while todo:
-            pending, todo = todo, []
-            verdicts: dict[GeneralRule, RuleVerdict] = {}
-            if self.settings.proof:
-                try:
-                    with self.stage("prove"):
-                        self.proofs.of(pending, verdicts, partial(self.tell, stage, total=len(pending)))
-                except _OutOfTime:
-                    self.proved({rule: one for rule, one in verdicts.items() if one.status in RELIABLE})
-                    raise
-            for rule in pending:
+            now, todo = self.tries.next(todo)
+            verdicts = self.verdicts(now, stage, done, len(todo)) if self.settings.proof else {}
+            done += len(now)
+            for rule in now:
                 verdict = verdicts.get(rule)
                 if verdict is None or verdict.status in RELIABLE:
+                    self.tries.decided(rule)
                     self.proved({rule: verdict})
                     if rule not in self.pending:
                         known.keep(rule)
                     continue
                 lost.add(rule)
                 known.drop(rule)
-                weaker = None if verdict.status == "refuted" else less_general(self.rules, rule)
+                weaker = None
+                if verdict.status != "refuted":
+                    self.tries.undecided(rule)
+                    weaker = self.tries.weaker(self.rules, rule)
                 if weaker is None:
                     self.leave_out(rule.candidate, f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status)
+                elif self.chosen_now(weaker):
+                    todo.append(weaker)
+            for rule in [rule for rule in todo if self.tries.hopeless(rule)]:
+                weaker = self.tries.weaker(self.rules, rule)
+                if weaker is None:
                     continue
-                self.chosen[key(rule.candidate)] = weaker
-                if self.texts.setdefault(self.text(weaker), weaker) is weaker:
+                lost.add(rule)
+                known.drop(rule)
+                todo.remove(rule)
+                if self.chosen_now(weaker):
                     todo.append(weaker)
         self.pending.clear()
         if lost:
             self.texts = {text: rule for text, rule in self.texts.items() if rule not in lost}
             self.decided = {name: one for name, one in self.decided.items() if not one.rests & lost}
         return not lost
+
+    def verdicts(self, rules: Sequence[GeneralRule], stage: str, done: int, later: int) -> dict[GeneralRule, RuleVerdict]:
+        """What the provers say. Where the time is over, the library has what was proved until then."""
+        out: dict[GeneralRule, RuleVerdict] = {}
+        total = done + len(rules) + later
+        try:
+            with self.stage("prove"):
+                self.proofs.of(rules, out, lambda more: self.tell(stage, done + more, total))
+        except _OutOfTime:
+            self.proved({rule: one for rule, one in out.items() if one.status in RELIABLE})
+            raise
+        return out
+
+    def chosen_now(self, rule: GeneralRule) -> bool:
+        """A less general form takes the place of a rule; whether no other rule has the same text."""
+        self.chosen[key(rule.candidate)] = rule
+        return self.texts.setdefault(self.text(rule), rule) is rule
 
 
 def _order(equation: Equation) -> tuple[int, int, bool, int, int, str]:

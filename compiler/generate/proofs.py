@@ -18,7 +18,7 @@ from dslc.prove.worker import Task, answers
 from dslc.semantics.library import Rules, load_many
 
 #: seconds of processor time that one prover may take for one rule
-LIMIT = 4.0
+LIMIT = 2.0
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
