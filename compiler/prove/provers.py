@@ -24,6 +24,8 @@ PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
 
 Definition = SubstitutionDef | PropertyDef
 
+# how long a comparison may take, and how long where another one is open already; so many open ones end a rule
+_SECONDS, _BRIEF, _OPEN = 10.0, 1.0, 3
 # conditions that are assumed of the right side, in a reason
 _SHOWN = 2
 _WIDTH = 100
@@ -118,21 +120,23 @@ def _on_cover(rules: Rules, covered: Cover) -> Verdict:
 
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
-    undecided = ""
+    undecided: list[str] = []
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
+        # once something is open, the others may only still refute the rule
+        seconds = _BRIEF if undecided else _SECONDS
         for side in (instance.left, instance.right) if instance is largest else ():
-            itself = compare(rules, side, side, instance.conditions)
+            itself = compare(rules, side, side, instance.conditions, seconds)
             if isinstance(itself, Differs):
                 return verdict("unknown", f"a side differs from itself at {instance.text}: a mistake in the prover")
             if isinstance(itself, Undecided):
-                undecided = undecided or _at(itself.reason, instance.text)
+                undecided.append(_at(itself.reason, instance.text))
                 break
         # equal programs are the same object, as scopes are kept once
         pairs = [pair for pair in zip(instance.left, instance.right, strict=True) if pair[0] != pair[1]]
         if not pairs:
             continue
-        result = compare(rules, [pair[0] for pair in pairs], [pair[1] for pair in pairs], instance.conditions)
+        result = compare(rules, [pair[0] for pair in pairs], [pair[1] for pair in pairs], instance.conditions, seconds)
         if isinstance(result, Differs):
             found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
             if found is None:
@@ -140,9 +144,11 @@ def _on_cover(rules: Rules, covered: Cover) -> Verdict:
                 return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
             return verdict("differs", found=found)
         if isinstance(result, Undecided):
-            undecided = undecided or _at(result.reason, instance.text)
+            undecided.append(_at(result.reason, instance.text))
+        if len(undecided) >= _OPEN:
+            break
     if undecided:
-        return verdict("unknown", undecided)
+        return verdict("unknown", undecided[0])
     count = len(covered.instances)
     open_ = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
     assumed = f"; the right side needs {_shortened(list(open_))}" if open_ else ""

@@ -120,6 +120,11 @@ def compare(
     """
     try:
         problem = _problem(left, right, conditions, seconds)
+        if problem.has_extremes:
+            problem.by_position = True
+            if problem.equal_by_windows(seconds / 4) or problem.equal(seconds / 4):
+                return Equal()
+            problem.by_position = False
         if problem.equal_by_windows(seconds / 2):
             return Equal()
         with limited(int(seconds * _OPERATIONS) + 1):
@@ -172,6 +177,8 @@ class _Problem:
         more: Sequence[Scalar] = (),
     ) -> None:
         self._deadline = deadline
+        #: how functions are told apart (see Functions)
+        self.by_position = False
         self._all = tuple(conditions)
         self._known, self._conditions = solved(conditions)
         if names:
@@ -266,6 +273,30 @@ class _Problem:
         self._about(self._roots, self._extents, self._conditions)
         return self._solved(self._verdict)
 
+    @property
+    def has_extremes(self) -> bool:
+        """Whether something is the largest or the smallest of a range."""
+        return any(isinstance(node, Reduce) and node.kind in {"max", "min"} for root in self._roots for node in walk(root))
+
+    def equal(self, seconds: float) -> bool:
+        """Whether the programs are shown to be equal in a shorter time."""
+        return self._within(seconds, lambda: self._equal(self._roots, self._extents, self._conditions))
+
+    def _equal(self, roots: Sequence[Scalar], extents: Mapping[Iter, Scalar], conditions: Sequence[Scalar]) -> bool:
+        self._about(roots, extents, conditions)
+        return self._solved(self._all_equal)
+
+    def _within(self, seconds: float, question: Callable[[], bool]) -> bool:
+        """The answer to a question; False where it takes too long."""
+        whole, self._deadline = self._deadline, Deadline(seconds)
+        try:
+            with limited(int(seconds * _OPERATIONS) + 1):
+                return question()
+        except (Unsolved, GivenUp):
+            return False
+        finally:
+            self._deadline = whole
+
     def equal_by_windows(self, seconds: float) -> bool:
         """Whether the programs are shown to be equal wherever their windows are (see windows)."""
         claim = generalized(self._roots, self._extents)
@@ -277,16 +308,12 @@ class _Problem:
         extents = {it: extent for it, extent in self._extents.items() if it in iters}
         present = set(self._symbols((*roots, *extents.values())))
         conditions = [each for each in self._conditions if present.issuperset(self._symbols([each]))]
-        whole, self._deadline = self._deadline, Deadline(seconds)
-        try:
-            with limited(int(seconds * _OPERATIONS) + 1):
-                conditions += [each for each, goal in claim.facts if self._holds(goal)]
-                self._about(roots, extents, conditions)
-                return self._solved(self._all_equal)
-        except (Unsolved, GivenUp):
-            return False
-        finally:
-            self._deadline = whole
+
+        def shown() -> bool:
+            held = [each for each, goal in claim.facts if self._holds(goal)]
+            return self._equal(roots, extents, [*conditions, *held])
+
+        return self._within(seconds, shown)
 
     def _holds(self, goal: Scalar) -> bool:
         """Whether a condition on positions (that something is at least 0) is shown to hold at all of them."""
@@ -325,7 +352,7 @@ class _Problem:
     def _prepare(self) -> None:
         self._frame = Frame([" * ".join(map(str, monomial)) for monomial in self._monomials])
         self._affine = Affine(self._frame, self._monomials)
-        self._functions = Functions()
+        self._functions = Functions(self.by_position)
         polys = [unknown(monomial) for monomial in self._monomials]
         self._algebra = Algebra(self._frame, polys, self._deadline, self._functions.resolve)
         self._functions.algebra = self._algebra

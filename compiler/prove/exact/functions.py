@@ -49,9 +49,14 @@ class _Function:
 
 
 class Functions:
-    """The opaque functions of one comparison."""
+    """The opaque functions of one comparison.
 
-    def __init__(self) -> None:
+    `by_position`: an element of a function is named after the position where it is computed, and not after what it reads. That is
+    quick, and tells enough where both sides compute the same functions at the same positions.
+    """
+
+    def __init__(self, by_position: bool = False) -> None:
+        self._by_position = by_position
         self._known: dict[str, _Function] = {}
         self.algebra: Algebra
 
@@ -225,7 +230,11 @@ class Functions:
 
     def _index(self, maps: list[Any], region: Any) -> Any:
         """A map from positions to indices that determines what every map reads."""
-        index = self.algebra.frame.relation(region, ())
+        frame = self.algebra.frame
+        index = frame.relation(region, ())
+        everything = frame.move(frame.dims(region), tuple(range(frame.dims(region))))
+        if self._by_position:
+            return index.flat_range_product(everything)
         several = []
         for map in maps:
             if map.is_single_valued():
@@ -239,9 +248,7 @@ class Functions:
             index = index.flat_range_product(map.lexmax())
         if all(_determines(index, map) for map in several):
             return index
-        frame = self.algebra.frame
-        count = frame.dims(region)
-        return index.flat_range_product(frame.move(count, tuple(range(count))))
+        return index.flat_range_product(everything)
 
     def _lookup(self, name: str, labels: tuple[Label, ...], bodies: list[Any], domain: Any, arity: int) -> Atom:
         found: _Function | None = None
