@@ -45,6 +45,9 @@ _FEW = 4
 _USEFUL = 0.05
 _INSTANCES = 200
 
+# readings that no prover decides, each of which may take the whole limit
+_MOST_OPEN = 3
+
 #: told of what is done: how many rules are decided, and how many there are
 Progress = Callable[[int, int], None]
 
@@ -78,6 +81,7 @@ class _Open:
     left_out: int
     first: RuleVerdict | None = None
     at: int = 0
+    open: int = 0
     sought: bool = False
 
 
@@ -128,7 +132,9 @@ def import_rules(
             if verdict.status in RELIABLE:
                 outcome: Outcome = "guarded" if reading.guard else "proved"
                 result.rules.append(Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out))
-            elif _advanced(one, guards):
+                continue
+            one.open += verdict.status != "refuted"
+            if one.open < _MOST_OPEN and _advanced(one, guards):
                 later.append(one)
             else:
                 outcome = "rejected" if one.first.status == "refuted" else "undecided"
@@ -344,6 +350,13 @@ def _explained(rule: Imported) -> str:
     return "\n".join(lines)
 
 
+def _counterexample(rule: Imported) -> str | None:
+    """Values on which the sides differ, or sizes at which the target does not fit."""
+    if rule.verdict is not None and rule.verdict.counterexample is not None:
+        return text_of(rule.verdict.counterexample)
+    return rule.reason if rule.outcome == "rejected" else None
+
+
 def as_json(result: Import) -> dict[str, object]:
     """The report for programs."""
     return {
@@ -358,9 +371,7 @@ def as_json(result: Import) -> dict[str, object]:
                 "status": rule.verdict.status if rule.verdict is not None else None,
                 "note": rule.note,
                 "distributing_operators_left_out": rule.left_out,
-                "counterexample": text_of(rule.verdict.counterexample)
-                if rule.verdict is not None and rule.verdict.counterexample is not None
-                else None,
+                "counterexample": _counterexample(rule),
             }
             for rule in result.rules
         ],
