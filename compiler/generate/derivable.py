@@ -60,6 +60,12 @@ class Known:
             table = self._patterns if len(sources) == 1 else self._joint
             table[(sources[0].item.op, sources[0].output)].append(Pattern(rule, sources, targets))
 
+    @property
+    def rules(self) -> list[GeneralRule]:
+        """All that are kept."""
+        tables = (self._patterns, self._joint)
+        return list(dict.fromkeys(pattern.rule for table in tables for patterns in table.values() for pattern in patterns))
+
     def drop(self, rule: GeneralRule) -> None:
         """Undoes `keep`."""
         for table in (self._patterns, self._joint):

@@ -22,6 +22,7 @@ from dslc.generate.cluster import mapper_for
 from dslc.generate.derivable import Known
 from dslc.generate.dimensions import Ungeneral
 from dslc.generate.enumerate import enumerate_family
+from dslc.generate.foresee import derivable_pairs
 from dslc.generate.general import GeneralRule, generalise, names_in, rule_text
 from dslc.generate.inputs import Family, Sizes, families
 from dslc.generate.join import joined, taken_apart
@@ -151,6 +152,8 @@ class _Generation:
         self.decided: dict[tuple[Term, ...], _Decision] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
+        #: what followed from rules of smaller levels
+        self.foreseen: dict[tuple[Term, Term], frozenset[GeneralRule]] = {}
         #: rules by their text, and the keys of those that were left out
         self.texts: dict[str, GeneralRule] = {}
         self.failed: set[tuple[Term, ...]] = set()
@@ -215,6 +218,10 @@ class _Generation:
         for level in sorted(levels):
             with self.stage("renaming"):
                 group = self.renamed(levels[level])
+            with self.stage("derivability"):
+                pairs = [_directed(equation) for equation in group]
+                asked = [pair for pair in dict.fromkeys(pairs) if not _constant(*pair)]
+                self.foreseen = derivable_pairs(known, asked, settings.workers)
             settled = False
             while not settled:
                 holding = []
@@ -241,9 +248,7 @@ class _Generation:
 
     def single(self, equation: Equation, known: Known) -> bool:
         """Whether an equation holds: it was kept as a rule, or follows from those that were."""
-        term, target = equation.right, equation.left
-        if not set(inputs((target,))) <= set(inputs((term,))):
-            term, target = target, term
+        term, target = _directed(equation)
         candidate = Candidate((term,), (target,))
         name = key(candidate)
         found = self.decided.get(name)
@@ -253,9 +258,11 @@ class _Generation:
 
     def _decision(self, candidate: Candidate, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
-        constants = _constants((term,)) + _constants((target,))
-        if constants and _size(candidate) > (_WITH_CONSTANTS if constants == 1 else 1):
+        if _constant(term, target):
             return _Decision(False, "large with constants")
+        rests = self.foreseen.get((term, target))
+        if rests is not None and all(rule in self.pending or rule in self.library.statuses for rule in rests):
+            return _Decision(True, "derivable", rests)
         if any(one.type.dims for one in inputs((term, target))) or size((term,)) == 1:
             return self._single(candidate, known)
         # larger ones without a tensor say something of constants: they are no rules of their own
@@ -425,6 +432,19 @@ def _order(equation: Equation) -> tuple[int, int, bool, int, int, str]:
     roots = (equation.right, equation.left)
     partial = set(inputs((equation.left,))) != set(inputs((equation.right,)))
     return size((equation.right,)), _constants(roots), partial, -len(inputs(roots)), size((equation.left,)), str(equation)
+
+
+def _directed(equation: Equation) -> tuple[Term, Term]:
+    """The side that has all inputs, and the other."""
+    if set(inputs((equation.left,))) <= set(inputs((equation.right,))):
+        return equation.right, equation.left
+    return equation.left, equation.right
+
+
+def _constant(term: Term, target: Term) -> bool:
+    """Whether an equation is too large to be looked at with its constants."""
+    constants = _constants((term,)) + _constants((target,))
+    return constants > 0 and max(size((term,)), size((target,))) > (_WITH_CONSTANTS if constants == 1 else 1)
 
 
 def _size(candidate: Candidate) -> int:
