@@ -15,8 +15,8 @@ Progress = Callable[[str, int, int, str], None]
 class Settings:
     """One generation. Nothing here but `workers`, `provers`, `scheduler`, `budget` and `resume` may change what is found.
 
-    `libraries` are where the operators come from; `operators` their names (empty: all that have a body and are listed in the
-    library's rule set `generate`, or all of them); `budget` seconds of wall-clock time after which no further candidate is looked at.
+    `libraries` are where the operators come from; `operators` their names (empty: those of the first library of which its properties
+    state laws, or all of it); `budget` seconds of wall-clock time after which no further candidate is looked at.
     """
 
     libraries: tuple[str, ...] = ("taso",)

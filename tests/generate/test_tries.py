@@ -1,0 +1,76 @@
+"""In which order the forms of rules are proved, and what is foreseen in several processes."""
+
+from __future__ import annotations
+
+from handmade import IMAGE, KERNEL, add, matrices, op, taso
+
+from dslc.generate.classes import Classes
+from dslc.generate.derivable import Known
+from dslc.generate.foresee import derivable_pairs
+from dslc.generate.general import GeneralRule, generalise, less_general
+from dslc.generate.rewriting import Found
+from dslc.generate.term import Candidate, Term, input_term
+from dslc.generate.tries import Tries
+
+A, B, C, _, _ = matrices()
+X, Y, K, M = (input_term(k, type) for k, type in enumerate((IMAGE, IMAGE, KERNEL, KERNEL)))
+
+
+def general(left: Term, right: Term) -> GeneralRule:
+    return generalise(taso(), Candidate((left,), (right,)))
+
+
+def sums(kernel: Term, other: Term) -> GeneralRule:
+    return general(add(op("conv", X, kernel), op("conv", X, other)), op("conv", X, add(kernel, other)))
+
+
+def test_a_kind_of_rule_that_nobody_decides_is_started_from_a_less_general_form() -> None:
+    rules = [sums(K, M), sums(M, K), sums(K, M)]
+    assert rules[0].form.grouped and rules[0].form.holes
+    tries = Tries()
+    now, later = tries.next(rules)
+    assert (now, later) == (rules[:2], rules[2:])
+    for rule in now:
+        tries.undecided(rule)
+    assert tries.hopeless(rules[2])
+    weaker = tries.weaker(taso(), rules[2])
+    assert weaker is not None and not weaker.form.grouped and not tries.hopeless(weaker)
+    for _ in range(2):
+        tries.undecided(weaker)
+    weakest = tries.weaker(taso(), rules[2])
+    assert weakest is not None and not weakest.form.holes
+    assert less_general(taso(), weakest) is None
+
+
+def test_a_kind_that_was_decided_once_is_always_tried() -> None:
+    rules = [sums(K, M) for _ in range(4)]
+    tries = Tries()
+    tries.decided(rules[0])
+    tries.undecided(rules[1])
+    tries.undecided(rules[2])
+    assert not tries.hopeless(rules[3])
+    assert tries.next(rules) == (rules, [])
+
+
+def test_several_processes_find_what_one_finds() -> None:
+    known = Known(taso(), Classes(taso(), (A, B, C)))
+    known.keep(general(op("transpose", op("transpose", A)), A))
+    known.keep(general(add(A, B), add(B, A)))
+    pairs = [(add(op("transpose", op("transpose", one)), two), add(two, one)) for one in (A, B, C) for two in (A, B, C)]
+    pairs += [(op("relu", add(one, two)), add(one, two)) for one in (A, B) for two in (A, C)]
+    found = derivable_pairs(known, pairs * 40, 2)
+    assert found == {pair: rests for pair in pairs if (rests := known.derivable(*pair)) is not None}
+    assert len(found) == 9
+    assert derivable_pairs(known, pairs, 2) == {}, "few are not worth processes"
+
+
+def test_lookups_of_many_keys() -> None:
+    import numpy as np
+
+    keys = np.unique(np.random.default_rng(0).integers(0, 1 << 63, 5000, dtype=np.uint64) * np.uint64(2))
+    found = Found.of(keys[::-1], np.arange(len(keys)))
+    assert np.array_equal(found.find(keys), np.arange(len(keys))[::-1])
+    assert (found.find(keys + np.uint64(1)) == -1).all()
+    both = found.plus(Found.of(keys + np.uint64(1), np.arange(len(keys)) + len(keys)))
+    assert np.array_equal(both.find(keys + np.uint64(1)), np.arange(len(keys)) + len(keys))
+    assert (Found.of(keys[:0], np.zeros(0, dtype=np.int64)).find(keys) == -1).all()
