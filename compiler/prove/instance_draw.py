@@ -25,6 +25,8 @@ from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 STEPS = (1, 2, 3)
+#: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
+SHIFTS = (None, 0, 1, 2)
 NUMBERS = (0, 1, 2, 3)
 SIZES = (1, 2, 3, 4)
 REALS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4))
@@ -48,7 +50,14 @@ class Choice:
     dtype: DType
     padded: frozenset[str] = frozenset()
     steps: set[str] = field(default_factory=set)
+    #: whether steps are lists of more than one entry
+    turning: bool = False
     reals: set[str] = field(default_factory=set)
+
+
+def step(shift: int | None, place: int) -> int:
+    """The number at a place among all steps."""
+    return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
 @dataclass
@@ -80,9 +89,8 @@ class Draft:
     def integer(self, name: str, at: int | None = None) -> Any:
         """An integer, entry `at` of a list: along a list numbers of steps differ."""
         if name in self.choice.steps:
-            shift = self.path.pick("steps", (None, *range(len(STEPS))))
-            place = sorted(self.choice.steps).index(name) + (at or 0)
-            return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
+            self.choice.turning = self.choice.turning or bool(at)
+            return step(self.path.pick("steps", SHIFTS), sorted(self.choice.steps).index(name) + (at or 0))
         full = name if at is None else f"{name}{at}"
         if self.choice.level in {"attributes", "sizes"}:
             return self.path.pick(("number", full), NUMBERS)

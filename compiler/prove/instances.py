@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, input_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, walk
-from dslc.prove.instance_draw import LEVELS, NUMBERS, SIZES, STEPS, Choice, Draft, hold
+from dslc.prove.instance_draw import LEVELS, NUMBERS, SHIFTS, SIZES, Choice, Draft, hold, step
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_terms import signatures, unknown_operators
@@ -36,7 +36,7 @@ from dslc.prove.ranks import (
     to_probe,
 )
 from dslc.semantics.apply import rules_cache
-from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate
@@ -120,6 +120,10 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps") -> Cover:
 
 def _found(rules: Rules, sub: SubstitutionDef, level: str) -> Cover | str:
     """The cover of the first level that gives one; else why none does."""
+    unknown = unknown_operators(sub)
+    if unknown is None:
+        names = ", ".join(f"`{signature.name}`" for signature in signatures(sub))
+        return f"nothing is known of every operator that {names} may stand for: only `pointwise` ones are proved"
     reasons = []
     for each in LEVELS[LEVELS.index(level) :]:
         try:
@@ -134,7 +138,7 @@ def _found(rules: Rules, sub: SubstitutionDef, level: str) -> Cover | str:
 
 def covers(rules: Rules, sub: SubstitutionDef) -> Iterator[Cover]:
     """The covers of all levels that there are, the most general one first."""
-    for level in LEVELS:
+    for level in LEVELS if unknown_operators(sub) is not None else ():
         try:
             yield _at_level(rules, sub, level)
         except Undecided:
@@ -252,10 +256,9 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         Mismatch: the case does not occur.
     """
     facts = Facts(path)
-    terms = _terms(rules, sub, path)
+    terms = unknown_operators(sub) or {}
     known = dataclasses.replace(rules, operators={**rules.operators, **{op.name: op for op in terms.values()}}, assuming=facts)
-    if not signatures(sub) or unknown_operators(sub) is not None:
-        known = replaying(known, rules, facts)
+    known = replaying(known, rules, facts)
     text = facts_of(sub)
     text = replace(text, conditions=tuple(c for c in text.conditions if not _about_constants(c)))
     env = Env(sub.module, known)
@@ -308,20 +311,6 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
 def _about_constants(condition: t.Expr) -> bool:
     """`constant(X)`: what is shown of every tensor holds for constant ones."""
     return isinstance(condition, t.Call) and condition.function == "constant"
-
-
-def _terms(rules: Rules, sub: SubstitutionDef, path: Path) -> Mapping[str, OperatorDef]:
-    if not signatures(sub):
-        return {}
-    found = unknown_operators(sub)
-    if found is not None:
-        return found
-    import numpy as np
-
-    from dslc.interpret.check_rule import term_choices
-
-    options = list(term_choices(rules, sub, np.random.default_rng(0), 6))
-    return path.pick("terms", options)
 
 
 def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
@@ -469,16 +458,22 @@ def _scope(sub: SubstitutionDef, choice: Choice, bounded: tuple[str, ...]) -> st
     for rank, names in sorted(by_rank.items()):
         parts.append(f"ranks of {', '.join(names)} up to {rank}")
     if choice.steps:
-        parts.append(f"{', '.join(sorted(choice.steps))} in {len(STEPS) + 1} combinations of {_listed(STEPS)}")
+        names, along = sorted(choice.steps), ", turning along the axes" if choice.turning else ""
+        rows = dict.fromkeys(_tuple(step(shift, place) for place in range(len(names))) for shift in SHIFTS)
+        parts.append(f"{_tuple(names)} in {', '.join(rows)}{along}")
     if choice.reals:
         parts.append(f"{', '.join(sorted(choice.reals))} at a few values")
     if choice.level in {"attributes", "sizes"}:
         parts.append(f"integer attributes in {_listed(NUMBERS)}")
     if choice.level == "sizes":
         parts.append(f"sizes in {_listed(SIZES)}")
-    if signatures(sub) and unknown_operators(sub) is None:
-        parts.append("a few operators for its terms")
     return "; ".join(parts)
+
+
+def _tuple(parts: Iterable[object]) -> str:
+    """`(a, b)`, and one by itself."""
+    texts = [str(part) for part in parts]
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
 def _listed(values: tuple[int, ...]) -> str:

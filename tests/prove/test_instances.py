@@ -48,7 +48,7 @@ def test_groups_become_factors_of_the_channels(std: Rules) -> None:
 
 def test_strides_are_numbers_and_the_scope_says_so(std: Rules) -> None:
     found = of(std, "merge_convs")
-    assert "a.dilation, a.stride in 4 combinations of 1, 2, 3" in found.scope
+    assert "(a.dilation, a.stride) in (1, 1), (1, 2), (2, 3), (3, 1), turning along the axes" in found.scope
     assert "ranks of D, R up to 2" in found.scope
     assert all("pads = [a.pads0" in instance.text or "D = []" in instance.text for instance in found.instances)
 
@@ -159,3 +159,12 @@ def test_a_cover_has_a_limit(std: Rules, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr("dslc.prove.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
     with pytest.raises(Uncovered, match="too many cases"):
         cover(std, std.substitutions["std.gemm_takes_bias"])
+
+
+def test_a_term_that_may_be_any_operator_has_no_cover(tmp_path: Path) -> None:
+    file = tmp_path / "own.rules"
+    head = "dslc 1\nimport std.pointwise (neg, abs)\nimport std.layout (transpose)\nsubstitution own(X: T[M, N]) -> Y {\n  term f(X)\n"
+    file.write_text(head + "  Y = f(X, **a)\n  =>\n  Y = f(X, **a)\n}\n", encoding="utf-8")
+    rules = load(file)
+    with pytest.raises(Uncovered, match="only `pointwise` ones are proved"):
+        cover(rules, rules.substitutions["own.own"])
