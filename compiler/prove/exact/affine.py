@@ -22,11 +22,11 @@ class NotAffine(Unsolved):
 
 
 class MissingUnknown(Exception):
-    """A product of sizes (or another integer function of them) that is needed as a parameter."""
+    """Products of sizes (or other integer functions of them) that are needed as parameters."""
 
-    def __init__(self, monomial: Monomial) -> None:
-        super().__init__(str(monomial))
-        self.monomial = monomial
+    def __init__(self, *monomials: Monomial) -> None:
+        super().__init__(str(monomials))
+        self.monomials = monomials
 
 
 class Affine:

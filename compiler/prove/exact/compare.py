@@ -329,7 +329,7 @@ class _Problem:
                 place = self._evaluator.place(variables, self._sizes)
                 return bool(place.domain.is_subset(self._affine.condition(goal, variables)))
             except MissingUnknown as missing:
-                self._add(missing.monomial)
+                self._add(missing.monomials)
             except NotAffine:
                 return False
 
@@ -338,16 +338,17 @@ class _Problem:
             try:
                 return answer()
             except MissingUnknown as missing:
-                self._add(missing.monomial)
+                self._add(missing.monomials)
 
     def region(self) -> Region:
         self._about(self._roots, self._extents, self._conditions)
         return self._solved(self._region)
 
-    def _add(self, monomial: Monomial) -> None:
-        if len(self._monomials) >= _PARAMETERS + len(self._parts):
-            raise Unsolved("too many products of sizes")
-        self._monomials.append(monomial)
+    def _add(self, monomials: Sequence[Monomial]) -> None:
+        for monomial in monomials:
+            if len(self._monomials) >= _PARAMETERS + len(self._parts):
+                raise Unsolved("too many products of sizes")
+            self._monomials.append(monomial)
 
     def _prepare(self) -> None:
         self._frame = Frame([" * ".join(map(str, monomial)) for monomial in self._monomials])
@@ -364,11 +365,16 @@ class _Problem:
     def _possible_sizes(self) -> Any:
         """The sizes that satisfy the conditions, as far as they are affine (a set without dimensions)."""
         total = self._frame.universe(0)
+        missing: dict[Monomial, None] = {}
         for condition in (*self._assumed, *self._bounds()):
             try:
                 total = total.intersect(self._affine.condition(condition, ()))
             except NotAffine:
                 continue
+            except MissingUnknown as found:
+                missing.update(dict.fromkeys(found.monomials))
+        if missing:
+            raise MissingUnknown(*missing)
         return total.coalesce()
 
     def _bounds(self) -> Iterator[Scalar]:
