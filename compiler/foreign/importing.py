@@ -213,8 +213,7 @@ def _read(rules: Sequence[ForeignRule], form: str, order: AxisOrder, result: Imp
             result.rules.append(Imported(number, name, outcome, where or str(problem), left_out=left_out))
             continue
         key = _key(readings[0])
-        left, _, right = key.partition("\n=>\n")
-        if left.partition("\n")[2] == right:
+        if len(_equation(readings[0])[1]) == 1:
             outcome = "distribution" if left_out else "same"
             result.rules.append(Imported(number, name, outcome, "", readings[0], left_out=left_out))
         elif known.setdefault(key, name) != name:

@@ -82,11 +82,17 @@ class _Side:
     axes: _Axes
     kept: list[Operator] = field(default_factory=list)
     _known: dict[Operator, int] = field(default_factory=dict)
+    _places: dict[tuple[Tensor, bool], Tensor] = field(default_factory=dict)
 
     def place(self, tensor: Tensor, read: bool = False) -> Tensor:
         """Where the tensor is on the new side; `read`: by a product, for whose devices the copies along the replica axis are."""
         if tensor.operator < 0:
             return tensor
+        if (tensor, read) not in self._places:
+            self._places[tensor, read] = self._place(tensor, read)
+        return self._places[tensor, read]
+
+    def _place(self, tensor: Tensor, read: bool) -> Tensor:
         op = self.operators[tensor.operator]
         if op.kind not in PARALLEL or len(op.inputs) != 1:
             inputs = tuple(self.place(each, op.kind in _PRODUCTS) for each in op.inputs)
@@ -139,15 +145,19 @@ class _Side:
             self.kept.append(op)
         return at
 
+    def _moves(self, tensor: Tensor, kinds: set[str]) -> bool:
+        op = self.operators[tensor.operator]
+        return op.kind in kinds and len(op.inputs) == 1
+
     def _partial(self, tensor: Tensor) -> bool:
         """Whether these are the partial sums of a product without activation, one for each part of its inner axis."""
-        while tensor.operator >= 0 and self.operators[tensor.operator].kind in {"partition", "combine"}:
+        while tensor.operator >= 0 and self._moves(tensor, {"partition", "combine"}):
             (tensor,) = self.operators[tensor.operator].inputs
         op = self.operators[tensor.operator] if tensor.operator >= 0 else None
         if op is None or op.kind not in _PRODUCTS or not op.inputs or op.get("acti") not in (None, 0):
             return False
         tensor, wanted = op.inputs[0], self.axes.inner(op.kind)
-        while tensor.operator >= 0 and self.operators[tensor.operator].kind in {"partition", "replicate"}:
+        while tensor.operator >= 0 and self._moves(tensor, {"partition", "replicate"}):
             inner = self.operators[tensor.operator]
             if inner.kind == "partition" and inner.get("parallel_dim") == wanted:
                 return True

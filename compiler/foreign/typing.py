@@ -28,9 +28,11 @@ POINTWISE: dict[str, tuple[str, str]] = {
 ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}
 POOLS = {"pool2d_avg": "pool_avg", "pool2d_max": "pool_max"}
 CONSTANTS = {"constant_imm": "I_matmul", "constant_iconv": "I_conv", "constant_one": "I_ewmul", "constant_pool": "C_pool"}
-_ARITY = {"ew_add": 2, "ew_mul": 2, "ew_sub": 2, "ew_div": 2, "ew_max": 2, "ew_min": 2, "mul": 2, "matmul": 2, "linear": 2,
-          "conv2d": 2, "transpose": 1, "split": 1, "replicate": 1, "reduce": 1,
-          **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0)}  # fmt: skip
+_ARITY = {
+    **dict.fromkeys(POINTWISE, 1), **dict.fromkeys(("ew_add", "ew_mul", "ew_sub", "ew_div", "ew_max", "ew_min"), 2),
+    **dict.fromkeys(("mul", "matmul", "linear", "conv2d"), 2), **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0),
+    **dict.fromkeys(("transpose", "split", "replicate", "reduce"), 1),
+}  # fmt: skip
 KNOWN = {*POINTWISE, *POOLS, *CONSTANTS, "mul", "matmul", "linear", "conv2d", "transpose", "enlarge", "concat", "split",
          "replicate", "reduce"}  # fmt: skip
 
@@ -99,7 +101,7 @@ class Typing:
         if kind not in KNOWN:
             raise Unknown(kind)
         wanted = _ARITY.get(kind)
-        if wanted is not None and len(op.inputs) != wanted:
+        if (wanted is not None and len(op.inputs) != wanted) or (kind == "enlarge" and len(op.inputs) not in (1, 2)):
             raise Clash(f"`{kind}` has {len(op.inputs)} tensors")
         here = (side, at, 0)
         if kind in POINTWISE:

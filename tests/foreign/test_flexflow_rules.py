@@ -26,10 +26,6 @@ def linear(x: Tensor, w: Tensor, acti: int = 0) -> Operator:
     return Operator("linear", (x, w), (("acti", acti),))
 
 
-def image_conv() -> Operator:
-    return Operator("conv2d", (IMAGE, KERNEL), (("acti", 2),))
-
-
 #: rules of graph_subst_3_v2 (the copies are along dimension 0): what each becomes
 OUTER: tuple[tuple[ForeignRule, Outcome], ...] = (
     # the sum of two joined arrays is the sum of two arrays
@@ -104,7 +100,13 @@ INNER: tuple[tuple[ForeignRule, Outcome], ...] = (
         ),
         "proved",
     ),
-    (rule([pool(IMAGE, "pool2d_max"), parallel("replicate", 2, at(0))], [parallel("replicate", 2, IMAGE), pool(at(0), "pool2d_max")]), "proved"),
+    (
+        rule(
+            [pool(IMAGE, "pool2d_max"), parallel("replicate", 2, at(0))],
+            [parallel("replicate", 2, IMAGE), pool(at(0), "pool2d_max")],
+        ),
+        "proved",
+    ),
     # relu of a sum of parts is not the sum of their relus
     (rule([parallel("reduce", 0, X1), plain("relu", at(0))], [plain("relu", X1), parallel("reduce", 0, at(0))]), "rejected"),
 )
@@ -151,9 +153,9 @@ def test_protobuf_in_either_numbering() -> None:
     negative = bytes.fromhex("ffffffffffffffffff01")
     tensor = b"\x12\x0d\x08" + negative + b"\x10\x00"
     partition = b"\x08\x1a" + tensor + bytes.fromhex("1a04080f1001") + bytes.fromhex("1a0408101002")
-    data = b"\x0a" + bytes([len(partition) * 2 + 4 + 10]) + b"".join(
-        [b"\x0a" + bytes([len(partition)]) + partition, b"\x12" + bytes([len(partition)]) + partition, bytes.fromhex("1a080800100018002000")]
-    )  # fmt: skip
+    sides = b"".join(field + bytes([len(partition)]) + partition for field in (b"\x0a", b"\x12"))
+    first = sides + bytes.fromhex("1a080800100018002000")
+    data = b"\x0a" + bytes([len(first)]) + first
     (found,) = taso.read(data)
     assert found.source == (parallel("partition", 1, X1),)
     assert taso.write([found]) == data
@@ -196,3 +198,18 @@ def test_a_file_name_that_is_no_name_comes_with_one_that_is(tmp_path: Path, caps
     out = tmp_path / "graph.3.rules"
     assert run(["import-rules", "--from", "flexflow", str(tmp_path / "a.json"), "-o", str(out)]) == 2
     assert "graph_3.rules` works" in capsys.readouterr().err.replace("\n", "")
+
+
+def test_operators_with_too_few_or_too_many_tensors_fit_nothing(tmp_path: Path) -> None:
+    """A parallel operator without a tensor, an enlarge without one, a relu of two; a sum that is shared 60 times over."""
+    cut = Operator("partition", (), (("parallel_dim", 0), ("parallel_degree", 2)))
+    doubled = [plain("ew_add", X1, X1), *(plain("ew_add", at(k), at(k)) for k in range(60))]
+    rules = [
+        rule([cut, linear(at(0), W4), parallel("reduce", 2, at(1))], [linear(X1, W4)]),
+        rule([plain("relu", X1)], [Operator("enlarge", ())]),
+        rule([plain("relu", X1, X2)], [plain("relu", X1)]),
+        rule([plain("relu", X1), Operator("replicate", (at(0),))], [plain("relu", X1)]),
+        rule([*doubled, parallel("partition", 0, at(60))], doubled),
+    ]
+    found = import_rules(rules, "flexflow", tmp_path / "mine.rules", workers=0, guards=False, axes="inner")
+    assert [each.outcome for each in found.rules] == ["unknown", "rejected", "impossible", "impossible", "distribution"]
