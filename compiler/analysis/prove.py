@@ -233,13 +233,12 @@ class _Prover:
     def _definitions(self, nonneg: list[Poly], zero: list[Poly]) -> tuple[list[Poly], list[Poly]]:
         """Adds `e == d * (e // d) + e % d` and `0 <= e % d < d` for every division that occurs, divisors known positive."""
         done: set[tuple[Scalar, Scalar]] = set()
-        todo = {factor for poly in (*nonneg, *zero) for factor in poly.atoms}
+        todo = _divisions(nonneg + zero)
         nonneg, zero = list(nonneg), list(zero)
         while todo:
-            node = todo.pop()
-            if not isinstance(node, Apply) or node.name not in {"//", "%"} or node.args in done:
+            e, d = todo.pop().args
+            if (e, d) in done:
                 continue
-            e, d = node.args
             done.add((e, d))
             if not self.positive(d):
                 continue
@@ -250,8 +249,14 @@ class _Prover:
             quotient, rest = Apply._make((e, d), "//"), Apply._make((e, d), "%")
             zero.append(divisor * atom(quotient) + atom(rest) - top)
             nonneg += [atom(rest), divisor - atom(rest) - 1]
-            todo |= top.atoms | divisor.atoms
+            todo += _divisions([top, divisor])
         return nonneg, zero
+
+
+def _divisions(polys: Iterable[Poly]) -> list[Apply]:
+    """The quotients and remainders that occur, in an order that depends on nothing but them."""
+    found = {node for poly in polys for node in poly.atoms if isinstance(node, Apply) and node.name in {"//", "%"}}
+    return sorted(found, key=str)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -284,7 +289,7 @@ def _with_factors(case: Case) -> tuple[Poly, ...]:
     facts = list(dict.fromkeys(primitive(poly) for poly in case.nonneg))
     lower = {next(iter(f.atoms)) for f in facts if len(f.atoms) == 1 and f.constant <= 0 and _single(f)}
     for fact in list(facts):
-        for iterator in fact.atoms & lower:  # an iterator below a product: the product is positive
+        for iterator in sorted(fact.atoms & lower, key=str):  # an iterator below a product: the product is positive
             if fact.degree_in(iterator) == 1:
                 slope, rest = fact.split(iterator)
                 if slope.is_constant and slope.constant < 0:

@@ -124,7 +124,7 @@ class Radix:
                 it = todo.pop()
                 if it not in loops and it in self.extents:
                     loops[it] = Loop(it, self.extents[it], "traversal")
-                    todo.extend(self.extents[it].free)
+                    todo.extend(sorted(self.extents[it].free, key=lambda each: each.name))
             found = self._proved[goal] = nonnegative(goal, tuple(loops.values()), self._facts)
         return found
 

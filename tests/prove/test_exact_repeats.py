@@ -1,0 +1,74 @@
+"""The exact prover does the same whatever the order is in which Python keeps sets, and gives up at the same place."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dslc.ir.scalar import dimension
+from dslc.prove.exact.terms import Deadline, Unsolved
+
+_PROGRAM = """
+import hashlib
+from dslc.analysis import isl
+from dslc.prove.exact import compare
+from dslc.prove.exact.terms import Algebra, Deadline
+from dslc.prove.instances import cover
+from dslc.semantics.library import load
+
+seen, steps = hashlib.sha256(), []
+normal, matrices, check = Algebra.normal, isl._set, Deadline.check
+def counted(self):
+    steps.append(None)
+    check(self)
+def asked(variables, constraints):
+    seen.update(str((variables, constraints)).encode())
+    return matrices(variables, constraints)
+def noted(self, terms):
+    found = normal(self, terms)
+    seen.update("".join(f"{t.coefficient} {t.atoms} {t.map}" for t in found).encode())
+    return found
+Algebra.normal, isl._set, Deadline.check = noted, asked, counted
+rules = load("std")
+for name in ("std.merge_matmuls", "std.pad_into_max_pool"):
+    for instance in cover(rules, rules.substitutions[name]).instances[:6]:
+        seen.update(f"{instance.text} {compare(rules, instance.left, instance.right, instance.conditions)}".encode())
+print(len(steps), seen.hexdigest())
+"""
+
+
+def test_normal_forms_and_steps_do_not_depend_on_the_hash_seed() -> None:
+    outputs = []
+    for seed in ("1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
+        )
+        outputs.append(done.stdout)
+    assert outputs[0] == outputs[1]
+    assert int(outputs[0].split()[0]) > 100
+
+
+def test_a_deadline_is_a_number_of_steps() -> None:
+    def steps() -> int:
+        deadline, count = Deadline(0.05), 0
+        with pytest.raises(Unsolved, match="time is up"):
+            while True:
+                deadline.check()
+                count += 1
+        return count
+
+    assert steps() == steps() > 10
+
+
+def test_equal_scalars_are_one_object_and_gone_when_nobody_holds_them() -> None:
+    from dslc.ir.scalar import Scalar, apply, num
+
+    size = len(Scalar._pool)
+    made = apply("+", dimension("a size of this test"), num(123457))
+    assert apply("+", dimension("a size of this test"), num(123457)) is made
+    assert made.integral and not made.reads
+    del made
+    assert len(Scalar._pool) == size
