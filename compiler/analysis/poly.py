@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache, cached_property, reduce
+from functools import cache, cached_property, lru_cache, reduce
 from math import gcd
 
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, Table, walk
@@ -93,7 +93,7 @@ class Poly:
         out: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in other.terms:
-                monomial = tuple(sorted((*left, *right), key=str)) if left and right else left or right
+                monomial = _times(left, right)
                 out[monomial] = out.get(monomial, 0) + a * b
         return _of(out)
 
@@ -104,8 +104,19 @@ class Poly:
         return " + ".join(parts) or "0"
 
 
+@lru_cache(maxsize=1 << 15)
+def _times(left: Monomial, right: Monomial) -> Monomial:
+    return tuple(sorted((*left, *right), key=str)) if left and right else left or right
+
+
+@lru_cache(maxsize=1 << 15)
+def _place(monomial: Monomial) -> tuple[int, list[str]]:
+    """Where a monomial stands in the order of terms."""
+    return len(monomial), [str(atom) for atom in monomial]
+
+
 def _order(item: tuple[Monomial, int]) -> tuple[int, list[str]]:
-    return len(item[0]), [str(atom) for atom in item[0]]
+    return _place(item[0])
 
 
 def _of(coefficients: dict[Monomial, int]) -> Poly:
