@@ -23,7 +23,7 @@ from dslc.prove.instance_draw import LEVELS, NUMBERS, SHIFTS, SIZES, Choice, Dra
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_terms import signatures, unknown_operators
-from dslc.prove.rank_text import telling_rank
+from dslc.prove.rank_text import excludes_ranks, telling_rank
 from dslc.prove.ranks import (
     Probe,
     at_most,
@@ -180,7 +180,7 @@ def _explore(
     rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, str | None]
 ) -> tuple[tuple[SymbolicInstance, ...], str, bool]:
     names = packs_of(sub)
-    telling, guarded = telling_rank(rules, sub), fitted(sub)
+    telling, guarded = telling_rank(sub), fitted(sub)
     choice = Choice(level, to_probe(sub, telling or 0), dtype, padded(sub))
     batch: tuple[str, ...] = ()
     bases: list[_Found] = []
@@ -200,8 +200,9 @@ def _explore(
         else:
             choice = replace(choice, most_rank=limits)
             bases = _run(rules, sub, choice, reasons, _MOST_PATHS[most])
-    # a pack that the guards kept from getting as long as it might is not bounded by that
-    reached = {name for name in ranks.bounded if any(each.probe.ranks[name] == limits[name] for each in bases)}
+    # a pack that types and guards keep from getting as long as it might is not bounded by that
+    kept = set(ranks.bounded) if not excludes_ranks(sub) else guarded
+    reached = {n for n in ranks.bounded if n not in kept or any(each.probe.ranks[n] == limits[n] for each in bases)}
     if RIGHT in reasons.values() and bases:
         # the right side may have had no meaning to the prover only: what was looked at is the bound
         highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}

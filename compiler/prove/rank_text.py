@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
-from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import INDEX_FUNCTIONS, REDUCTIONS
@@ -27,7 +26,7 @@ _AXES = frozenset({"axis", "axes", "permutation"})
 _UNREAD = (t.OnnxMap, t.Example, t.Tags, t.Verify, t.TermDecl, t.Trusted)
 
 
-def telling_rank(rules: Rules, sub: SubstitutionDef) -> int | None:
+def telling_rank(sub: SubstitutionDef) -> int | None:
     """The rank at which a pack shows how the rule treats it at any rank; None where no such rank is known.
 
     1 where every function on lists treats each axis by itself and keeps their order; 2 where axes are also picked by attributes, and
@@ -37,6 +36,13 @@ def telling_rank(rules: Rules, sub: SubstitutionDef) -> int | None:
     text = _Text()
     text.rule(sub)
     return None if text.number else 2 if text.shown else 1
+
+
+def excludes_ranks(sub: SubstitutionDef) -> bool:
+    """Whether guards may let some ranks in and keep smaller ones out, in the rule or in what it uses."""
+    text = _Text()
+    text.rule(sub)
+    return text.number or text.ranked
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +61,8 @@ class _Text:
     #: an axis is treated by its number, or something depends on a rank
     number: bool = False
     shown: bool = False
+    #: a guard is about ranks
+    ranked: bool = False
     seen: set[Any] = field(default_factory=set)
 
     def rule(self, sub: SubstitutionDef) -> None:
@@ -120,6 +128,9 @@ class _Text:
             self.guard(condition.left, names)
             self.guard(condition.right, names)
             return
+        equal = isinstance(condition, t.Compare) and condition.ops == ("==",)
+        if not equal and any(isinstance(part, t.Call) and part.function in _COUNTS for part in walk_expr(condition)):
+            self.ranked = True
         if _of_ranks(condition, names):
             return
         if isinstance(condition, t.Compare):

@@ -138,7 +138,7 @@ def test_leading_ones(std: Rules) -> None:
 
 def test_the_rank_at_which_packs_show_themselves(std: Rules) -> None:
     def at(name: str) -> int | None:
-        return telling_rank(std, std.substitutions[f"std.{name}"])
+        return telling_rank(std.substitutions[f"std.{name}"])
 
     assert at("relu_of_relu") == 1
     assert at("batch_norm_is_affine") == 2
