@@ -126,13 +126,23 @@ class Env:
         self.values[name] = value
 
     def has(self, name: str) -> bool:
-        try:
-            self.get(name)
-        except Unbound:
-            return False
-        return True
+        return self.found(name) is not None
 
     def get(self, name: str, span: Span | None = None) -> Any:
+        """The value of a name. Raises Unbound where it has none, or one that needs another name without a value."""
+        found = self._value(name)
+        if found is None:
+            raise Unbound(name, span)
+        return found[0]
+
+    def found(self, name: str) -> tuple[Any] | None:
+        """The value of a name, in a tuple; None where it has none."""
+        try:
+            return self._value(name)
+        except Unbound:
+            return None
+
+    def _value(self, name: str) -> tuple[Any] | None:
         env: Env | None = self
         while env is not None:
             if name in env.values:
@@ -140,9 +150,9 @@ class Env:
                 if isinstance(value, Thunk):
                     value = value.compute()
                     env.values[name] = value
-                return value
+                return (value,)
             env = env.parent
-        raise Unbound(name, span)
+        return None
 
     def fresh_iterator(self, extent: Any) -> Iter:
         """The next reduction iterator at this depth."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -51,36 +51,11 @@ def evaluate(expr: t.Expr, env: Env) -> Any:
         Mismatch: types, sizes or guards that do not fit.
         EvalError: the expression has no meaning (unknown function, wrong kind of value).
     """
-    if isinstance(expr, t.Name):
-        return _name(expr, env)
-    if isinstance(expr, t.Int):
+    if isinstance(expr, t.Int | t.Str):
         return expr.value
-    if isinstance(expr, t.Float):
-        return Fraction(expr.text)
-    if isinstance(expr, t.Str):
-        return expr.value
-    if isinstance(expr, t.Inf):
-        return math.inf
-    if isinstance(expr, t.Unary):
-        return _unary(expr, env)
-    if isinstance(expr, t.Binary):
-        return _binary(expr, env)
-    if isinstance(expr, t.Compare):
-        return _compare(expr, env)
-    if isinstance(expr, t.Conditional):
-        return _conditional(expr, env)
-    if isinstance(expr, t.Call):
-        return _call(expr, env)
-    if isinstance(expr, t.Subscript):
-        return _subscript(expr, env)
-    if isinstance(expr, t.ListExpr):
-        return elements(expr.elements, env)
-    if isinstance(expr, t.Reduction):
-        return _reduction(expr, env)
-    if isinstance(expr, t.Nested):
-        return _nested(expr, env)
-    if isinstance(expr, t.Field):
-        return _field(expr, env)
+    meaning = _MEANINGS.get(type(expr))
+    if meaning is not None:
+        return meaning(expr, env)
     if isinstance(expr, t.TupleExpr):
         raise fail("E0326", "a tuple stands only in a subscript or a type", expr.span)
     raise fail("E0327", "this has no value here", expr.span)
@@ -116,10 +91,9 @@ def scalar(value: Any, env: Env, span: Any) -> Any:
 
 def _name(expr: t.Name, env: Env) -> Any:
     name = expr.id
-    try:
-        return env.get(name, expr.span)
-    except Unbound:
-        pass
+    bound = env.found(name)
+    if bound is not None:
+        return bound[0]
     if "." in name:
         head, _, rest = name.partition(".")
         if env.has(head):
@@ -704,3 +678,20 @@ def _field(expr: t.Field, env: Env) -> Any:
     if isinstance(value, Outputs):
         raise fail("E0324", f"no output is named `{expr.name}`", expr.span, hint="outputs: " + ", ".join(value.names))
     raise fail("E0324", "this call has no named outputs", expr.span)
+
+
+_MEANINGS: Mapping[type[t.Expr], Callable[[Any, Env], Any]] = {
+    t.Name: _name,
+    t.Float: lambda expr, env: Fraction(expr.text),
+    t.Inf: lambda expr, env: math.inf,
+    t.Unary: _unary,
+    t.Binary: _binary,
+    t.Compare: _compare,
+    t.Conditional: _conditional,
+    t.Call: _call,
+    t.Subscript: _subscript,
+    t.ListExpr: lambda expr, env: elements(expr.elements, env),
+    t.Reduction: _reduction,
+    t.Nested: _nested,
+    t.Field: _field,
+}

@@ -8,6 +8,9 @@ from typing import Any
 
 from dslc.syntax.tree import Node
 
+# the attributes of each kind of node that may hold others
+_PARTS: dict[type[Node], tuple[str, ...]] = {}
+
 
 def walk_expr(root: Any) -> Iterator[Node]:
     """Every node below a syntax node (or a tuple of them), parents first, in the order of the text."""
@@ -18,8 +21,12 @@ def walk_expr(root: Any) -> Iterator[Node]:
             stack.extend(reversed(node))
         elif isinstance(node, Node):
             yield node
-            stack.extend(
-                value
-                for field in reversed(fields(node))
-                if field.name not in {"span", "source"} and isinstance(value := getattr(node, field.name), tuple | Node)
-            )
+            kind = type(node)
+            if kind not in _PARTS:
+                # reversed: what is on the stack last is taken first
+                _PARTS[kind] = tuple(f.name for f in reversed(fields(kind)) if f.name not in {"span", "source"})
+            for name in _PARTS[kind]:
+                value = getattr(node, name)
+                if isinstance(value, tuple | Node):
+                    stack.append(value)
+
