@@ -39,9 +39,9 @@ from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: graphs with a constant are looked at up to so many operators, with more of them up to one: sums and products of constants are
-#: numbers in many disguises
-_WITH_CONSTANTS = 2
+#: graphs with a constant are looked at up to so many operators, those with more constants up to fewer (the fewest where something
+#: slides): sums and products of constants are numbers in many disguises
+_WITH_ONE, _WITH_MORE, _SLIDING_WITH_MORE = 3, 2, 1
 
 
 @dataclass(slots=True)
@@ -152,6 +152,7 @@ class _Generation:
         self.decided: dict[tuple[Term, ...], _Decision] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
+        self.with_more = _WITH_MORE
         #: what followed from rules of smaller levels
         self.foreseen: dict[tuple[Term, Term], frozenset[GeneralRule]] = {}
         #: rules by their text, and the keys of those that were left out
@@ -208,6 +209,7 @@ class _Generation:
         self.count("terms", sum(level.terms for level in found.levels))
         self.count("equations", sum(level.equations for level in found.levels))
         self.count("candidates", len(found))
+        self.with_more = _SLIDING_WITH_MORE if any(family.places) else _WITH_MORE
         known = Known(self.rules, Classes(self.rules, family_inputs(family.inputs)))
         for rule in self.library.found:
             known.keep(rule)
@@ -220,7 +222,7 @@ class _Generation:
                 group = self.renamed(levels[level])
             with self.stage("derivability"):
                 pairs = [_directed(equation) for equation in group]
-                asked = [pair for pair in dict.fromkeys(pairs) if not _constant(*pair)]
+                asked = [pair for pair in dict.fromkeys(pairs) if not self.constant(*pair)]
                 self.foreseen = derivable_pairs(known, asked, settings.workers)
             settled = False
             while not settled:
@@ -256,9 +258,14 @@ class _Generation:
             found = self.decided[name] = self._decision(candidate, known)
         return found.holds
 
+    def constant(self, term: Term, target: Term) -> bool:
+        """Whether an equation is too large to be looked at with its constants."""
+        constants = _constants((term,)) + _constants((target,))
+        return constants > 0 and max(size((term,)), size((target,))) > (_WITH_ONE if constants == 1 else self.with_more)
+
     def _decision(self, candidate: Candidate, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
-        if _constant(term, target):
+        if self.constant(term, target):
             return _Decision(False, "large with constants")
         rests = self.foreseen.get((term, target))
         if rests is not None and all(rule in self.pending or rule in self.library.statuses for rule in rests):
@@ -439,12 +446,6 @@ def _directed(equation: Equation) -> tuple[Term, Term]:
     if set(inputs((equation.left,))) <= set(inputs((equation.right,))):
         return equation.right, equation.left
     return equation.left, equation.right
-
-
-def _constant(term: Term, target: Term) -> bool:
-    """Whether an equation is too large to be looked at with its constants."""
-    constants = _constants((term,)) + _constants((target,))
-    return constants > 0 and max(size((term,)), size((target,))) > (_WITH_CONSTANTS if constants == 1 else 1)
 
 
 def _size(candidate: Candidate) -> int:
