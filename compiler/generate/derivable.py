@@ -24,7 +24,7 @@ from dslc.ir.dtype import DType
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-_STEPS = 200
+_STEPS = 24
 _LARGER = 2
 
 #: inputs and attribute variables of a rule, with what they stand for
@@ -77,7 +77,7 @@ class Known:
     def derivable(self, term: Term, target: Term, steps: int = _STEPS, more: int = _LARGER) -> frozenset[GeneralRule] | None:
         """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
-        Every part of a term is rewritten; at most `steps` terms are looked at, of at most `more` operators more than the two have,
+        Every part of a term is rewritten; at most `steps` terms are rewritten so, of at most `more` operators more than the two have,
         those first that have most in common with the target.
         """
         classes = self.classes
@@ -90,8 +90,9 @@ class Known:
         wanted = set(subterms((rebuilt,)))
         seen = {start: frozenset[GeneralRule]()}
         todo: list[tuple[int, int, Term]] = [(0, 0, start)]
-        looked = 0
-        while todo and looked < steps:
+        for _ in range(steps):
+            if not todo:
+                break
             _, _, here = heapq.heappop(todo)
             for there, rule in self._anywhere(here):
                 if there in seen:
@@ -100,7 +101,6 @@ class Known:
                 if there is known or (size < most and classes.value(there) is goal):
                     return seen[here] | {rule}
                 if size <= most + more:
-                    looked += 1
                     seen[there] = seen[here] | {rule}
                     apart = sum(part not in wanted for part in subterms((there,)))
                     heapq.heappush(todo, (apart, len(seen), there))

@@ -1,7 +1,7 @@
 """Pruning loses nothing: what all equations connect, the kept rules connect.
 
 Up to two operators over products, sums and transposes: for 100 random equations that were found and pruned, rewriting with the kept
-rules alone (at most 40 terms, of at most one operator more) leads from one side to the other.
+rules alone (24 terms rewritten, of at most two operators more) leads from one side to the other.
 """
 
 from __future__ import annotations
