@@ -51,6 +51,22 @@ def test_what_holds_only_for_some_pads_is_not_proved_for_all() -> None:
     assert compare(_rules(), one.left, one.right, (), 2.0) != Equal()
 
 
+@pytest.mark.parametrize("name", ["std.max_pool_of_max_pool", "std.max_pools_in_chain", "std.pad_into_max_pool"])
+def test_windows_of_windows_are_proved_by_position(name: str) -> None:
+    for one in _instances(name, "steps"):
+        if "D1" not in one.text:
+            assert compare(_rules(), one.left, one.right, one.conditions, 5.0) == Equal(), one.text
+
+
+def test_a_first_window_that_crops_or_gives_nothing_is_not_forgotten() -> None:
+    """Pads below 0 end the windows of the second pool early; without a result of the first, the second has only its pads."""
+    one = next(one for one in _instances("std.max_pool_of_max_pool", "steps") if "s = [1]" in one.text)
+    guards = [each for each in one.conditions if "p0" in str(each) or "p1" in str(each)]
+    assert len(guards) > 2
+    without = [[other for other in one.conditions if other is not each] for each in guards]
+    assert any(compare(_rules(), one.left, one.right, conditions, 1.0) != Equal() for conditions in without)
+
+
 def test_windows_in_different_places_differ() -> None:
     """The strides of the two sides are different: no claim about both is made, and the difference is found."""
     rules = _rules()
