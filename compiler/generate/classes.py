@@ -26,6 +26,8 @@ class Classes:
         self._value: dict[Term, Term] = {}
         self._members: dict[Term, list[Term]] = defaultdict(list)
         self._sizes: dict[Term, int] = {}
+        #: how many equations were entered
+        self.entered = 0
 
     def size(self, term: Term) -> int:
         found = self._sizes.get(term)
@@ -35,6 +37,7 @@ class Classes:
 
     def add(self, equation: Equation) -> None:
         """Enters an equation under all names of its inputs."""
+        self.entered += 1
         for left, right in self._renamed(equation):
             self._join(self.rebuilt(left), self.rebuilt(right))
 

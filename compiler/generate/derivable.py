@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ from dslc.semantics.library import Rules
 
 _STEPS = 24
 _LARGER = 2
+#: for what is left after that, and would have to be proved
+_FURTHER = 160
 
 #: inputs and attribute variables of a rule, with what they stand for
 Binding = dict[Any, Any]
@@ -40,6 +42,16 @@ class Pattern:
     targets: tuple[Term, ...]
 
 
+class _Side:
+    """What a search from one term has reached, with the rules of the way there; and what is left to rewrite."""
+
+    def __init__(self, classes: Classes, term: Term) -> None:
+        start = classes.rebuilt(term)
+        self.seen: dict[Term, frozenset[GeneralRule]] = {start: frozenset(), classes.find(start): frozenset()}
+        self.todo: list[tuple[int, int, Term]] = [(0, 0, start)]
+        self.value, self.parts = classes.value(start), set(subterms((start,)))
+
+
 class Known:
     """The classes of an enumeration's terms, and the rules that were kept."""
 
@@ -48,6 +60,9 @@ class Known:
         self.classes = classes
         self._patterns: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
         self._joint: dict[tuple[str, int], list[Pattern]] = defaultdict(list)
+        #: the steps of terms that are parts of others, of so many patterns; as long as the classes have the same number
+        self._parts: dict[Term, tuple[list[tuple[Term, GeneralRule]], int]] = {}
+        self._entered = 0
 
     def keep(self, rule: GeneralRule) -> None:
         """From now on the rule, in each direction that binds all it needs, may be used."""
@@ -68,6 +83,7 @@ class Known:
 
     def drop(self, rule: GeneralRule) -> None:
         """Undoes `keep`."""
+        self._parts.clear()
         for table in (self._patterns, self._joint):
             for patterns in table.values():
                 patterns[:] = [pattern for pattern in patterns if pattern.rule is not rule]
@@ -106,13 +122,42 @@ class Known:
                     heapq.heappush(todo, (apart, len(seen), there))
         return None
 
+    def follows(self, term: Term, target: Term, steps: int = _FURTHER, more: int = _LARGER) -> frozenset[GeneralRule] | None:
+        """As `derivable`, from both terms at once until the terms that are reached meet; `steps` terms are rewritten in all."""
+        classes = self.classes
+        most = max(classes.size(term), classes.size(target))
+        sides = [_Side(classes, one) for one in (term, target)]
+        if sides[0].seen.keys() & sides[1].seen.keys():
+            return frozenset()
+        for k in range(steps):
+            mine, other = sides[k % 2], sides[(k + 1) % 2]
+            if not mine.todo:
+                mine, other = other, mine
+            if not mine.todo:
+                break
+            _, _, here = heapq.heappop(mine.todo)
+            rests = mine.seen[here]
+            for there, rule in self._anywhere(here):
+                if there in mine.seen:
+                    continue
+                if there in other.seen:
+                    return rests | other.seen[there] | {rule}
+                size = classes.size(there)
+                if size < most and classes.value(there) is other.value:
+                    return rests | {rule}
+                if size <= most + more:
+                    mine.seen[there] = rests | {rule}
+                    apart = sum(part not in other.parts for part in subterms((there,)))
+                    heapq.heappush(mine.todo, (apart, len(mine.seen), there))
+        return None
+
     def _anywhere(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
         """One step at the root, then at each part, and the rule of the step."""
         yield from self._steps(term)
         for part in subterms((term,)):
             if part is term or part.item is None:
                 continue
-            for new, rule in self._steps(part):
+            for new, rule in self._steps_of_part(part):
                 try:
                     yield self.classes.rebuilt(substitute((term,), {part: new}, self._build)[0]), rule
                 except (Mismatch, DslcError):
@@ -122,9 +167,24 @@ class Known:
         return outputs(self._rules, item, args)
 
     def _steps(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
-        if term.item is None:
-            return
-        for pattern in self._patterns.get((term.item.op, term.output), ()):
+        if term.item is not None:
+            yield from self._steps_by(term, self._patterns.get((term.item.op, term.output), ()))
+
+    def _steps_of_part(self, term: Term) -> list[tuple[Term, GeneralRule]]:
+        """The same, kept: terms have far fewer parts than there are terms."""
+        assert term.item is not None
+        if self._entered != self.classes.entered:
+            self._parts.clear()
+            self._entered = self.classes.entered
+        patterns = self._patterns.get((term.item.op, term.output), ())
+        found, count = self._parts.get(term, ([], 0))
+        if count < len(patterns):
+            found = [*found, *self._steps_by(term, patterns[count:])]
+            self._parts[term] = found, len(patterns)
+        return found
+
+    def _steps_by(self, term: Term, patterns: Sequence[Pattern]) -> Iterator[tuple[Term, GeneralRule]]:
+        for pattern in patterns:
             for binding in self._node(pattern.rule, pattern.sources[0], term, {}):
                 made = self._made(pattern, pattern.targets, binding)
                 if made is not None and made[0].type.tensor == term.type.tensor:

@@ -332,8 +332,8 @@ class _Generation:
         """Generalises a survivor, and keeps it until it is proved; it does not hold where only these sizes do."""
         with self.stage("derivability"):
             general = most_general(candidate, self.values)
-            if general is not candidate and len(general.sources) == 1:
-                rests = known.derivable(general.sources[0], general.targets[0])
+            if len(general.sources) == 1:
+                rests = known.follows(general.sources[0], general.targets[0])
                 if rests is not None:
                     return _Decision(True, "derivable", rests)
         # inputs that were told apart may part what was computed once

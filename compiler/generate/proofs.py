@@ -17,8 +17,8 @@ from dslc.prove.verify import conclude
 from dslc.prove.worker import Task, answers
 from dslc.semantics.library import Rules, load_many
 
-#: seconds of processor time that one prover may take for one rule
-LIMIT = 2.0
+#: seconds of processor time after which the exact prover gives up; and how many times as long a process may take before it is ended
+LIMIT, _BACKSTOP = 2.0, 4.0
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
@@ -33,7 +33,7 @@ class Proofs:
         places = [module.file.source.path for module in rules.modules]
         self._pool: Pool | None = None
         if workers > 0 and all(Path(place).is_file() for place in places):
-            self._pool = Pool(places, modules_digest(rules.modules), workers, limit)
+            self._pool = Pool(places, modules_digest(rules.modules), workers, _BACKSTOP * limit)
         self._number = 0
         self._cache = None if cache is None else ProofCache(cache)
 
@@ -58,7 +58,8 @@ class Proofs:
             name = f"candidate_{self._number}"
             operators = names_in(rule)
             text = rule_text(self._rules, rule, name, operators)
-            tasks[name] = rule, Task(name, _FIRST, self._seed, int(self._limit * 100), text=text, operators=tuple(operators.items()))
+            short = tuple(operators.items())
+            tasks[name] = rule, Task(name, _FIRST, self._seed, int(self._limit * 100), self._limit, text=text, operators=short)
         verdicts: dict[str, list[Verdict]] = {}
         for part in (_FIRST, _SECOND):
             todo = [task for name, (_, task) in tasks.items() if part is _FIRST or _open(verdicts[name])]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,13 +43,13 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
 
 def prover_verdict(
     rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, milliseconds: int = 3000,
-    axioms: AxiomProver | None = None,
+    axioms: AxiomProver | None = None, seconds: float = inf,
 ) -> Verdict:  # fmt: skip
-    """One prover's answer, for all equations of a law together."""
+    """One prover's answer, for all equations of a law together. `milliseconds`: for the axioms; `seconds`: see `exact_verdict`."""
     began = time.perf_counter()
     answers: dict[ProverName, Callable[[SubstitutionDef], Verdict]] = {
         "field": lambda sub: _field(rules, sub, seed),
-        "exact": lambda sub: exact_verdict(rules, sub),
+        "exact": lambda sub: exact_verdict(rules, sub, seconds),
         "axioms": lambda sub: _axioms(rules, sub, milliseconds, axioms),
     }
     parts = []
@@ -88,31 +89,32 @@ def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: Axiom
 # ---- exact --------------------------------------------------------------------------------------------------------
 
 
-def exact_verdict(rules: Rules, sub: SubstitutionDef) -> Verdict:
+def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> Verdict:
     """The exact prover on every symbolic instance of the rule's cover.
 
+    After about `seconds` of processor time it gives up: for one comparison by its steps, between two of them by the clock.
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
     from dslc.prove.instances import Uncovered, cover
     from dslc.prove.numbered import with_numbers, worth_numbers
 
-    began = time.perf_counter()
+    began, ends = time.perf_counter(), time.process_time() + seconds
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
         try:
             covered = cover(rules, sub)
-            found = _on_cover(rules, covered)
+            found = _on_cover(rules, covered, ends)
             if found.answer == "unknown" and worth_numbers(found.reason):
-                found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer)) or found
+                found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, ends)) or found
         except Uncovered as problem:
             found = Verdict("exact", "unknown", reason=str(problem))
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _on_cover(rules: Rules, covered: Cover) -> Verdict:
-    """The verdict on all instances of a cover together."""
+def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
+    """The verdict on all instances of a cover together; not decided where this process has run until `ends` before all are done."""
     from dslc.prove.exact import Differs, Undecided, compare
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
@@ -124,7 +126,11 @@ def _on_cover(rules: Rules, covered: Cover) -> Verdict:
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
-        seconds = _BRIEF if undecided else _SECONDS
+        left = ends - time.process_time()
+        if left <= 0:
+            undecided.append("the time is up")
+            break
+        seconds = min(_BRIEF if undecided else _SECONDS, left)
         for side in (instance.left, instance.right) if instance is largest else ():
             itself = compare(rules, side, side, instance.conditions, seconds)
             if isinstance(itself, Differs):

@@ -13,6 +13,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 from typing import IO, Any
 
 from dslc.errors import DslcError
@@ -33,6 +34,8 @@ class Task:
     provers: tuple[ProverName, ...]
     seed: int = 0
     milliseconds: int = 3000
+    #: processor time after which the exact prover gives up
+    seconds: float = inf
     #: ask all provers, also after one has found a difference
     thorough: bool = False
     #: ask the axioms prover also where the exact one has shown the sides to be equal
@@ -97,7 +100,9 @@ def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> 
     """One prover's verdict; a prover that fails has not decided, and says why."""
     try:
         definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
-        return prover_verdict(rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms)
+        return prover_verdict(
+            rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds
+        )
     except DslcError as problem:
         return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))
     except Exception as problem:

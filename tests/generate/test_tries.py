@@ -7,10 +7,11 @@ from handmade import IMAGE, KERNEL, add, matrices, op, taso
 from dslc.generate.classes import Classes
 from dslc.generate.derivable import Known
 from dslc.generate.foresee import derivable_pairs
-from dslc.generate.general import GeneralRule, generalise, less_general
+from dslc.generate.general import GeneralRule, definition, generalise, less_general
 from dslc.generate.rewriting import Found
 from dslc.generate.term import Candidate, Term, input_term
 from dslc.generate.tries import Tries
+from dslc.prove.provers import exact_verdict
 
 A, B, C, _, _ = matrices()
 X, Y, K, M = (input_term(k, type) for k, type in enumerate((IMAGE, IMAGE, KERNEL, KERNEL)))
@@ -74,3 +75,25 @@ def test_lookups_of_many_keys() -> None:
     both = found.plus(Found.of(keys + np.uint64(1), np.arange(len(keys)) + len(keys)))
     assert np.array_equal(both.find(keys + np.uint64(1)), np.arange(len(keys)) + len(keys))
     assert (Found.of(keys[:0], np.zeros(0, dtype=np.int64)).find(keys) == -1).all()
+
+
+def test_a_search_from_both_sides_needs_fewer_steps_and_uses_only_rules_that_are_kept() -> None:
+    known = Known(taso(), Classes(taso(), (A, B, C)))
+    turned = general(op("transpose", op("transpose", A)), A)
+    apart = general(op("transpose", add(A, B)), add(op("transpose", A), op("transpose", B)))
+    for rule in (turned, apart, general(add(A, B), add(B, A)), general(add(add(A, B), C), add(A, add(B, C)))):
+        known.keep(rule)
+    left, right = add(op("transpose", add(A, B)), C), op("transpose", add(op("transpose", C), add(B, A)))
+    assert known.derivable(left, right) is None
+    rests = known.follows(left, right, 8)
+    assert rests is not None and {turned, apart} <= rests
+    assert known.follows(add(A, B), add(A, C)) is None
+    known.drop(turned)
+    assert known.follows(left, right) is None
+
+
+def test_a_prover_out_of_time_gives_up_by_itself() -> None:
+    sub = definition(taso(), general(op("transpose", op("transpose", A)), A))
+    assert exact_verdict(taso(), sub).answer == "equal"
+    late = exact_verdict(taso(), sub, seconds=0.0)
+    assert (late.answer, late.reason) == ("unknown", "the time is up")
