@@ -17,8 +17,9 @@ from dslc.prove.verify import conclude
 from dslc.prove.worker import Task, answers
 from dslc.semantics.library import Rules, load_many
 
-#: seconds of processor time after which the exact prover gives up; and how many times as long a process may take before it is ended
-LIMIT, _BACKSTOP = 2.0, 4.0
+#: seconds of processor time after which the exact prover gives up, half of that for rules of more operators than `_SMALL`, of which
+#: there are most; and how many times as long a process may take before it is ended
+LIMIT, _SMALL, _BACKSTOP = 2.0, 3, 4.0
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
@@ -59,7 +60,8 @@ class Proofs:
             operators = names_in(rule)
             text = rule_text(self._rules, rule, name, operators)
             short = tuple(operators.items())
-            tasks[name] = rule, Task(name, _FIRST, self._seed, int(self._limit * 100), self._limit, text=text, operators=short)
+            seconds = self._limit if rule.size <= _SMALL else self._limit / 2
+            tasks[name] = rule, Task(name, _FIRST, self._seed, int(self._limit * 100), seconds, text=text, operators=short)
         verdicts: dict[str, list[Verdict]] = {}
         for part in (_FIRST, _SECOND):
             todo = [task for name, (_, task) in tasks.items() if part is _FIRST or _open(verdicts[name])]
