@@ -29,8 +29,15 @@ _LARGER = 2
 #: for what is left after that, and would have to be proved
 _FURTHER = 160
 
-#: inputs and attribute variables of a rule, with what they stand for
+#: inputs and attribute variables of a rule, with what they stand for; sizes that attributes are given by, as `Size`
 Binding = dict[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size of a rule, or a sum of some, as the rule writes it."""
+
+    text: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,7 +257,7 @@ class Known:
     def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
         if pattern.item is None or term.item is None or pattern.item.op != term.item.op or pattern.output != term.output:
             return
-        more = self._attributes(rule, pattern.item, term.item, binding)
+        more = self._attributes(rule, pattern, term.item, binding)
         if more is not None:
             yield from self._args(rule, pattern.args, term.args, more)
 
@@ -263,17 +270,18 @@ class Known:
         for more in self._class(rule, patterns[0], terms[0], binding):
             yield from self._args(rule, patterns[1:], terms[1:], more)
 
-    def _attributes(self, rule: GeneralRule, pattern: Item, item: Item, binding: Binding) -> Binding | None:
+    def _attributes(self, rule: GeneralRule, pattern: Term, item: Item, binding: Binding) -> Binding | None:
+        assert pattern.item is not None
         out = dict(binding)
         values = dict(item.attrs)
-        for name, wanted in pattern.attrs:
+        for name, wanted in pattern.item.attrs:
             value = values[name]
-            if name in pattern.sized or isinstance(wanted, DType):
-                variable: Any = None
-                if name in pattern.sized:
-                    continue
-            else:
-                variable = self._variable(rule, pattern, name, wanted)
+            if name in pattern.item.sized:
+                for text, number in sizes_in(rule, rule.typed.sized[pattern.node][name], value):
+                    if out.setdefault(Size(text), number) != number:
+                        return None
+                continue
+            variable = None if isinstance(wanted, DType) else self._variable(rule, pattern.item, name, wanted)
             if variable is None:
                 if value != wanted:
                     return None
@@ -291,7 +299,8 @@ class Known:
 
     def _made(self, pattern: Pattern, roots: tuple[Term, ...], binding: Binding) -> tuple[Term, ...] | None:
         """The roots with a binding's inputs and attributes; None where they have no type, or the sizes don't fit the rule."""
-        sizes = fitting(pattern.rule, {term: value for term, value in binding.items() if isinstance(term, Term)})
+        given = {size.text: value for size, value in binding.items() if isinstance(size, Size)}
+        sizes = fitting(pattern.rule, {term: value for term, value in binding.items() if isinstance(term, Term)}, given)
         if sizes is None:
             return None
         done: dict[Term, Term] = {}
@@ -332,10 +341,29 @@ class Known:
         return Item(item.op, tuple(attrs), item.cut, axis, item.sized)
 
 
-def fitting(rule: GeneralRule, binding: Mapping[Term, Term]) -> dict[str, Any] | None:
-    """The sizes of a rule for given inputs; None where their shapes are no instance of its types. `S`, `L`, `R` are shapes."""
+def sizes_in(rule: GeneralRule, text: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """The sizes, as texts, that an attribute of this text is given by, for its value; a name alone may be all of a list."""
+    if isinstance(value, tuple) and rule.form.pack == "all":
+        yield "S", value
+    elif isinstance(value, tuple) and text.startswith("["):
+        yield from zip(text.strip("[]").split(", "), value, strict=True)
+    else:
+        yield text, value
+
+
+def fitting(rule: GeneralRule, binding: Mapping[Term, Term], given: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+    """The sizes of a rule for given inputs; None where their shapes are no instance of its types. `S`, `L`, `R` are shapes.
+
+    Args:
+        given: sizes, and sums of them, that attributes say.
+    """
     sizes: dict[str, Any] = {}
     sums: list[tuple[str, int]] = []
+    for text, value in (given or {}).items():
+        if " + " in text or text.isdigit():
+            sums.append((text, value))
+        else:
+            sizes[text] = value
     for term, dims in rule.typed.tensors.items():
         if term not in binding:
             continue
@@ -372,8 +400,8 @@ def fitting(rule: GeneralRule, binding: Mapping[Term, Term]) -> dict[str, Any] |
 
 def sized_value(text: str, several: bool, rule: GeneralRule, sizes: Mapping[str, Any]) -> Any:
     """The value of an attribute that is given by sizes; None where they are not known."""
-    if rule.form.pack == "all" and several:
-        return sizes.get("S")
+    if several and (rule.form.pack == "all" or not text.startswith("[")):
+        return sizes.get("S" if rule.form.pack == "all" else text)
     out = []
     for part in text.strip("[]").split(", "):
         words = part.split(" + ")
