@@ -97,3 +97,17 @@ def test_a_prover_out_of_time_gives_up_by_itself() -> None:
     assert exact_verdict(taso(), sub).answer == "equal"
     late = exact_verdict(taso(), sub, seconds=0.0)
     assert (late.answer, late.reason) == ("unknown", "the time is up")
+
+
+def test_sizes_that_only_attributes_say_are_bound_and_are_the_same_everywhere() -> None:
+    def largest(term: Term, window: int = 3) -> Term:
+        return op("pool_max", term, kernel=(window, window))
+
+    def joined(left: Term, right: Term) -> Term:
+        return op("concat", left, right, axis=1)
+
+    known = Known(taso(), Classes(taso(), (X, Y)))
+    known.keep(general(largest(joined(X, Y)), joined(largest(X), largest(Y))))
+    assert known.derivable(largest(largest(joined(X, X))), joined(largest(largest(X)), largest(largest(X)))) is not None
+    assert known.derivable(largest(joined(X, Y), 1), joined(largest(X, 1), largest(Y, 1))) is not None
+    assert known.follows(joined(largest(X), largest(Y, 1)), largest(joined(X, Y))) is None
