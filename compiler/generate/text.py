@@ -11,6 +11,7 @@ from dslc.generate.dimensions import Typed
 from dslc.generate.groups import GROUPS, Place, grouped_cut, grouped_text
 from dslc.generate.term import Candidate, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
+from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -48,7 +49,20 @@ def output_names(candidate: Candidate) -> tuple[str, ...]:
 
 
 def declared(rules: Rules, item: Item, name: str) -> t.Attr:
-    return next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
+    return _declared(rules, item, name)[0]
+
+
+def _declared(rules: Rules, item: Item, name: str) -> tuple[t.Attr, str]:
+    """An attribute as the operator declares it, and its type as text."""
+    cache = rules_cache(rules, "generate.declared")
+    key = item.op, name
+    if key not in cache:
+        from dslc.syntax.printer import show
+
+        attr = next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
+        cache[key] = attr, show(attr.type)
+    found: tuple[t.Attr, str] = cache[key]
+    return found
 
 
 def choices(rules: Rules, candidate: Candidate) -> list[Choice]:
@@ -64,9 +78,7 @@ def choices(rules: Rules, candidate: Candidate) -> list[Choice]:
 
 
 def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
-    from dslc.syntax.printer import show
-
-    return (name, value, show(declared(rules, item, name).type))
+    return (name, value, _declared(rules, item, name)[1])
 
 
 def written(value: Any) -> str:
