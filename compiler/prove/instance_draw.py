@@ -74,10 +74,12 @@ class Draft:
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
     mixing: bool = False
-    #: the guards that hold by now
-    held: set[t.Expr] = field(default_factory=set)
-    #: the calls of the left side that were applied before all tensors were known
-    applied: set[t.Call] = field(default_factory=set)
+    #: the guards that hold by now, by their positions
+    held: set[int] = field(default_factory=set)
+    #: names without which a guard, by its position, has no value and binds nothing
+    missing: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    #: the calls of the left side that were applied before all tensors were known, by their positions
+    applied: set[int] = field(default_factory=set)
 
     # ---- unknowns -------------------------------------------------------------------------------------------
 
@@ -120,7 +122,9 @@ class Draft:
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
-        for condition in [c for c in self.text.conditions if c not in self.held]:
+        for place, condition in enumerate(self.text.conditions):
+            if place in self.held or not self._worth(place):
+                continue
             self._broadcasts(condition)
             try:
                 solve((), (condition,), self.env)
@@ -129,8 +133,28 @@ class Draft:
             except Mismatch as problem:
                 if "stays unknown" not in problem.reason:
                     raise
+                self.missing[place] = self._unbound(condition)
                 continue
-            self.held.add(condition)
+            self.held.add(place)
+
+    def _worth(self, place: int) -> bool:
+        """Whether a guard that had no value may have one by now."""
+        names = self.missing.get(place)
+        return not names or any(self.env.has(name) for name in names)
+
+    def _unbound(self, condition: t.Expr) -> tuple[str, ...]:
+        """The first name without a value on each side of an equation, or in another guard; none where more is in the way."""
+        equation = isinstance(condition, t.Compare) and condition.ops == ("==",)
+        found = []
+        for part in condition.operands if isinstance(condition, t.Compare) and equation else (condition,):
+            try:
+                evaluate(part, self.env)
+            except Unbound as unknown:
+                # `a.b` is an attribute of what `a` stands for
+                found.append(unknown.name.partition(".")[0])
+            except Mismatch:
+                return ()
+        return tuple(found)
 
     def _broadcasts(self, condition: t.Expr) -> None:
         """`broadcast(Q, L) == L`: every size of Q is the one of L or 1 (that one of L is 1 is no case of its own)."""

@@ -51,6 +51,9 @@ class Path:
     runs: int = 0
     #: what was solved for since the evaluation began
     stale: set[Sym] = field(default_factory=set)
+    #: what expressions are with the solutions in place, as long as no solution comes or goes
+    _values: dict[Scalar, Scalar] = field(default_factory=dict)
+    _floors: tuple[Scalar, ...] | None = None
 
     def start(self) -> None:
         self.runs += 1
@@ -73,7 +76,10 @@ class Path:
             question, (chosen, count) = self.taken.popitem()
             if chosen + 1 < count:
                 # what was solved for after this choice may not hold any more
-                self.solved = [each for each in self.solved if each[0] <= len(self.taken)]
+                kept = [each for each in self.solved if each[0] <= len(self.taken)]
+                if len(kept) < len(self.solved):
+                    self.solved = kept
+                    self._changed()
                 self.taken[question] = (chosen + 1, count)
                 return True
         return False
@@ -88,6 +94,18 @@ class Path:
             raise Again
         self.stale.add(name)
         self.solved.append((len(self.taken), name, value))
+        self._changed()
+
+    def _changed(self) -> None:
+        self._values.clear()
+        self._floors = None
+
+    def floors(self) -> tuple[Scalar, ...]:
+        """What was solved for is no less than the unknown may be."""
+        if self._floors is None:
+            known = [(name, value) for _, name, value in self.solved if name.least is not None]
+            self._floors = tuple(apply(">=", self.value(value), num(name.least or 0)) for name, value in known)
+        return self._floors
 
     def settle(self) -> None:
         """Raises Again where something was solved for since the evaluation began."""
@@ -96,9 +114,13 @@ class Path:
 
     def value(self, scalar: Scalar) -> Scalar:
         """An expression with every unknown that was solved for replaced."""
-        for _, name, value in self.solved:
-            scalar = _put(scalar, name, value)
-        return scalar
+        found = self._values.get(scalar)
+        if found is None:
+            found = scalar
+            for _, name, value in self.solved:
+                found = _put(found, name, value)
+            self._values[scalar] = found
+        return found
 
 
 def _put(scalar: Scalar, name: Sym, value: Scalar) -> Scalar:
@@ -123,9 +145,8 @@ class Facts:
         self.integers: dict[str, str] = {}
         self._fresh = 0
         self._quotients: dict[tuple[Scalar, Scalar], Scalar] = {}
-        for _, name, value in path.solved:
-            if name.least is not None:
-                self._add(apply(">=", path.value(value), num(name.least)))
+        for floor in path.floors():
+            self._add(floor)
 
     # ---- the interface that evaluation asks ----------------------------------------------------------------
 

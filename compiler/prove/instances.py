@@ -11,15 +11,17 @@ import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from dslc.errors import DslcError
 from dslc.interpret.facts import facts_of
 from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
-from dslc.ir.graph import ScopeNode, Value, input_value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, walk
+from dslc.ir.graph import Value, input_value
+from dslc.ir.scalar import Num, Scalar, Sym, walk
 from dslc.prove.instance_draw import LEVELS, NUMBERS, SHIFTS, SIZES, Choice, Draft, hold, step
+from dslc.prove.instance_numbers import Restart, check_numbers
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_terms import signatures, unknown_operators
@@ -166,10 +168,6 @@ class _NoRightSide(Mismatch):
     """The right side has no meaning in a case that the left side allows."""
 
 
-class _Restart(Exception):
-    """Something has to be a number that was unknown."""
-
-
 @dataclass(frozen=True, slots=True)
 class _Found:
     instance: SymbolicInstance
@@ -211,14 +209,68 @@ def _explore(
     return tuple(each.instance for each in bases), scope, bool(choice.steps)
 
 
+@dataclass(frozen=True, slots=True)
+class _Explored:
+    """What came of all paths of a choice (None: they were more than `most`), and what had to be a number."""
+
+    most: int
+    found: tuple[_Found, ...] | None
+    reasons: Mapping[str, str | None]
+    steps: frozenset[str]
+    reals: frozenset[str]
+    turning: bool
+
+
 def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
+    """The instances of a choice, in which what had to be a number is noted. Raises TooMany."""
+    known = _explored(rules, sub)
+    ranks = tuple(choice.most_rank.items())
+    start = (ranks, choice.dtype, choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    done = known.get((choice.level, start))
+    # what was too much is too much with a lower limit, and what was not is not with a higher one
+    if done is None or (most > done.most if done.found is None else most < done.most):
+        own: dict[str, str | None] = {}
+        try:
+            found = tuple(_all_paths(rules, sub, choice, own, most))
+        except TooMany:
+            found = None
+        finally:
+            reasons.update(own)
+        done = _Explored(most, found, own, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+        known[choice.level, start] = done
+        if choice.level == LEVELS[1] and not choice.steps:
+            # what needed no number for any step is the same with all integers unknown
+            known[LEVELS[0], start] = done
+    else:
+        reasons.update(done.reasons)
+        choice.steps |= done.steps
+        choice.reals |= done.reals
+        choice.turning = done.turning
+    if done.found is None:
+        raise TooMany
+    return list(done.found)
+
+
+def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
+    """What was explored of a rule: levels, and limits of ranks, have cases in common."""
+    cache = rules_cache(rules, "explored")
+    if id(sub.syntax) not in cache:
+        while len(cache) >= _KEPT:
+            del cache[next(iter(cache))]
+        # the syntax is kept, so that its number stays its own
+        cache[id(sub.syntax)] = (sub.syntax, {})
+    found: dict[Any, _Explored] = cache[id(sub.syntax)][1]
+    return found
+
+
+def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
     while True:
         path = Path(most, time.process_time() + _SECONDS)
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):
                 found.setdefault((each.instance.left, each.instance.right, each.probe.conditions), each)
-        except _Restart:
+        except Restart:
             continue
         return list(found.values())
 
@@ -269,7 +321,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     for name, op in terms.items():
         draft.bind(name, OperatorRef(op.name))
     draft.solve_conditions()
-    inputs = _inputs(draft, sub.syntax)
+    inputs = _inputs(draft, sub)
     left = _side(draft, sub.syntax, sub.syntax.left, env)
     for condition in text.conditions:
         hold(draft, condition)
@@ -292,7 +344,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     shapes = _shapes(sub, left, right, facts)
     if facts.conditions and facts.never():
         raise Mismatch("sizes that never occur")
-    _check_numbers((*expanded_left, *expanded_right), facts, choice)
+    check_numbers((*expanded_left, *expanded_right), facts, choice)
     shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
     dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
     sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
@@ -314,8 +366,9 @@ def _about_constants(condition: t.Expr) -> bool:
     return isinstance(condition, t.Call) and condition.function == "constant"
 
 
-def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
+def _inputs(draft: Draft, sub: SubstitutionDef) -> tuple[Value, ...]:
     """Tensors for the parameters; those whose sizes a `let` computes come last."""
+    syntax = sub.syntax
     lets = {s.target.name for s in syntax.left if isinstance(s, t.Let)}
     computed = []
     for param in syntax.params:
@@ -327,7 +380,7 @@ def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
             draft.dims(param.type)
             if not lets:
                 draft.env.bind(param.name, input_value(param.name, shape_of(param.type, draft.env)))
-                _early(draft, syntax)
+                _early(draft, _early_calls(sub))
     bind_definitions(syntax.left, draft.env)
     inputs = {}
     for param in (*(p for p in syntax.params if p not in computed), *computed):
@@ -341,16 +394,25 @@ def _inputs(draft: Draft, syntax: t.Substitution) -> tuple[Value, ...]:
     return tuple(inputs[param.name] for param in syntax.params)
 
 
-def _early(draft: Draft, syntax: t.Substitution) -> None:
+def _early(draft: Draft, calls: tuple[tuple[t.Call, frozenset[str]], ...]) -> None:
     """Applies operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
-    known = {param.name for param in syntax.params if draft.env.has(param.name)}
-    for statement in syntax.left:
-        for call in walk_expr(statement.value) if isinstance(statement, t.Bind) else ():
-            if not isinstance(call, t.Call) or call in draft.applied or not call.args:
-                continue
-            if all(isinstance(arg, t.Name) and arg.id in known for arg in call.args):
-                draft.applied.add(call)
-                draft.needing(draft.env, call)
+    for place, (call, operands) in enumerate(calls):
+        if place not in draft.applied and all(draft.env.has(name) for name in operands):
+            draft.applied.add(place)
+            draft.needing(draft.env, call)
+
+
+@lru_cache(maxsize=64)
+def _early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str]], ...]:
+    """The calls of the left side on parameters alone, with the names of these."""
+    params = {param.name for param in sub.syntax.params}
+    bound = (node for s in sub.syntax.left if isinstance(s, t.Bind) for node in walk_expr(s.value))
+    calls = (node for node in bound if isinstance(node, t.Call) and node.args)
+    return tuple(
+        (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)))
+        for call in calls
+        if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
+    )
 
 
 def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[Value, ...]:
@@ -387,64 +449,6 @@ def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, .
             if not (isinstance(equal, Num) and equal.value is True) and not facts.implied(equal):
                 out.append(equal)
     return out
-
-
-# ---- what must be a number ---------------------------------------------------------------------------------
-
-
-def _check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> None:
-    """Raises _Restart where an attribute multiplies positions, or a condition depends on an unknown real number."""
-    steps: set[str] = set()
-    reals: set[str] = set()
-    for condition in facts.conditions:
-        reals |= {facts.reals[node] for node in walk(condition) if isinstance(node, Sym) and node in facts.reals}
-    nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
-    extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
-    for node in nodes:
-        for root in (node.scope.body, *(e for e in node.scope.extents if isinstance(e, Scalar))):
-            sums = {arg for part in walk(root) if isinstance(part, Apply) and part.name == "+" for arg in part.args}
-            for part in walk(root):
-                if isinstance(part, Apply):
-                    _check_part(part, facts, steps, reals)
-                    if part.name == "*" and part not in sums and not _reads(part):
-                        _step(part.free, _names(part), facts, steps)
-    steps -= {facts.integers[name] for name in extents & set(facts.integers)}
-    if choice.level != "symbolic" and steps - choice.steps:
-        choice.steps |= steps
-        raise _Restart
-    if reals - choice.reals:
-        choice.reals |= reals
-        raise _Restart
-
-
-_DECIDING = frozenset({"==", "!=", "<", "<=", ">", ">=", "//", "%", "min", "max", "abs", "sign", "floor", "ceil", "round", "trunc"})
-
-
-def _check_part(part: Apply, facts: Facts, steps: set[str], reals: set[str]) -> None:
-    if part.name == "+" and part.free and not _reads(part):
-        factors: dict[frozenset[Iter], set[str]] = {}
-        for term in part.args:
-            factors.setdefault(term.free, set()).update(_names(term))
-        for iters, names in factors.items():
-            _step(iters, names, facts, steps)
-    if part.name in {"//", "%"} and len(part.args) == 2 and not _reads(part):
-        _step(part.args[1].free or part.args[0].free, _names(part.args[1]), facts, steps)
-    if part.name in _DECIDING and not _reads(part):
-        reals |= {facts.reals[node] for node in walk(part) if isinstance(node, Sym) and node in facts.reals}
-
-
-def _step(iters: frozenset[Iter], names: set[str], facts: Facts, steps: set[str]) -> None:
-    """Positions times attributes alone; what is multiplied with sizes is a place in a merged dimension."""
-    if names and iters and all(name in facts.integers for name in names):
-        steps |= {facts.integers[name] for name in names}
-
-
-def _names(scalar: Scalar) -> set[str]:
-    return {node.name for node in walk(scalar) if isinstance(node, Sym)}
-
-
-def _reads(scalar: Scalar) -> bool:
-    return any(isinstance(node, Read) for node in walk(scalar))
 
 
 # ---- scope -----------------------------------------------------------------------------------------------------
