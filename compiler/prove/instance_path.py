@@ -11,9 +11,9 @@ from __future__ import annotations
 import functools
 import math
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from dslc.analysis.conditions import TRUE, Case, both, cases
 from dslc.analysis.poly import NotIntegral, Poly, atom, polynomial
@@ -360,12 +360,29 @@ def _implied(facts: tuple[Scalar, ...], condition: Scalar) -> bool:
     if wanted == TRUE:
         return False
     known = _known(facts, condition)
+    # what follows from the facts without alternatives needs no look at each of them
+    certain = _known(tuple(fact for fact in facts if len(cases(fact)) == 1), condition) if len(known) > 1 else known
+    shown: Callable[[Any, Case], bool]
     if isinstance(condition, Apply) and condition.name == "or":
-        return all(_empty(case, other) for case in known for other in cases(condition, False))
-    if len(wanted) != 1:
+        goals: Sequence[Any] = cases(condition, False)
+        shown = _excluded
+    elif len(wanted) == 1:
+        goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
+        shown = _at_least_zero
+    else:
         return False
-    goals = [*wanted[0].nonneg, *wanted[0].zero, *(-poly for poly in wanted[0].zero)]
-    return all(nonnegative(_scalar(goal), (), case) for goal in goals for case in known)
+    return all(
+        all(shown(goal, case) for case in certain) or (known is not certain and all(shown(goal, case) for case in known))
+        for goal in goals
+    )
+
+
+def _excluded(case: Case, facts: Case) -> bool:
+    return _empty(facts, case)
+
+
+def _at_least_zero(goal: Poly, facts: Case) -> bool:
+    return nonnegative(_scalar(goal), (), facts)
 
 
 @functools.lru_cache(maxsize=1 << 14)
