@@ -50,7 +50,7 @@ def verify_rule(
     Raises:
         DslcError: E0510 where the provers disagree.
     """
-    task = Task(definition.name, tuple(provers), seed, milliseconds, thorough)
+    task = Task(definition.name, tuple(provers), seed, milliseconds, thorough=thorough)
     if definition.name not in rules.substitutions and definition.name not in rules.laws:
         rules = with_rule(rules, definition)
     return conclude(rules, definition, answers(rules, task, axioms))
@@ -104,7 +104,9 @@ def verify(
             found[one.name] = old
     every = tuple(provers) != PROVERS
     tasks = [
-        Task(one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough, every or has_laws(rules, one))
+        Task(
+            one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough=thorough, second=every or has_laws(rules, one)
+        )
         for one in definitions
         if one.name not in found
     ]
