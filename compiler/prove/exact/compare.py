@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 from itertools import product
+from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dslc.analysis.conditions import Case
@@ -108,18 +109,20 @@ class Region:
 
 
 def compare(
-    rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0
-) -> Equal | Differs | Undecided:
+    rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
+    ends: float = inf,
+) -> Equal | Differs | Undecided:  # fmt: skip
     """Whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
 
     Args:
         conditions: what is known of the sizes: truth values over symbols.
-        seconds: after so long the answer is Undecided.
+        seconds: after so long, by steps, the answer is Undecided.
+        ends: and when this process has run for so long.
 
     Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
     """
     try:
-        problem = _problem(left, right, conditions, seconds)
+        problem = _problem(left, right, conditions, seconds, ends)
         if problem.has_extremes:
             problem.by_position = True
             if problem.equal_by_windows(seconds / 4) or problem.equal(seconds / 4):
@@ -153,8 +156,10 @@ class _Quotient(Unsolved):
         self.extents = extents
 
 
-def _problem(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float) -> _Problem:
-    deadline = Deadline(seconds)
+def _problem(
+    left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], seconds: float, ends: float = inf
+) -> _Problem:
+    deadline = Deadline(seconds, ends)
     try:
         return _Problem(left, right, conditions, deadline)
     except _Quotient as problem:
@@ -290,7 +295,7 @@ class _Problem:
 
     def _within(self, seconds: float, question: Callable[[], bool]) -> bool:
         """The answer to a question; False where it takes too long."""
-        whole, self._deadline = self._deadline, Deadline(seconds)
+        whole, self._deadline = self._deadline, Deadline(seconds, self._deadline.ends)
         try:
             with limited(int(seconds * _OPERATIONS) + 1):
                 return question()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import Any
 
 from dslc.analysis.isl import Frame
@@ -31,12 +32,13 @@ class Unsolved(Exception):
 class Deadline:
     """So many steps as take about `seconds`, after which `check` raises Unsolved: the same on every machine.
 
-    A step that takes far longer than steps do ends it too, by the time of this processor.
+    A step that takes far longer than steps do ends it too, by the time of this processor; and `ends`, a value of that.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, ends: float = inf) -> None:
         self._left = int(seconds * _STEPS)
-        self._until = time.process_time() + _PATIENCE * seconds
+        self.ends = ends
+        self._until = min(time.process_time() + _PATIENCE * seconds, ends)
 
     def check(self) -> None:
         self._left -= 1
