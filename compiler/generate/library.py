@@ -33,6 +33,7 @@ from dslc.generate.settings import Progress, Settings, Stages
 from dslc.generate.term import Candidate, Equation, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
 from dslc.generate.tries import Tries
+from dslc.prove.garbage import rare_collections
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.library import Rules, load_many, modules_of
@@ -73,7 +74,7 @@ def generate(settings: Settings, progress: Progress | None = None) -> Library:
     if not any(family.items for family in library.families):
         raise error("E0909", "no operator of these can be applied to tensors that the others give")
     try:
-        with run.proofs:
+        with rare_collections(), run.proofs:
             for family in library.families:
                 run.family(family)
     except _OutOfTime:

@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from dslc.errors import DslcError
 from dslc.prove.digest import modules_digest
+from dslc.prove.garbage import rare_collections
 from dslc.prove.provers import Definition, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.prove.written import written
@@ -120,11 +121,12 @@ def main() -> None:
         places = receive(sys.stdin.buffer)
         rules = load_many(places)
         send(output, modules_digest(rules.modules))
-        while True:
-            task: Task = receive(sys.stdin.buffer)
-            for verdict in answered(rules, task):
-                send(output, verdict)
-            send(output, None)
+        with rare_collections():
+            while True:
+                task: Task = receive(sys.stdin.buffer)
+                for verdict in answered(rules, task):
+                    send(output, verdict)
+                send(output, None)
 
 
 if __name__ == "__main__":
