@@ -66,7 +66,8 @@ def at_combinations(cover: Cover, names: Sequence[str]) -> Cover | None:
             found = at_numbers(instance, {name: values[k % len(values)] for k, name in enumerate(names)})
             if found is not None:
                 made.setdefault((found.left, found.right, found.conditions), found)
-    shown = f"{', '.join(names)} in {f'{len(choices)} combinations of ' if len(names) > 1 else ''}1, 2, 3"
+    numbers = ", ".join(map(str, NUMBERS))
+    shown = f"{', '.join(names)} in {f'{len(choices)} combinations of ' if len(names) > 1 else ''}{numbers}"
     scope = "; ".join(part for part in (cover.scope, shown) if part)
     return replace(cover, instances=tuple(made.values()), scope=scope) if made else None
 
@@ -88,17 +89,14 @@ def _outer(sub: SubstitutionDef, cover: Cover) -> tuple[str, ...]:
 
 def _divisors(cover: Cover) -> tuple[str, ...]:
     """The unknown sizes by which positions are divided."""
-    found: dict[str, None] = {}
+    found: set[str] = set()
     for instance in cover.instances:
-        nodes = topological(value.node for value in (*instance.left, *instance.right))
-        for node in nodes:
+        for node in topological(value.node for value in (*instance.left, *instance.right)):
             if not isinstance(node, ScopeNode):
                 continue
             for part in walk(node.scope.body):
                 if isinstance(part, Apply) and part.name in {"//", "%"} and part.args[0].free:
-                    divisor = part.args[1]
-                    names = sorted({one.name for one in walk(divisor) if isinstance(one, Sym)})
-                    found.update(dict.fromkeys(names))
+                    found.update(one.name for one in walk(part.args[1]) if isinstance(one, Sym))
     # sizes of later parameters first: kernels are small, images are not
     place = {
         size.name: k
