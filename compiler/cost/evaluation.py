@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group, groups_of, working_nodes
 from dslc.cost.layout import layout_cost, port_of
-from dslc.ir.graph import Graph, Input, Node, Value
+from dslc.ir.graph import Call, Graph, Input, Node, Value
 
 if TYPE_CHECKING:
     from dslc.cost.model import CostModel
@@ -55,16 +56,29 @@ class Evaluation:
         if not self._layouts and not any(info.leave > 0 for info in infos):
             return body, before
         gone = set(touched)
-        kept = [(info, port) for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True)) if k not in gone]
+        kept = [
+            (info, port) for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True)) if k not in gone
+        ]
         every = [*kept, *((info, port_of(group)) for info, group in zip(infos, groups, strict=True))]
         return body + layout_cost(every, self.graph.outputs, change.now), before
 
+    @cached_property
+    def dearest(self) -> Mapping[str, float]:
+        """For each operator of the graph the most that a group costs which one of its applications is in, in seconds."""
+        out: dict[str, float] = {}
+        for group, info in zip(self.groups, self.infos, strict=True):
+            cost = info.body + info.enter * len(group.args[0]) + info.leave
+            for node in group.nodes:
+                if isinstance(node, Call):
+                    out[node.op] = max(cost, out.get(node.op, 0.0))
+        return out
+
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:
         """Equal where the same operators at the same types stand in the same groups: a rewrite there gains the same."""
-        keys = [self._model.key(self.groups[self._group_of[n]]) if n in self._group_of else None for n in nodes.values()]
-        inside = [
-            self.groups[self._group_of[n]].nodes.index(n) if n in self._group_of else -1 for n in nodes.values()
+        keys = [
+            self._model.key(self.groups[self._group_of[n]]) if n in self._group_of else None for n in nodes.values()
         ]
+        inside = [self.groups[self._group_of[n]].nodes.index(n) if n in self._group_of else -1 for n in nodes.values()]
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
