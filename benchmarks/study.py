@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from math import inf, log
 from pathlib import Path
+from random import Random
 from statistics import median
 from typing import Any
 
@@ -28,10 +31,14 @@ from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.contenders import Checker, Contender, distinct, serialized
 from dslc.search.sizes import sizes_of
+from dslc.search.sweep import State, everywhere
 from dslc.semantics.library import Rules
 
 #: a prediction is judged where the paired ratios of the measurement spread no more than this
 QUIET = 0.05
+#: a walk has so many steps at most, each of which changes the predicted cost by such a share, and costs at most so many times the
+#: original
+WALK, STEP, FARTHEST = 4, 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +58,10 @@ class Point:
     def error(self) -> float:
         """How far off the prediction is, as a share of what was measured."""
         return abs(self.predicted / self.measured.ratio - 1)
+
+
+#: the original among its candidates
+ORIGINAL = Point("original", 1.0, Interval(1.0, 1.0, 1.0))
 
 
 def kendall(points: Sequence[Point]) -> float | None:
@@ -91,8 +102,6 @@ class Study:
 
     def search(self, rules: Sequence[CompiledRule], budget: float, steps: int | None, seed: int) -> Candidate:
         """The cheapest graph that a search with these rules finds in so many seconds or steps."""
-        import time
-
         limits = Limits(steps, time.monotonic() + budget)
         return backtrack(self.start, list(rules), self.costs, limits, seed=seed)
 
@@ -111,6 +120,42 @@ class Study:
         """Adds the best candidate and others on the way to it, which lie far apart in predicted cost."""
         for k, one in enumerate(distinct(best, most)):
             self.take(one, "best" if k == 0 else f"after {one.rule}")
+
+    def wander(
+        self, rules: Sequence[CompiledRule], seconds: float, seed: int, starts: Sequence[Candidate]
+    ) -> list[Candidate]:
+        """Graphs better and worse than the original: seeded random walks of rules, each applied wherever it fits, or at a part.
+
+        A search looks at little that is worse, and what it looks at differs by less than measuring tells apart; only graphs that
+        lie apart show whether the predicted order is the measured one. The graphs found are those whose cost a step changed.
+        """
+        random = Random(seed)
+        until = time.monotonic() + seconds
+        limits = Limits(None, until)
+        found: list[Candidate] = []
+        while time.monotonic() < until:
+            at = random.choice(starts)
+            for _ in range(random.randint(1, WALK)):
+                for rule in random.sample(list(rules), len(rules)):
+                    one = everywhere(State(at, self.costs), rule, self.costs, limits, -inf, FARTHEST * self.start.cost)
+                    if one is not None and abs(one.cost / at.cost - 1) > STEP:
+                        at = one
+                        found.append(one)
+                        break
+                    if time.monotonic() > until:
+                        return found
+        return found
+
+    def take_apart(self, candidates: Sequence[Candidate], most: int) -> None:
+        """Adds so many candidates, each time the one whose predicted ratio lies farthest from those of all that were taken."""
+        left = {hash(one.graph.outputs): one for one in candidates}
+        places = [0.0, *(log(self.predicted(contender.candidate)) for _, contender in self.found.values())]
+        while left and most > 0:
+            identity = max(left, key=lambda key: min(abs(log(self.predicted(left[key])) - place) for place in places))
+            one = left.pop(identity)
+            if identity not in self.found and self.take(one, f"by {' '.join(dict.fromkeys(one.rules()))}"):
+                places.append(log(self.predicted(one)))
+                most -= 1
 
     def predicted(self, candidate: Candidate) -> float:
         """How many times as fast a candidate should be: its operators, and the run around them."""
@@ -136,7 +181,9 @@ class Study:
 
 
 @contextmanager
-def study(model: ModelProto, rules: Rules, threads: int | None, cache: Path | None, bind: Any = None) -> Iterator[Study]:
+def study(
+    model: ModelProto, rules: Rules, threads: int | None, cache: Path | None, bind: Any = None
+) -> Iterator[Study]:
     """Opens a study of a model. Raises WorkerFailed where ONNX Runtime cannot run the model."""
     place = target(threads)
     imported = import_model(model, rules, {})

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from benchmarks import heatmap, taso
-from benchmarks.study import Point, kendall, median_error
+from benchmarks.study import ORIGINAL, Point, kendall, median_error
 from dslc.cost.statistics import Interval
 from dslc.match import compile_directions
 from dslc.report import Counts, Report, Step
@@ -27,6 +28,9 @@ def test_kendall_counts_pairs_that_measuring_tells_apart() -> None:
     # the first two overlap: their order says nothing
     assert kendall([point(1.1, 1.100), point(1.0, 1.105), point(1.2, 1.5)]) == 1.0
     assert kendall([point(1.0, 1.1)]) is None
+    # the original is one of the candidates, and told apart from what is certainly slower or faster
+    assert kendall([point(1.2, 1.1), ORIGINAL]) == 1.0
+    assert kendall([point(1.2, 1.005), ORIGINAL]) is None
 
 
 def test_predictions_are_judged_in_quiet_spells_only() -> None:
@@ -54,18 +58,30 @@ def test_the_heat_map_is_a_picture_and_a_table() -> None:
     assert heatmap.text(rows, columns, counts).splitlines()[2] == "| lib.merge<1> | 12 |  |"
 
 
-def test_results_replace_those_of_an_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    results = tmp_path / "RESULTS.md"
+def test_results_replace_those_of_an_earlier_run(tmp_path: Path) -> None:
+    results, store = tmp_path / "RESULTS.md", tmp_path / "results" / "taso.json"
     results.write_text("# Results\n\n## Other benchmarks\n\n- one\n\n## Last\n\n- two\n", "utf-8")
-    monkeypatch.setattr(taso, "RESULTS", results)
-    monkeypatch.setattr(taso, "PICTURE", tmp_path / "results" / "map.svg")
     steps = (Step("lib.fuse", 3, 0.5, "proved"),)
-    report = Report("m", "t", 1.0, 2.0, 1.0, 2.0, 1.9, 2.1, 1.8, before=Counts(5, 0, 0), after=Counts(3, 0, 0), steps=steps)
+    report = Report(
+        "m", "t", 1.0, 2.0, 1.0, 2.0, 1.9, 2.1, 1.8, before=Counts(5, 0, 0), after=Counts(3, 0, 0), steps=steps
+    )
     options = argparse.Namespace(rules="std", threads=2)
-    for name in ("bert", "nasrnn"):
-        taso.write([taso.Outcome(name, report, (point(1.8, 2.0),), (None, None, point(1.8, 2.0), None))], ["x: failed"], options)
+
+    def run(name: str, nodes: int) -> None:
+        of = replace(report, after=Counts(nodes, 0, 0))
+        outcome = taso.Outcome(name, of, (point(1.8, 2.0),), (None, None, point(1.8, 2.0), None))
+        taso.write({name: taso.record(outcome, options)}, ["x: failed"], store, results)
+
+    run("nasrnn", 4)
+    written = results.read_text("utf-8")
+    results.write_text(written.replace("\n## Last", f"\n{taso.REMARKS}\n\nby hand\n\n## Last"), "utf-8")
+    run("bert", 3)
+    run("nasrnn", 2)
     text = results.read_text("utf-8")
-    assert text.count(taso.HEADING) == 1 and "| nasrnn | 5 | 3 |" in text and "| bert |" not in text
-    assert "median error 10.0% over 1 quiet measurements of 1" in text and "- failed: x: failed" in text
-    assert text.startswith("# Results\n\n## Other benchmarks\n\n- one\n") and "| lib.fuse | 3 |" in text
-    ET.parse(tmp_path / "results" / "map.svg")
+    # a network's row replaces its own earlier one, those of others and what was written by hand stay
+    assert "| nasrnn | 5 | 2 |" in text and "| bert | 5 | 3 |" in text and "| nasrnn | 5 | 4 |" not in text
+    assert text.index("| nasrnn | 5") < text.index("| bert | 5")
+    assert text.count(taso.HEADING) == text.count("by hand") == text.count("## Last") == 1
+    assert "median error 10.0% over 2 quiet measurements of 2" in text and "- failed: x: failed" in text
+    assert text.startswith("# Results\n\n## Other benchmarks\n\n- one\n") and "| lib.fuse | 3 | 3 |" in text
+    ET.parse(store.with_name(taso.PICTURE.name))
