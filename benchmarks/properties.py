@@ -25,6 +25,9 @@ from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules, load
 
+# so many choices of sizes and attributes are looked at in seconds
+_FEW = 6000
+
 
 @functools.cache
 def _rules(library: str) -> Rules:
@@ -58,16 +61,6 @@ def _choices(library: str, name: str) -> int:
     return len(SmallShapes(*_law(library, name), 4))
 
 
-def budgets(counts: list[int], seconds: float, rate: float = 150.0) -> list[float]:
-    """How long each law may take: those that end sooner leave their time to the others."""
-    out = [0.0] * len(counts)
-    left = seconds
-    for n, k in enumerate(sorted(range(len(counts)), key=counts.__getitem__)):
-        out[k] = min(counts[k] / rate * 3 + 1, left / (len(counts) - n))
-        left -= out[k]
-    return out
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=600.0, help="for the shapes up to 4x4x4x4, on each worker")
@@ -82,10 +75,15 @@ def main() -> None:
         small = list(pool.map(functools.partial(_polynomials, options.library), names))
         counts = list(pool.map(functools.partial(_choices, options.library), names))
         began = time.perf_counter()
-        limits = budgets(counts, options.seconds * options.workers)
-        large = list(pool.map(_field, [options.library] * len(names), names, limits))
+        large: dict[int, Tally] = {}
+        # the laws of few shapes first: what they leave of the time is for the others
+        few = [k for k, count in enumerate(counts) if count <= _FEW]
+        for chosen in (few, [k for k in range(len(names)) if k not in few]):
+            share = max(1.0, (options.seconds - (time.perf_counter() - began)) * options.workers / max(1, len(chosen)))
+            found = pool.map(functools.partial(_field, options.library, seconds=share), [names[k] for k in chosen])
+            large |= dict(zip(chosen, found, strict=True))
         wall = time.perf_counter() - began
-    _table(names, exact, small, large)
+    _table(names, exact, small, [large[k] for k in range(len(names))])
     print(f"\nup to 4x4x4x4: {wall:.0f} s on {options.workers} workers")
     _together(rules, laws_of(rules, options.library))
 
@@ -103,7 +101,7 @@ def _table(names: list[str], exact: list[Verdict], small: list[Tally], large: li
         print(f"| {name.partition('.')[2]} | {proof} | {first} | {second} | {bound} |")
     wrong = [t for t in (*small, *large) if t.wrong]
     done, tried, choices = (sum(getattr(t, key) for t in large) for key in ("shown", "tried", "choices"))
-    print(f"\nexact: {sum(v.answer == 'equal' for v in exact)} of {len(exact)} properties")
+    print(f"\nexact: {sum(v.answer == 'equal' for v in exact)} of {len(exact)} properties" if exact else "")
     obligations = sum(t.tried - t.excluded for t in small)
     print(f"up to 2x2x2x2: {sum(t.shown for t in small)} of {obligations} obligations shown as identities of polynomials")
     print(f"up to 4x4x4x4: {done} obligations shown modulo 2^31 - 1; {tried} of {choices} choices of sizes and attributes were tried")
