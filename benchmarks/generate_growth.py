@@ -73,7 +73,9 @@ def main() -> None:
         for workers in options.workers:
             for operators in range(options.fewest, options.operators + 1):
                 receive, send = spawn.Pipe(duplex=False)
-                process = spawn.Process(target=measure, args=(name, operators, options.count, workers, options.memory, send))
+                process = spawn.Process(
+                    target=measure, args=(name, operators, options.count, workers, options.memory, send)
+                )
                 process.start()
                 send.close()
                 try:

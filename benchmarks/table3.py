@@ -23,9 +23,7 @@ from dslc.generate.term import Candidate, subterms
 from dslc.generate.trees import outputs
 from dslc.semantics.library import load
 
-TABLE_1 = (
-    "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul".split()
-)
+TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul".split()
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
 
 
@@ -58,7 +56,10 @@ def main() -> None:
         counted = count_graphs(rules, ("taso",), family, options.operators)
         print(f"{family.name}: inputs {', '.join(map(str, family.inputs))}; {len(family.constants)} constants")
         print(f"  graphs {', '.join(map(str, counted.graphs))} of 1, 2, ... operators; {counted.classes} fingerprints")
-        print(f"  {counted.candidates} candidates: {counted.kinds(family)}; {time.process_time() - start:.1f} s of CPU", flush=True)
+        print(
+            f"  {counted.candidates} candidates: {counted.kinds(family)}; {time.process_time() - start:.1f} s of CPU",
+            flush=True,
+        )
         chosen = range(counted.candidates)
         if options.sample and options.sample < counted.candidates:
             chosen = sorted(random.Random(0).sample(chosen, options.sample))
@@ -66,15 +67,25 @@ def main() -> None:
         candidates = [counted.candidate(k) for k in chosen]
         renamed = without_renamed(candidates)
         common = without_common(renamed.kept, Values(rules), partial(outputs, rules))
-        found = {"initial": len(candidates), "input tensor renaming": len(renamed.kept), "common subgraph": len(common.kept)}
+        found = {
+            "initial": len(candidates),
+            "input tensor renaming": len(renamed.kept),
+            "common subgraph": len(common.kept),
+        }
         scale = counted.candidates / max(1, len(candidates))
         total.update({name: round(number * scale) for name, number in found.items()})
-        print(f"  {found}; left by category: {dict(categories(common.kept))}; {time.process_time() - start:.1f} s of CPU")
-    print(f"\n| pruning | TASO (4 operators) | dslc ({options.operators} operators) | reduction, TASO | reduction, dslc |")
+        print(
+            f"  {found}; left by category: {dict(categories(common.kept))}; {time.process_time() - start:.1f} s of CPU"
+        )
+    print(
+        f"\n| pruning | TASO (4 operators) | dslc ({options.operators} operators) | reduction, TASO | reduction, dslc |"
+    )
     print("|---|---|---|---|---|")
     for name, paper in PAPER.items():
         ours = total[name]
-        print(f"| {name} | {paper} | {ours} | {PAPER['initial'] / paper:.1f}x | {total['initial'] / max(1, ours):.1f}x |")
+        print(
+            f"| {name} | {paper} | {ours} | {PAPER['initial'] / paper:.1f}x | {total['initial'] / max(1, ours):.1f}x |"
+        )
     print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10} MiB")
 
 

@@ -17,19 +17,38 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("operators", nargs=-1, metavar="[OPERATORS]...")
-@click.option("--rules", "libraries", multiple=True, metavar="LIBRARY|FILE", help="Where the operators are defined (default: taso).")
 @click.option(
-    "--max-operators", "-n", default=3, show_default=True, type=click.IntRange(1, 6), help="Operators of the larger side of a rule."
+    "--rules",
+    "libraries",
+    multiple=True,
+    metavar="LIBRARY|FILE",
+    help="Where the operators are defined (default: taso).",
+)
+@click.option(
+    "--max-operators",
+    "-n",
+    default=3,
+    show_default=True,
+    type=click.IntRange(1, 6),
+    help="Operators of the larger side of a rule.",
 )
 @click.option("--inputs", default="", metavar="NAME=N,...", help="Inputs: count=3,size=4,spatial=5,windows=3+1.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random tensors.")
-@click.option("--out", "-o", type=click.Path(path_type=Path, dir_okay=False), default=Path("generated.rules"), show_default=True)
+@click.option(
+    "--out", "-o", type=click.Path(path_type=Path, dir_okay=False), default=Path("generated.rules"), show_default=True
+)
 @click.option("--scheduler", metavar="ADDRESS", help="A Dask scheduler whose workers evaluate terms.")
-@click.option("--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="Processes that evaluate terms.")
+@click.option(
+    "--workers", default=2, show_default=True, type=click.IntRange(1, 256), help="Processes that evaluate terms."
+)
 @click.option("--provers", default=2, show_default=True, type=click.IntRange(1, 256), help="Processes that prove.")
-@click.option("--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster.")
+@click.option(
+    "--memory", default="2GB", show_default=True, metavar="BYTES", help="Memory of one worker of a local cluster."
+)
 @click.option("--budget", metavar="TIME", help="Stop after this time, with what was found until then.")
-@click.option("--report", type=click.Path(path_type=Path, dir_okay=False), help="Counts, seconds and left-out rules as JSON.")
+@click.option(
+    "--report", type=click.Path(path_type=Path, dir_okay=False), help="Counts, seconds and left-out rules as JSON."
+)
 @click.option("--no-proof", is_flag=True, help="Keep rules that were tested only.")
 @click.option("--quiet", "-q", is_flag=True, help="No progress.")
 def command(
@@ -71,11 +90,15 @@ def command(
 
         write_file(report, json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n")
     counts = library.stages.counts
-    click.echo(f"{len(library.found)} rules in {out} ({', '.join(f'{n} {name}' for name, n in counts.items())}; {seconds:.1f} s)")
+    click.echo(
+        f"{len(library.found)} rules in {out} ({', '.join(f'{n} {name}' for name, n in counts.items())}; {seconds:.1f} s)"
+    )
     if note:
         click.echo(note, err=True)
     if counts.get("left out"):
-        click.echo(f"{counts['left out']} were left out" + ("" if report is not None else "; --report lists them"), err=True)
+        click.echo(
+            f"{counts['left out']} were left out" + ("" if report is not None else "; --report lists them"), err=True
+        )
     return 0
 
 

@@ -60,7 +60,9 @@ class Arguments:
         self._planner, self._table, self._level = planner, table, level
         self._varied = level <= varied
         self._mirrors = mirrors
-        self._shape = np.array(planner.types.shape_of, dtype=np.int32)[table.type] if len(table) else np.zeros(0, dtype=np.int32)
+        self._shape = (
+            np.array(planner.types.shape_of, dtype=np.int32)[table.type] if len(table) else np.zeros(0, dtype=np.int32)
+        )
         self._lists: dict[int, dict[int, Array]] = {}
         self._indexes: dict[int, Index] = {}
         for size in range(level):
@@ -143,7 +145,9 @@ class Arguments:
     def _emit(self, rows: _Rows, plan: Plan) -> Iterator[Batch]:
         if not plan.steps or not len(rows.args[0]):
             return
-        mirrored = frozenset(step for step in plan.mirrored if self._level > 1 or self._planner.declared_commutative(step.item))
+        mirrored = frozenset(
+            step for step in plan.mirrored if self._level > 1 or self._planner.declared_commutative(step.item)
+        )
         if len(rows.args) == 2 and mirrored and not self._mirrors:
             ordered = rows.args[0] <= rows.args[1]
             yield from self._cut_up(_taken(rows, ordered), plan)

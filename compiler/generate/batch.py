@@ -72,7 +72,9 @@ class Program:
         ]
 
 
-def program(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: Mapping[str, Any], stand_in: bool = True) -> Program:
+def program(
+    rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: Mapping[str, Any], stand_in: bool = True
+) -> Program:
     """The meaning of an application. With `stand_in`, operators that another one stands in for are replaced by it.
 
     Raises:

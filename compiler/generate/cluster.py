@@ -25,6 +25,11 @@ _AHEAD = 2
 _RETRIES = 5
 
 
+def needs_cluster(settings: Settings) -> bool:
+    """Whether an address is given, or several workers for five and more operators."""
+    return settings.scheduler is not None or (settings.workers > 1 and settings.max_operators >= 5)
+
+
 @contextmanager
 def mapper_for(settings: Settings) -> Iterator[Mapper]:
     """Who evaluates: a cluster where an address is given, or for five and more operators; else this machine's processes.
@@ -32,7 +37,7 @@ def mapper_for(settings: Settings) -> Iterator[Mapper]:
     Raises:
         DslcError: E0907 where Dask is not installed, E0902 where the scheduler does not answer.
     """
-    if settings.scheduler is None and (settings.workers <= 1 or settings.max_operators < 5):
+    if not needs_cluster(settings):
         yield forked(settings.workers) if settings.workers > 1 else serial
         return
     try:

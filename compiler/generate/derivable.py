@@ -86,7 +86,9 @@ class Known:
     def rules(self) -> list[GeneralRule]:
         """All that are kept."""
         tables = (self._patterns, self._joint)
-        return list(dict.fromkeys(pattern.rule for table in tables for patterns in table.values() for pattern in patterns))
+        return list(
+            dict.fromkeys(pattern.rule for table in tables for patterns in table.values() for pattern in patterns)
+        )
 
     def drop(self, rule: GeneralRule) -> None:
         """Undoes `keep`."""
@@ -97,7 +99,9 @@ class Known:
 
     # ---- one result ----------------------------------------------------------------------------------------------
 
-    def derivable(self, term: Term, target: Term, steps: int = _STEPS, more: int = _LARGER) -> frozenset[GeneralRule] | None:
+    def derivable(
+        self, term: Term, target: Term, steps: int = _STEPS, more: int = _LARGER
+    ) -> frozenset[GeneralRule] | None:
         """The rules by which rewriting leads from a term to another one of the same value; None where it does not.
 
         Every part of a term is rewritten; at most `steps` terms are rewritten so, of at most `more` operators more than the two have,
@@ -129,7 +133,9 @@ class Known:
                     heapq.heappush(todo, (apart, len(seen), there))
         return None
 
-    def follows(self, term: Term, target: Term, steps: int = _FURTHER, more: int = _LARGER) -> frozenset[GeneralRule] | None:
+    def follows(
+        self, term: Term, target: Term, steps: int = _FURTHER, more: int = _LARGER
+    ) -> frozenset[GeneralRule] | None:
         """As `derivable`, from both terms at once until the terms that are reached meet; `steps` terms are rewritten in all."""
         classes = self.classes
         most = max(classes.size(term), classes.size(target))
@@ -212,7 +218,9 @@ class Known:
                     continue
                 for binding in self._all(pattern, candidate.sources):
                     made = self._made(pattern, pattern.targets, binding)
-                    rests = None if made is None else self._alike(tuple(self.classes.rebuilt(term) for term in made), goals)
+                    rests = (
+                        None if made is None else self._alike(tuple(self.classes.rebuilt(term) for term in made), goals)
+                    )
                     if rests is not None:
                         return rests | {pattern.rule}
         return None
@@ -233,7 +241,9 @@ class Known:
             rests |= found
         return rests
 
-    def _all(self, pattern: Pattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None) -> Iterator[Binding]:
+    def _all(
+        self, pattern: Pattern, terms: tuple[Term, ...], at: int = 0, binding: Binding | None = None
+    ) -> Iterator[Binding]:
         if at == len(terms):
             yield binding or {}
             return
@@ -255,7 +265,12 @@ class Known:
             yield from self._node(rule, pattern, way, binding)
 
     def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
-        if pattern.item is None or term.item is None or pattern.item.op != term.item.op or pattern.output != term.output:
+        if (
+            pattern.item is None
+            or term.item is None
+            or pattern.item.op != term.item.op
+            or pattern.output != term.output
+        ):
             return
         more = self._attributes(rule, pattern, term.item, binding)
         if more is not None:
@@ -351,7 +366,9 @@ def sizes_in(rule: GeneralRule, text: str, value: Any) -> Iterator[tuple[str, An
         yield text, value
 
 
-def fitting(rule: GeneralRule, binding: Mapping[Term, Term], given: Mapping[str, Any] | None = None) -> dict[str, Any] | None:
+def fitting(
+    rule: GeneralRule, binding: Mapping[Term, Term], given: Mapping[str, Any] | None = None
+) -> dict[str, Any] | None:
     """The sizes of a rule for given inputs; None where their shapes are no instance of its types. `S`, `L`, `R` are shapes.
 
     Args:

@@ -143,9 +143,7 @@ def attribute_ties(candidate: Candidate) -> tuple[Tie, ...]:
     """Entries of one attribute that have one size, wherever it occurs (the windows of two poolings)."""
     found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
     return tuple(
-        (a, b)
-        for (a, m), (b, n) in combinations(found, 2)
-        if m == n and a.attr and (a.attr, a.at) == (b.attr, b.at)
+        (a, b) for (a, m), (b, n) in combinations(found, 2) if m == n and a.attr and (a.attr, a.at) == (b.attr, b.at)
     )
 
 
@@ -337,7 +335,8 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
         return names[tree]
 
     tensors = {
-        term: tuple(dim(unifier.tree[Slot(term, "", at)]) for at in range(len(term.type.dims))) for term in inputs(roots)
+        term: tuple(dim(unifier.tree[Slot(term, "", at)]) for at in range(len(term.type.dims)))
+        for term in inputs(roots)
     }
     cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]] = {}
     sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]] = {}
@@ -359,7 +358,9 @@ def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) ->
 
 
 def _whole(
-    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]], sizes: dict[str, int], tensors: dict[Term, tuple[str, ...]]
+    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]],
+    sizes: dict[str, int],
+    tensors: dict[Term, tuple[str, ...]],
 ) -> dict[tuple[Item, tuple[Term, ...]], dict[str, str]]:
     """An attribute whose sizes are in no tensor is one variable; `sizes` loses its entries."""
     bound = {name for dims in tensors.values() for dim in dims for name in dim.split(" + ")}
@@ -372,7 +373,9 @@ def _whole(
             if text in words or any(name in bound or name not in sizes or places[name] > 1 for name in names):
                 continue
             taken = {*words.values(), *sizes}
-            words[text] = next(w for w in (attr[:1], attr[:2], attr, *(f"{attr}{k}" for k in range(2, 9))) if w not in taken)
+            words[text] = next(
+                w for w in (attr[:1], attr[:2], attr, *(f"{attr}{k}" for k in range(2, 9))) if w not in taken
+            )
     for text in words:
         for name in text.strip("[]").split(", "):
             sizes.pop(name, None)

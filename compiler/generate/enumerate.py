@@ -125,7 +125,9 @@ def enumerate_family(
     return _Run(rules, libraries, family, operators, seed, varied, mapper, store, progress).run()
 
 
-def all_terms(rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0) -> tuple[Table, Array, Types]:
+def all_terms(
+    rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0
+) -> tuple[Table, Array, Types]:
     """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
     run = _Run(rules, libraries, family, operators, seed, operators, serial, None, None)
     run.mirrors = True
@@ -273,36 +275,46 @@ class _Run:
             self._know(hashes[wanted], rows, types[wanted])
             self.classes = np.concatenate([self.classes, self.known.find(hashes[wanted])])
             mine = self._applications(batches)
-            self.lower = self.lower.plus(Found.of(mine.keys(self.planner.commutative), self.cut_known.find(_cut_key(hashes, types))))
+            self.lower = self.lower.plus(
+                Found.of(mine.keys(self.planner.commutative), self.cut_known.find(_cut_key(hashes, types)))
+            )
         return size, len(hashes), len(first), len(equations), len(kept)
 
     def _independent(
         self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Array, equations: Array
     ) -> Array:
-        """The positions of equations that don't follow at one step from smaller or more general ones, one of all renamings of each."""
+        """The positions of equations that don't follow at one step from smaller or more general ones, one of all renamings of each.
+
+        Only what has the value of another term is looked at: `members`, in whose numbers most of this is.
+        """
+        heads = left[equations]
+        members = np.union1d(equations, -1 - heads[heads < 0])
+        own = left[members]
+        own[own < 0] = -1 - np.searchsorted(members, -1 - own[own < 0])
+        inside, same = np.searchsorted(members, equations), hashes[members]
         numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
-        mine = self._applications(batches)
+        mine = self._applications(batches, members)
         rewriting = Rewriting(self.table, numbers, self.lower, mine, self.planner.commutative)
         smaller = [equation for equation in self._equations() if equation.right.args]
-        groups = self._groups(rewriting, smaller, equations, hashes, left, None)
-        open_ = equations[groups[equations] >= 0]
-        good = self._in_order(open_, left, size, types, batches)
+        groups = self._groups(rewriting, smaller, inside, same, own, None)
+        open_ = inside[groups[inside] >= 0]
+        good = self._in_order(members[open_], left, size, types, batches)
         open_, good = open_[good > 0], good[good > 0]
         # of a group one with its inputs in order
         open_ = open_[np.lexsort((open_, -good, groups[open_]))]
         _, one = np.unique(groups[open_], return_index=True)
         open_ = np.sort(open_[one])
         # then the more general ones of this level: more inputs and fewer constants
-        open_ = open_[self._on_floats(open_, left, types, batches, size)]
-        terms = list(self._among(open_, left, types, batches, size).equations())
+        open_ = open_[self._on_floats(members[open_], left, types, batches, size)]
+        terms = list(self._among(members[open_], left, types, batches, size).equations())
         rank = np.array([_generality(equation) for equation in terms], dtype=np.int64)
         order = np.argsort(rank, kind="stable")
-        ranks = np.full(len(hashes), -1, dtype=np.int64)
+        ranks = np.full(len(members), -1, dtype=np.int64)
         ranks[open_] = rank
-        groups = self._groups(rewriting, [terms[k] for k in order], open_, hashes, left, (ranks, rank[order]))
+        groups = self._groups(rewriting, [terms[k] for k in order], open_, same, own, (ranks, rank[order]))
         open_ = open_[groups[open_] >= 0]
         _, one = np.unique(groups[open_], return_index=True)
-        return np.sort(open_[one])
+        return members[np.sort(open_[one])]
 
     def _groups(
         self, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
@@ -320,7 +332,9 @@ class _Run:
             below[below] = self.classes[rows[below]] == left[positions[below]]
             settled[positions[below]] = True
             beside = others >= 0
-            beside[beside] = (hashes[others[beside]] == hashes[positions[beside]]) & (others[beside] != positions[beside])
+            beside[beside] = (hashes[others[beside]] == hashes[positions[beside]]) & (
+                others[beside] != positions[beside]
+            )
             if beside.any():
                 pairs.append(np.stack([positions[beside], others[beside]]))
         joined = np.concatenate(pairs, axis=1) if pairs else np.zeros((2, 0), dtype=np.int64)
@@ -341,7 +355,9 @@ class _Run:
     def _on_floats(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> Array:
         """Which equations hold on floats too; the others are listed."""
         found = self._among(at, left, types, batches, size)
-        holds = FloatTest(self.state.rules, self.family, self.types, self.state.seed).holds(found.table, found.left, found.right)
+        holds = FloatTest(self.state.rules, self.family, self.types, self.state.seed).holds(
+            found.table, found.left, found.right
+        )
         self.fallen += [found.equation(int(k)) for k in np.flatnonzero(~holds)]
         return holds
 
@@ -365,43 +381,40 @@ class _Run:
             right = right.plus(more)
         return Enumeration(self.family, self.types, self.table, np.concatenate(self.left), right).equations()
 
-    def _applications(self, batches: list[Batch]) -> Applications:
-        """All terms of a level."""
+    def _applications(self, batches: list[Batch], positions: Array | None = None) -> Applications:
+        """The terms of a level: all, or those at some positions (in order)."""
         widest = self.table.args.shape[1]
-        item, output, args = [], [], []
-        for batch in batches:
-            own = np.full((batch.count, widest), -1, dtype=np.int32)
-            own[:, : len(batch.args)] = np.stack(batch.args, axis=1)
-            for step, count in zip(batch.steps, batch.results, strict=True):
-                for k in range(count):
-                    item.append(np.full(batch.count, step.item, dtype=np.int32))
-                    output.append(np.full(batch.count, k, dtype=np.int32))
-                    args.append(own)
-        none = np.zeros((0, widest), dtype=np.int32)
-        return Applications(np.concatenate([none[:, 0], *item]), np.concatenate([none[:, 0], *output]), np.concatenate([none, *args]))
+        starts = np.cumsum([0, *(batch.terms for batch in batches)])
+        bounds = starts if positions is None else np.searchsorted(positions, starts)
+        item = np.zeros(int(bounds[-1]), dtype=np.int32)
+        output = np.zeros(len(item), dtype=np.int32)
+        args = np.full((len(item), widest), -1, dtype=np.int32)
+        for k, batch in enumerate(batches):
+            low, high = int(bounds[k]), int(bounds[k + 1])
+            own = np.arange(batch.terms) if positions is None else positions[low:high] - starts[k]
+            slot, row = np.divmod(own, batch.count)
+            base = np.cumsum([0, *batch.results])
+            step = np.searchsorted(base, slot, side="right") - 1
+            item[low:high] = np.array([s.item for s in batch.steps])[step]
+            output[low:high] = slot - base[step]
+            for j, arg in enumerate(batch.args):
+                args[low:high, j] = arg[row]
+        return Applications(item, output, args)
 
     def _rows(self, positions: Array, types: Array, batches: list[Batch], size: int) -> Table:
         """The terms at some positions (in order) of a level as rows of a table."""
         starts = np.cumsum([0, *(batch.terms for batch in batches)])
         widest = self.table.args.shape[1]
-        item = np.zeros(len(positions), dtype=np.int32)
-        output = np.zeros(len(positions), dtype=np.int32)
-        args = np.full((len(positions), widest), -1, dtype=np.int32)
+        mine = self._applications(batches, positions)
+        item, output, args = mine.item, mine.output, mine.args
         node = np.zeros(len(positions), dtype=np.int64)
         order = np.zeros(len(positions), dtype=np.int64)
         bounds = np.searchsorted(positions, starts)
         for k, batch in enumerate(batches):
             low, high = int(bounds[k]), int(bounds[k + 1])
-            if low == high:
-                continue
             slot, row = np.divmod(positions[low:high] - starts[k], batch.count)
             base = np.cumsum([0, *batch.results])
-            step = np.searchsorted(base, slot, side="right") - 1
-            item[low:high] = np.array([s.item for s in batch.steps])[step]
-            output[low:high] = slot - base[step]
-            node[low:high] = starts[k] + base[step] * batch.count + row
-            for j, arg in enumerate(batch.args):
-                args[low:high, j] = arg[row]
+            node[low:high] = starts[k] + base[np.searchsorted(base, slot, side="right") - 1] * batch.count + row
         used = [column for column in range(widest) if (args[:, column] >= 0).any()]
         if used:
             order = joined_orders([np.where(args[:, j] >= 0, self.table.order[args[:, j]], 0) for j in used])
@@ -409,7 +422,9 @@ class _Run:
         varied = np.isin(item, sorted(self.family.varied))
         for j in used:
             varied |= (args[:, j] >= 0) & self.table.varied[args[:, j]]
-        return Table(item, output, args, types[positions], np.full(len(positions), size, dtype=np.int32), ops, order, varied)
+        return Table(
+            item, output, args, types[positions], np.full(len(positions), size, dtype=np.int32), ops, order, varied
+        )
 
     def _operators(self, args: Array, node: Array) -> Array:
         """The operators of new terms: those of their arguments and one of their own, equal for the results of one application."""

@@ -65,4 +65,3 @@ class FloatTest:
         for size in range(1, int(table.size.max(initial=0)) + 1):
             with np.errstate(all="ignore"):
                 self._values.add(table, np.flatnonzero(wanted & ~known & (table.size == size)))
-

@@ -119,7 +119,8 @@ def evaluate_steps(state: State, chunk: Chunk) -> list[list[Array]]:
         taken = state.values[number][rows]
         args.append(taken.astype(np.int64) if state.shapes[number].dtype.is_float else taken)
     return [
-        applied_values(state.rules, item_of(state.family, step.item), step.parts, types, args, state.domain) for step in chunk.steps
+        applied_values(state.rules, item_of(state.family, step.item), step.parts, types, args, state.domain)
+        for step in chunk.steps
     ]
 
 
@@ -141,4 +142,3 @@ def random_values(type: TensorType, count: int, rng: np.random.Generator, real: 
     if not type.dtype.is_float:
         return rng.integers(-8, 8, shape)
     return rng.uniform(-1, 1, shape) if real else rng.integers(1, P, shape)
-

@@ -32,7 +32,9 @@ def derivable_pairs(known: Known, pairs: Sequence[Pair], workers: int) -> dict[P
     finally:
         _shared.pop()
     return {
-        pair: frozenset(rules[k] for k in numbers) for pair, numbers in zip(pairs, found, strict=True) if numbers is not None
+        pair: frozenset(rules[k] for k in numbers)
+        for pair, numbers in zip(pairs, found, strict=True)
+        if numbers is not None
     }
 
 

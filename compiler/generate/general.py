@@ -31,7 +31,7 @@ from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.prove.written import written
-from dslc.semantics.apply import apply
+from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -113,10 +113,15 @@ def _loosened(rules: Rules, candidate: Candidate, rule: GeneralRule) -> GeneralR
         for group in tuple(part)[1:]:
             trial = [[one for one in other if one is not group] for other in parts] + [[group]]
             try:
-                typed = general_types(rules, candidate, chain_ties([slot for one in other for slot in one] for other in trial))
+                typed = general_types(
+                    rules, candidate, chain_ties([slot for one in other for slot in one] for other in trial)
+                )
             except Ungeneral:
                 continue
-            found = next((new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow and holds(rules, new)), None)
+            found = next(
+                (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow and holds(rules, new)),
+                None,
+            )
             if found is not None and len(found.typed.sizes) > len(rule.typed.sizes):
                 rule, parts = found, trial
     return rule
@@ -135,7 +140,9 @@ def _directed(rules: Rules, candidate: Candidate, typed: Typed) -> list[GeneralR
 
 def _binds(candidate: Candidate, typed: Typed) -> bool:
     """Whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
-    if any(term.is_leaf for term in candidate.sources) or not set(inputs(candidate.targets)) <= set(inputs(candidate.sources)):
+    if any(term.is_leaf for term in candidate.sources) or not set(inputs(candidate.targets)) <= set(
+        inputs(candidate.sources)
+    ):
         return False
     bound = {name for term in inputs(candidate.sources) for dim in typed.tensors[term] for name in dim.split(" + ")}
     bound |= {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
@@ -164,7 +171,9 @@ def short_names(operators: Iterable[str]) -> dict[str, str]:
     return {name: short if shorts.count(short) == 1 else name for name, short in zip(names, shorts, strict=True)}
 
 
-def rule_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[str, str], doc: str = "", tags: str = "") -> str:
+def rule_text(
+    rules: Rules, rule: GeneralRule, name: str, operators: Mapping[str, str], doc: str = "", tags: str = ""
+) -> str:
     """A substitution in the language, not yet formatted."""
     head, left, right = body(rules, rule.candidate, rule.typed, rule.form, operators)
     lines = [f"substitution {name}{head} {{"]
@@ -183,7 +192,12 @@ def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> Subs
         DslcError: where the text does not parse (a bug).
     """
     operators = names_in(rule)
-    return written(rules, rule_text(rules, rule, name, operators), operators)
+    text = rule_text(rules, rule, name, operators)
+    cache = rules_cache(rules, "generate.definitions")
+    found: SubstitutionDef | None = cache.get(text)
+    if found is None:
+        found = cache[text] = written(rules, text, operators)
+    return found
 
 
 def names_in(rule: GeneralRule) -> dict[str, str]:
@@ -326,7 +340,12 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
         bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
         whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
         return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
-    return not axes and len(shapes) == len(tensors) and len(shapes[0]) >= 2 and _fits(rules, rule, pack, len(shapes[0]) + 1)
+    return (
+        not axes
+        and len(shapes) == len(tensors)
+        and len(shapes[0]) >= 2
+        and _fits(rules, rule, pack, len(shapes[0]) + 1)
+    )
 
 
 def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
@@ -354,7 +373,13 @@ def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
 
 
 def _at_rank(
-    rules: Rules, roots: Sequence[Term], rule: GeneralRule, feeds: Mapping[Term, Value], sizes: Mapping[str, int], rank: int, pack: str
+    rules: Rules,
+    roots: Sequence[Term],
+    rule: GeneralRule,
+    feeds: Mapping[Term, Value],
+    sizes: Mapping[str, int],
+    rank: int,
+    pack: str,
 ) -> list[Value]:
     done = dict(feeds)
     for term in subterms(roots):

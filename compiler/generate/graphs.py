@@ -119,7 +119,9 @@ def count_graphs(rules: Rules, libraries: tuple[str, ...], family: Family, opera
     again = np.flatnonzero(first[inverse] != np.arange(len(every)))
     graphs = tuple(len(level) for level in levels[1:])
     reader = Reader(family, types, table)
-    return Counted(graphs, len(first), again, first[inverse[again]], tuple(levels[1:]), leaves, nodes, hashes, table, reader)
+    return Counted(
+        graphs, len(first), again, first[inverse[again]], tuple(levels[1:]), leaves, nodes, hashes, table, reader
+    )
 
 
 def _nodes(table: Table) -> _Nodes:

@@ -44,7 +44,11 @@ def _parted(rules: Rules, op: str) -> set[tuple[int, int]]:
         if any(isinstance(dim, t.Pack) for dim in dims):
             continue
         for axis, dim in enumerate(dims):
-            if isinstance(dim, t.TupleExpr) and len(dim.slots) == 2 and all(isinstance(slot, t.Name) for slot in dim.slots):
+            if (
+                isinstance(dim, t.TupleExpr)
+                and len(dim.slots) == 2
+                and all(isinstance(slot, t.Name) for slot in dim.slots)
+            ):
                 first = dim.slots[0]
                 assert isinstance(first, t.Name)
                 found.setdefault(first.id, set()).add((k, axis))
@@ -65,4 +69,6 @@ def grouped_cut(typed: Typed, places: frozenset[Place], groups: str, text: str) 
         if (term, axis) not in places
         for name in _WORD.findall(dim)
     }
-    return _WORD.sub(lambda found: found[0] if found[0] in whole else f"{groups} * {found[0]}", text) if places else text
+    return (
+        _WORD.sub(lambda found: found[0] if found[0] in whole else f"{groups} * {found[0]}", text) if places else text
+    )

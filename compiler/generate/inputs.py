@@ -82,21 +82,32 @@ def families(rules: Rules, operators: Sequence[OperatorDef], sizes: Sizes) -> tu
         out.append(family)
     for op in operators:
         if op.syntax.params and op.name not in covered and (alone := _alone(rules, op, sizes)) is not None:
-            family = family_over(rules, [other for other in operators if other.name not in shaping], (alone,), sizes, {})
+            family = family_over(
+                rules, [other for other in operators if other.name not in shaping], (alone,), sizes, {}
+            )
             covered |= {item.op for item in family.items}
             out.append(family)
     return tuple(out)
 
 
 def family_over(
-    rules: Rules, operators: Sequence[OperatorDef], shapes: Sequence[Shape], sizes: Sizes, shaping: Mapping[str, Sequence[Shape]]
+    rules: Rules,
+    operators: Sequence[OperatorDef],
+    shapes: Sequence[Shape],
+    sizes: Sizes,
+    shaping: Mapping[str, Sequence[Shape]],
 ) -> Family:
     """The family over inputs of some shapes: what fits them of the menu, and of each constant the first that fits.
 
     `shaping`: for the operators that the shapes come from, the shapes of their tensors, place after place (and again for each window).
     """
     slides = {op.name: sliding for op in operators if (sliding := _sliding(rules, op, sizes))}
-    made_for = {shape: k % _tensors(rules, name) for name, found in shaping.items() if name in slides for k, shape in enumerate(found)}
+    made_for = {
+        shape: k % _tensors(rules, name)
+        for name, found in shaping.items()
+        if name in slides
+        for k, shape in enumerate(found)
+    }
     types = [TermType(sizes.dtype, shape) for shape in shapes]
     inputs: list[TermType] = []
     for type in types:
@@ -165,7 +176,9 @@ def _place(
 
 def _joins(rules: Rules, operators: Sequence[OperatorDef], op: OperatorDef) -> bool:
     """Whether the operator joins tensors, or cuts what was joined."""
-    return rules.traits_of(op.name).inverse is not None or any(rules.traits_of(other.name).inverse == op.name for other in operators)
+    return rules.traits_of(op.name).inverse is not None or any(
+        rules.traits_of(other.name).inverse == op.name for other in operators
+    )
 
 
 def _rank(shapes: Sequence[Shape]) -> int:

@@ -11,24 +11,22 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 
 from dslc.errors import error
+from dslc.generate.ahead import Enumerated, Told, all_enumerated
 from dslc.generate.classes import Classes, family_inputs
-from dslc.generate.cluster import mapper_for
 from dslc.generate.derivable import Known
 from dslc.generate.dimensions import Ungeneral
-from dslc.generate.enumerate import enumerate_family
 from dslc.generate.foresee import derivable_pairs
 from dslc.generate.general import GeneralRule, generalise, names_in, rule_text
 from dslc.generate.inputs import Family, Sizes, families
 from dslc.generate.join import joined, taken_apart
 from dslc.generate.proofs import Proofs
 from dslc.generate.prune import Values, key, most_general, reduced, without_renamed
-from dslc.generate.resume import Store, digest
 from dslc.generate.settings import Progress, Settings, Stages
 from dslc.generate.term import Candidate, Equation, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
@@ -74,15 +72,15 @@ def generate(settings: Settings, progress: Progress | None = None) -> Library:
     if not any(family.items for family in library.families):
         raise error("E0909", "no operator of these can be applied to tensors that the others give")
     try:
-        with rare_collections(), run.proofs:
+        with rare_collections(), run.proofs, all_enumerated(rules, settings, library.families) as enumerated:
             for family in library.families:
-                run.family(family)
+                run.family(family, enumerated)
     except _OutOfTime:
         library.stages.counts["stopped by the budget"] = 1
     run.summed()
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     library.stages.cpu_seconds["worker processes"] = children.ru_utime + children.ru_stime
-    library.stages.peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    library.stages.peak_memory = max(own.ru_maxrss, children.ru_maxrss) * (1 if sys.platform == "darwin" else 1024)
     return library
 
 
@@ -197,26 +195,23 @@ class _Generation:
 
     # ---- one family ------------------------------------------------------------------------------------------------
 
-    def family(self, family: Family) -> None:
-        settings = self.settings
-        store = None
-        if settings.resume is not None:
-            store = Store(settings.resume / digest(self.rules.digest, family, settings.seed))
-        with self.stage("enumerate"), mapper_for(settings) as mapper:
-            found = enumerate_family(
-                self.rules, settings.libraries, family, settings.max_operators, settings.seed, mapper=mapper, store=store,
-                progress=lambda level, done: self.tell(f"{family.name}: terms of {level} operators", done, 0),
-            )  # fmt: skip
-        self.count("terms", sum(level.terms for level in found.levels))
-        self.count("equations", sum(level.equations for level in found.levels))
-        self.count("candidates", len(found))
+    def family(self, family: Family, enumerated: Callable[[Family, Told], Enumerated]) -> None:
+        with self.stage("enumerate"):
+            found = enumerated(
+                family, lambda level, done: self.tell(f"{family.name}: terms of {level} operators", done, 0)
+            )
+        spent = self.library.stages.cpu_seconds
+        spent["enumerate"] += found.seconds
+        self.count("terms", found.terms)
+        self.count("equations", found.equations)
+        self.count("candidates", len(found.kept))
         self.with_more = _SLIDING_WITH_MORE if any(family.places) else _WITH_MORE
         known = Known(self.rules, Classes(self.rules, family_inputs(family.inputs)))
         for rule in self.library.found:
             known.keep(rule)
         accepted: list[Equation] = []
         levels: dict[int, list[Equation]] = {}
-        for equation in found.equations():
+        for equation in found.kept:
             levels.setdefault(size((equation.right,)), []).append(equation)
         for level in sorted(levels):
             with self.stage("renaming"):
@@ -224,7 +219,7 @@ class _Generation:
             with self.stage("derivability"):
                 pairs = [_directed(equation) for equation in group]
                 asked = [pair for pair in dict.fromkeys(pairs) if not self.constant(*pair)]
-                self.foreseen = derivable_pairs(known, asked, settings.workers)
+                self.foreseen = derivable_pairs(known, asked, self.settings.workers)
             settled = False
             while not settled:
                 holding = []
@@ -280,6 +275,7 @@ class _Generation:
 
     def _single(self, candidate: Candidate, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
+        self.proofs.look()
         with self.stage("derivability"):
             rests = known.derivable(term, target)
         if rests is not None:
@@ -319,6 +315,7 @@ class _Generation:
             settled = self.settled(known, f"{family.name}: proofs of rules with several results")
 
     def _joint(self, candidate: Candidate, known: Known) -> _Decision:
+        self.proofs.look()
         with self.stage("derivability"):
             rests = known.derivable_joint(candidate)
         if rests is not None:
@@ -355,6 +352,8 @@ class _Generation:
             if same is rule and rule not in self.library.statuses:
                 self.pending[rule] = None
                 known.keep(rule)
+                if self.settings.proof and self.tries.at_once(rule):
+                    self.proofs.begin(rule)
             return _Decision(True, "survivors", frozenset({same}))
         return _Decision(False, "survivors")
 
@@ -399,7 +398,9 @@ class _Generation:
                     self.tries.undecided(rule)
                     weaker = self.tries.weaker(self.rules, rule)
                 if weaker is None:
-                    self.leave_out(rule.candidate, f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status)
+                    self.leave_out(
+                        rule.candidate, f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
+                    )
                 elif self.chosen_now(weaker):
                     todo.append(weaker)
             for rule in [rule for rule in todo if self.tries.hopeless(rule)]:
@@ -417,7 +418,9 @@ class _Generation:
             self.decided = {name: one for name, one in self.decided.items() if not one.rests & lost}
         return not lost
 
-    def verdicts(self, rules: Sequence[GeneralRule], stage: str, done: int, later: int) -> dict[GeneralRule, RuleVerdict]:
+    def verdicts(
+        self, rules: Sequence[GeneralRule], stage: str, done: int, later: int
+    ) -> dict[GeneralRule, RuleVerdict]:
         """What the provers say. Where the time is over, the library has what was proved until then."""
         out: dict[GeneralRule, RuleVerdict] = {}
         total = done + len(rules) + later
@@ -439,7 +442,14 @@ def _order(equation: Equation) -> tuple[int, int, bool, int, int, str]:
     """Smaller ones first; of one size those that say most: without constants, inputs on both sides, many of them."""
     roots = (equation.right, equation.left)
     partial = set(inputs((equation.left,))) != set(inputs((equation.right,)))
-    return size((equation.right,)), _constants(roots), partial, -len(inputs(roots)), size((equation.left,)), str(equation)
+    return (
+        size((equation.right,)),
+        _constants(roots),
+        partial,
+        -len(inputs(roots)),
+        size((equation.left,)),
+        str(equation),
+    )
 
 
 def _directed(equation: Equation) -> tuple[Term, Term]:

@@ -79,7 +79,12 @@ def cut_attribute(rules: Rules, op: OperatorDef) -> str | None:
         return None
     for attr in op.attrs:
         dims = attr.type.dims
-        if dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == len(op.syntax.outputs):
+        if (
+            dims is not None
+            and len(dims) == 1
+            and isinstance(dims[0], t.Int)
+            and dims[0].value == len(op.syntax.outputs)
+        ):
             return attr.name
     return None
 

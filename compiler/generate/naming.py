@@ -56,7 +56,13 @@ def stem(rule: GeneralRule) -> str:
         return _short(f"drop_{_words(source)}" if target.item is None else f"{_words(source)}_to_{_op(target)}")
     ops, others = _ops(sources), _ops(targets)
     if ops == others and len(set(ops)) == 1:
-        verb = "reassociate" if len(ops) > 1 and _leaves(source) == _leaves(target) else "commute" if len(ops) == 1 else "rearrange"
+        verb = (
+            "reassociate"
+            if len(ops) > 1 and _leaves(source) == _leaves(target)
+            else "commute"
+            if len(ops) == 1
+            else "rearrange"
+        )
         return f"{verb}_{ops[0]}"
     if len(set(ops)) == 2 and set(ops) == set(others) and _op(source) != _op(target):
         return f"exchange_{_op(source)}_and_{_op(target)}"
@@ -112,7 +118,11 @@ def _by(sources: Sequence[Term], targets: Sequence[Term]) -> str:
     """What brings the sources together: the operators of the target that are neither theirs nor the one that takes it apart."""
     apart = {_op(term) for term in targets}
     own = {_op(term) for term in subterms(sources) if term.item is not None}
-    how = [op for op in dict.fromkeys(_op(term) for term in subterms(targets) if term.item is not None) if op not in apart | own]
+    how = [
+        op
+        for op in dict.fromkeys(_op(term) for term in subterms(targets) if term.item is not None)
+        if op not in apart | own
+    ]
     return f"_by_{'_and_'.join(how)}" if how else ""
 
 

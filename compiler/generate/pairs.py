@@ -91,7 +91,9 @@ def sharing(own: Array, index: Index, ops: Array, shared: int) -> Iterator[tuple
         start = stop
 
 
-def _expanded(own: Array, low: Array, counts: Array, index: Index, ops: Array, shared: int) -> Iterator[tuple[Array, Array]]:
+def _expanded(
+    own: Array, low: Array, counts: Array, index: Index, ops: Array, shared: int
+) -> Iterator[tuple[Array, Array]]:
     for column in range(own.shape[1]):
         count = counts[:, column]
         whole = int(count.sum())

@@ -72,7 +72,9 @@ class Planner:
         return Plan(tuple(s for s, _ in steps), found.mirrored, tuple(n for _, n in steps))
 
     def _plan(self, wanted: Shapes) -> Plan:
-        args = [TermType(self.types.shapes[n].dtype, tuple(int(str(s)) for s in self.types.shapes[n].shape)) for n in wanted]
+        args = [
+            TermType(self.types.shapes[n].dtype, tuple(int(str(s)) for s in self.types.shapes[n].shape)) for n in wanted
+        ]
         steps, results = [], []
         mirrored = set()
         for k, item in enumerate(self.family.items):

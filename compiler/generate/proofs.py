@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,9 @@ _SECOND: tuple[ProverName, ...] = ("axioms",)
 class Proofs:
     """Proves rules that are in no file yet. Use it as a context manager: leaving it ends the workers."""
 
-    def __init__(self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = LIMIT) -> None:
+    def __init__(
+        self, rules: Rules, workers: int, seed: int = 0, cache: Path | None = None, limit: float = LIMIT
+    ) -> None:
         """`cache`: a folder of what was decided, for a run that goes on where it was interrupted."""
         self._rules, self._seed, self._limit = rules, seed, limit
         places = [module.file.source.path for module in rules.modules]
@@ -37,6 +39,12 @@ class Proofs:
             self._pool = Pool(places, modules_digest(rules.modules), workers, _BACKSTOP * limit)
         self._number = 0
         self._cache = None if cache is None else ProofCache(cache)
+        #: rules that were given to the provers, by the name of their task, and what has been answered of each
+        self._asked: dict[str, tuple[GeneralRule, Task]] = {}
+        self._answered: dict[str, list[Verdict]] = {}
+        #: the rules of `_asked`; the verdicts of those that are done
+        self._begun: set[GeneralRule] = set()
+        self._done: dict[GeneralRule, RuleVerdict] = {}
 
     def __enter__(self) -> Proofs:
         return self
@@ -45,47 +53,60 @@ class Proofs:
         if self._pool is not None:
             self._pool.__exit__(kind, error, at)
 
+    def begin(self, rule: GeneralRule) -> None:
+        """Gives a rule to the provers and goes on; `of` has the verdict later. Without workers nothing happens before that."""
+        if self._pool is not None and rule not in self._begun and self._known(rule) is None:
+            self._ask(rule)
+
+    def look(self) -> None:
+        """Takes what the provers have answered meanwhile, and gives them more to do."""
+        if self._pool is not None and self._pool.left:
+            self._answers(wait=False)
+
     def of(
-        self, found: Sequence[GeneralRule], out: dict[GeneralRule, RuleVerdict], told: Callable[[int], None] = lambda _done: None
+        self,
+        found: Sequence[GeneralRule],
+        out: dict[GeneralRule, RuleVerdict],
+        told: Callable[[int], None] = lambda _done: None,
     ) -> None:
         """Puts the verdict of every rule into `out`; `told` is called with the number of those that are done, and may end it."""
-        tasks: dict[str, tuple[GeneralRule, Task]] = {}
         for rule in found:
-            known = self._known(rule)
+            known = None if rule in self._begun else self._known(rule)
             if known is not None:
                 out[rule] = known
-                continue
-            self._number += 1
-            name = f"candidate_{self._number}"
-            operators = names_in(rule)
-            text = rule_text(self._rules, rule, name, operators)
-            short = tuple(operators.items())
-            seconds = self._limit if rule.size <= _SMALL else self._limit / 2
-            tasks[name] = rule, Task(name, _FIRST, self._seed, int(self._limit * 100), seconds, text=text, operators=short)
-        verdicts: dict[str, list[Verdict]] = {}
-        for part in (_FIRST, _SECOND):
-            todo = [task for name, (_, task) in tasks.items() if part is _FIRST or _open(verdicts[name])]
-            for task, answered in self._answers([_asking(task, part) for task in todo]):
-                verdicts.setdefault(task.rule, []).extend(answered)
-                if part is _SECOND or not _open(verdicts[task.rule]):
-                    rule = tasks[task.rule][0]
-                    out[rule] = self._concluded(rule, verdicts[task.rule])
-                    if self._cache is not None:
-                        self._cache.put([out[rule]])
-                told(len(out))
+        left = [rule for rule in found if rule not in out]
+        for rule in left:
+            if rule not in self._begun:
+                self._ask(rule)
+        while left:
+            for rule in left:
+                if rule in self._done:
+                    out[rule] = self._done.pop(rule)
+                    self._begun.discard(rule)
+                    told(len(out))
+            left = [rule for rule in left if rule not in out]
+            if left:
+                self._answers(wait=True)
 
-    def _known(self, rule: GeneralRule) -> RuleVerdict | None:
-        sub = definition(self._rules, rule)
-        return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
+    def _ask(self, rule: GeneralRule) -> None:
+        self._number += 1
+        name = f"candidate_{self._number}"
+        operators = names_in(rule)
+        text = rule_text(self._rules, rule, name, operators)
+        short = tuple(operators.items())
+        seconds = self._limit if rule.size <= _SMALL else self._limit / 2
+        task = Task(name, _FIRST, self._seed, int(self._limit * 100), seconds, text=text, operators=short)
+        self._asked[name] = rule, task
+        self._begun.add(rule)
+        if self._pool is not None:
+            self._pool.submit([task])
 
-    def _answers(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
-        done: set[str] = set()
+    def _answers(self, wait: bool) -> None:
+        """Some answers, all of what is open where this process has to prove itself."""
         if self._pool is not None:
             try:
-                for task, answered in self._pool.run(tasks):
-                    done.add(task.rule)
-                    yield task, answered
-                return
+                for task, answered in self._pool.answers(wait):
+                    self._take(task, answered)
             except Changed:
                 hint = "generate again: what was proved is kept"
                 raise error("E0519", "the rule files were changed while they were proved", hint=hint) from None
@@ -93,7 +114,27 @@ class Proofs:
                 # then in this process, without a limit of time
                 self._pool.__exit__(None, None, None)
                 self._pool = None
-        yield from ((task, answers(self._rules, task)) for task in tasks if task.rule not in done)
+        else:
+            for name, (_, task) in list(self._asked.items()):
+                part = _SECOND if self._answered.get(name) else _FIRST
+                self._take(_asking(task, part), answers(self._rules, _asking(task, part)))
+
+    def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
+        rule, whole = self._asked[task.rule]
+        verdicts = self._answered.setdefault(task.rule, [])
+        verdicts.extend(answered)
+        if task.provers == _FIRST and _open(verdicts):
+            if self._pool is not None:
+                self._pool.submit([_asking(whole, _SECOND)])
+            return
+        del self._asked[task.rule], self._answered[task.rule]
+        self._done[rule] = self._concluded(rule, verdicts)
+        if self._cache is not None:
+            self._cache.put([self._done[rule]])
+
+    def _known(self, rule: GeneralRule) -> RuleVerdict | None:
+        sub = definition(self._rules, rule)
+        return None if self._cache is None else self._cache.get(sub.name, rule_digest(self._rules, sub))
 
     def _concluded(self, rule: GeneralRule, verdicts: Sequence[Verdict]) -> RuleVerdict:
         sub = definition(self._rules, rule)
@@ -110,7 +151,9 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
         names: of the rules in the file.
     """
     rules = load_many([path])
-    mine = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == path.resolve()]
+    mine = [
+        sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == path.resolve()
+    ]
     own = {sub.syntax.name: sub for sub in mine}
     new = {}
     for rule, verdict in verdicts.items():

@@ -157,7 +157,11 @@ def _bare(term: Term) -> Any:
 def _occurrences(candidate: Candidate) -> tuple[int, ...]:
     """The inputs in the order in which they are written, numbered by first occurrence."""
     numbers: dict[Term, int] = {}
-    return tuple(numbers.setdefault(term, len(numbers)) for root in (*candidate.sources, *candidate.targets) for term in _leaves(root))
+    return tuple(
+        numbers.setdefault(term, len(numbers))
+        for root in (*candidate.sources, *candidate.targets)
+        for term in _leaves(root)
+    )
 
 
 def _leaves(term: Term) -> Iterator[Term]:
@@ -186,7 +190,11 @@ def most_general(candidate: Candidate, values: Values, limit: int = 8) -> Candid
                 continue
             parted = _parted(candidate, one, fresh, (False, *marks))
             sides = set(inputs(parted.sources)), set(inputs(parted.targets))
-            if fresh in sides[0] & sides[1] and one in sides[0] & sides[1] and values.equal(parted.sources, parted.targets):
+            if (
+                fresh in sides[0] & sides[1]
+                and one in sides[0] & sides[1]
+                and values.equal(parted.sources, parted.targets)
+            ):
                 return most_general(parted, values, limit)
     return candidate
 
@@ -274,7 +282,13 @@ def below_common_roots(candidate: Candidate, values: Values) -> tuple[Candidate,
     """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
     pairs: list[tuple[Term, Term]] = []
     for left, right in zip(candidate.sources, candidate.targets, strict=True):
-        if left.item is None or right.item is None or left.item != right.item or left.output != right.output or not left.args:
+        if (
+            left.item is None
+            or right.item is None
+            or left.item != right.item
+            or left.output != right.output
+            or not left.args
+        ):
             return None
         pairs += [pair for pair in zip(left.args, right.args, strict=True) if pair[0] is not pair[1]]
     pairs = list(dict.fromkeys(pairs))

@@ -23,7 +23,18 @@ SECONDS = 10.0
 def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
     order = sorted(family.varied)
-    shown = (__version__, rules_digest, family.inputs, family.items, family.constants, family.roles, family.places, order, seed, varied)
+    shown = (
+        __version__,
+        rules_digest,
+        family.inputs,
+        family.items,
+        family.constants,
+        family.roles,
+        family.places,
+        order,
+        seed,
+        varied,
+    )
     return hashlib.sha256("\n".join(map(str, shown)).encode()).hexdigest()[:24]
 
 

@@ -136,7 +136,13 @@ class Rewriting:
         self, table: Table, numbers: dict[Item, int], lower: Found, level: Applications, commutative: frozenset[int]
     ) -> None:
         """`numbers`: of the items and constants; `lower`: all terms of the levels below; `level`: all terms of this one."""
-        self._table, self._numbers, self._lower, self._level, self._commutative = table, numbers, lower, level, commutative
+        self._table, self._numbers, self._lower, self._level, self._commutative = (
+            table,
+            numbers,
+            lower,
+            level,
+            commutative,
+        )
         self._here = Found.of(level.keys(commutative), np.arange(len(level.item)))
         self._rows_of = {int(item): row for row, item in enumerate(table.item) if (table.args[row] < 0).all()}
         self._widest = table.args.shape[1]

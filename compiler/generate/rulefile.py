@@ -29,7 +29,11 @@ _WIDTH = 116
 
 
 def library_text(
-    rules: Rules, found: Sequence[GeneralRule], header: Sequence[str], statuses: Mapping[GeneralRule, str], folder: Path | None = None
+    rules: Rules,
+    found: Sequence[GeneralRule],
+    header: Sequence[str],
+    statuses: Mapping[GeneralRule, str],
+    folder: Path | None = None,
 ) -> str:
     """The text of a `.rules` file.
 
@@ -50,7 +54,10 @@ def library_text(
         groups[rule.size].append(rule)
     every = max(1, -(-len(in_order) // _TESTS))
     for size, group in groups.items():
-        lines += ["", f"# ---- {size} operator{'s' * (size != 1)}: {len(group)} rule{'s' * (len(group) != 1)} {'-' * 60}"]
+        lines += [
+            "",
+            f"# ---- {size} operator{'s' * (size != 1)}: {len(group)} rule{'s' * (len(group) != 1)} {'-' * 60}",
+        ]
         for rule in group:
             tags = ", ".join(["generated", *(["bounded"] if statuses.get(rule) == "bounded" else [])])
             lines += ["", rule_text(rules, rule, names[rule], operators, described(rule), tags)]
@@ -107,12 +114,16 @@ def fires_text(rules: Rules, rule: GeneralRule, name: str, operators: Mapping[st
         return None if is_default(declared(rules, term.item, name), value) else written(value)
 
     writer = Writer(rules, names, operators, attribute)
-    given = ", ".join(f"{label}: {term.type.dtype}[{', '.join(map(str, term.type.shape))}]" for term, label in names.items())
+    given = ", ".join(
+        f"{label}: {term.type.dtype}[{', '.join(map(str, term.type.shape))}]" for term, label in names.items()
+    )
     binds = "\n".join(writer.statements(rule.candidate.sources, output_names(rule.candidate)))
     return "\n".join([f"test {name} {{", *([f"given {given}"] if given else []), f"fires {{ {binds} }}", "}"])
 
 
-def header_of(rules: Rules, families: Sequence[Family], settings: Settings, stages: Stages, seconds: float) -> list[str]:
+def header_of(
+    rules: Rules, families: Sequence[Family], settings: Settings, stages: Stages, seconds: float
+) -> list[str]:
     """The comment on top: where the rules come from, what was tried, how many were left at each stage."""
     operators = sorted({item.op for family in families for item in (*family.items, *(c for c, _ in family.constants))})
     lines = [
@@ -122,7 +133,9 @@ def header_of(rules: Rules, families: Sequence[Family], settings: Settings, stag
     for family in families:
         given = Counter(map(str, family.inputs))
         shown = ", ".join(f"{n} of {type}" for type, n in given.items())
-        lines += textwrap.wrap(f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", _WIDTH)
+        lines += textwrap.wrap(
+            f"Inputs ({family.name}): {shown}; {len(family.constants)} constants; seed {settings.seed}.", _WIDTH
+        )
     for op in operators:
         for trait, other in rules.traits_of(op).named.items():
             if trait == "stand_in":

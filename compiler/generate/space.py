@@ -121,7 +121,9 @@ class Reader:
         return applied(item_of(self._family, number), (), 0, type)
 
     def applied(self, number: int, args: Any, output: int, type: TermType) -> Term:
-        return applied(item_of(self._family, number), tuple(self.term(int(arg)) for arg in args if arg >= 0), output, type)
+        return applied(
+            item_of(self._family, number), tuple(self.term(int(arg)) for arg in args if arg >= 0), output, type
+        )
 
 
 # ---- the order of inputs ----------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def attributes(item: Item, types: Sequence[TermType]) -> dict[str, Any]:
 class Term:
     """Build terms with `input_term` and `applied`, never by the class."""
 
-    __slots__ = ("__weakref__", "_hash", "args", "index", "item", "output", "type")
+    __slots__ = ("__weakref__", "_below", "_hash", "args", "index", "item", "output", "type")
     _pool: ClassVar[weakref.WeakValueDictionary[Any, Term]] = weakref.WeakValueDictionary()
     #: None for an input
     item: Item | None
@@ -123,6 +123,7 @@ class Term:
     index: int
     type: TermType
     _hash: int
+    _below: tuple[Term, ...] | None
 
     def __hash__(self) -> int:
         return self._hash
@@ -149,6 +150,18 @@ class Term:
         return not self.args
 
     @property
+    def below(self) -> tuple[Term, ...]:
+        """Every distinct proper subterm, arguments first, in order of first occurrence."""
+        found = self._below
+        if found is None:
+            listed: dict[Term, None] = {}
+            for arg in self.args:
+                listed.update(dict.fromkeys(arg.below))
+                listed[arg] = None
+            found = self._below = tuple(listed)
+        return found
+
+    @property
     def node(self) -> tuple[Item, tuple[Term, ...]]:
         """The application: the outputs of one application are the same computation."""
         assert self.item is not None
@@ -172,7 +185,7 @@ def _intern(item: Item | None, args: tuple[Term, ...], output: int, index: int, 
     if found is None:
         found = Term.__new__(Term)
         found.item, found.args, found.output, found.index, found.type = item, args, output, index, type
-        found._hash = hash(key)
+        found._hash, found._below = hash(key), None
         Term._pool[key] = found
     return found
 
@@ -214,17 +227,11 @@ class Candidate:
 
 def subterms(roots: Iterable[Term]) -> Iterator[Term]:
     """Every distinct term below the roots and the roots themselves, arguments first, in order of first occurrence."""
-    seen: set[Term] = set()
+    listed: dict[Term, None] = {}
     for root in roots:
-        stack: list[tuple[Term, bool]] = [(root, False)]
-        while stack:
-            term, done = stack.pop()
-            if done:
-                yield term
-            elif term not in seen:
-                seen.add(term)
-                stack.append((term, True))
-                stack.extend((arg, False) for arg in reversed(term.args))
+        listed.update(dict.fromkeys(root.below))
+        listed[root] = None
+    return iter(listed)
 
 
 def applications(roots: Iterable[Term]) -> tuple[tuple[Item, tuple[Term, ...]], ...]:

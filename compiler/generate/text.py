@@ -128,7 +128,9 @@ class Writer:
     def _attributes(self, term: Term) -> list[tuple[str, Any]]:
         assert term.item is not None
         values = attributes(term.item, [arg.type for arg in term.args])
-        return [(attr.name, values[attr.name]) for attr in self.rules.operators[term.item.op].attrs if attr.name in values]
+        return [
+            (attr.name, values[attr.name]) for attr in self.rules.operators[term.item.op].attrs if attr.name in values
+        ]
 
     def statements(self, roots: Sequence[Term], outputs: Sequence[str]) -> list[str]:
         """`Y = ...` for each root; all outputs of one application are one statement."""
@@ -164,7 +166,9 @@ def dtype_variable(candidate: Candidate) -> DType | None:
     return floats[0] if floats else None
 
 
-def body(rules: Rules, candidate: Candidate, typed: Typed, form: Form, operators: Mapping[str, str]) -> tuple[str, str, str]:
+def body(
+    rules: Rules, candidate: Candidate, typed: Typed, form: Form, operators: Mapping[str, str]
+) -> tuple[str, str, str]:
     """The parameters, the left and the right side of a substitution, as text.
 
     `operators` gives the name by which the file knows each operator.

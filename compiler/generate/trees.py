@@ -36,12 +36,16 @@ class Flow:
 
 def shapes(rules: Rules, item: Item, types: Sequence[TermType]) -> tuple[TensorType, ...] | None:
     """The types of the results; None where the item does not apply."""
-    if item.cut is not None and (item.axis is None or item.axis >= len(types[0].dims) or isinstance(types[0].dims[item.axis], int)):
+    if item.cut is not None and (
+        item.axis is None or item.axis >= len(types[0].dims) or isinstance(types[0].dims[item.axis], int)
+    ):
         return None
     return _shapes(rules, item, tuple(type.tensor for type in types), attributes(item, types))
 
 
-def _shapes(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> tuple[TensorType, ...] | None:
+def _shapes(
+    rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]
+) -> tuple[TensorType, ...] | None:
     cache = rules_cache(rules, "generate.shapes")
     key = (item, types, attrs.get(item.cut) if item.cut is not None else None)
     if key not in cache:
@@ -129,8 +133,9 @@ def _flow(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[s
             return tuple(own[:1])
         ordered = sorted(found, key=lambda entry: min(entry[0]))
         sizes = [types[k].shape[axis] for k, axis in (min(group) for group, _ in ordered)]
-        whole = all(isinstance(size, int) for size in sizes) and all(
-            rest + size == sum(sizes) for (_, rest), size in zip(ordered, sizes, strict=True)  # type: ignore[arg-type, operator]
+        known = [size for size in sizes if isinstance(size, int)]
+        whole = len(known) == len(sizes) and all(
+            rest + size == sum(known) for (_, rest), size in zip(ordered, known, strict=True)
         )
         return tuple(group for group, _ in ordered) if whole else ()
 
@@ -148,7 +153,9 @@ def _beside(size: Dim) -> int | None:
     return None
 
 
-def _groups(rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]) -> tuple[frozenset[Place], ...]:
+def _groups(
+    rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: dict[str, Any]
+) -> tuple[frozenset[Place], ...]:
     places = [(k, axis) for k, type in enumerate(types) for axis in range(type.rank)]
     found: list[frozenset[Place]] = []
     for place in places:
@@ -178,7 +185,9 @@ def _with_unknown(
         return _SIZE if (k, axis) in group else known
 
     args = [
-        input_value(f"a{k}", TensorType(type.dtype, tuple(size(k, axis, known) for axis, known in enumerate(type.shape))))
+        input_value(
+            f"a{k}", TensorType(type.dtype, tuple(size(k, axis, known) for axis, known in enumerate(type.shape)))
+        )
         for k, type in enumerate(types)
     ]
     try:

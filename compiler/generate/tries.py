@@ -32,9 +32,18 @@ class Tries:
     def __init__(self) -> None:
         self._undecided: Counter[Kind] = Counter()
         self._decided: set[Kind] = set()
+        #: of each kind, how many rules were met since the last round of proofs
+        self._met: Counter[Kind] = Counter()
+
+    def at_once(self, rule: GeneralRule) -> bool:
+        """Whether a rule that was kept just now will be among the first that `next` gives, whatever else is kept before that."""
+        own = kind(rule)
+        self._met[own] += 1
+        return own in self._decided or self._met[own] <= _TOGETHER
 
     def next(self, todo: Sequence[GeneralRule]) -> tuple[list[GeneralRule], list[GeneralRule]]:
         """Which rules are proved now, and which later."""
+        self._met.clear()
         seen: Counter[Kind] = Counter()
         now: list[GeneralRule] = []
         later: list[GeneralRule] = []

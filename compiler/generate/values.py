@@ -72,7 +72,9 @@ class Values:
             for start in range(0, len(mine), step):
                 part = mine[start : start + step]
                 args = [self._widened(self.get(table, terms.args[part, j])) for j in range(len(own))]
-                results = applied_values(self._rules, item, cut, tuple(t.tensor for t in own), args, self._domain, self._real)
+                results = applied_values(
+                    self._rules, item, cut, tuple(t.tensor for t in own), args, self._domain, self._real
+                )
                 outputs = terms.output[part]
                 for output in np.unique(outputs):
                     chosen = outputs == output

@@ -63,6 +63,10 @@ class Pool:
         self._count = workers
         self._selector = selectors.DefaultSelector()
         self._workers: list[_Worker] = []
+        self._waiting: deque[Task] = deque()
+        #: verdicts of tasks that go on in another worker
+        self._known: dict[str, list[Verdict]] = {}
+        self._left = 0
 
     def __enter__(self) -> Pool:
         return self
@@ -74,26 +78,52 @@ class Pool:
 
     def run(self, tasks: Sequence[Task]) -> Iterator[tuple[Task, list[Verdict]]]:
         """Every task with its verdicts, in the order in which they are done. Raises CannotStart and Changed."""
-        waiting = deque(tasks)
-        known: dict[str, list[Verdict]] = {}
-        left = len(tasks)
-        while len(self._workers) < min(self._count, len(tasks)):
+        self.submit(tasks)
+        while self._left:
+            yield from self.answers()
+
+    def submit(self, tasks: Sequence[Task]) -> None:
+        """Tasks to be done while the caller does something else; `answers` gives what became of them."""
+        self._waiting.extend(tasks)
+        self._left += len(tasks)
+        while len(self._workers) < min(self._count, self._left):
             self._start()
-        while left:
-            for worker in self._workers:
-                if worker.ready and worker.task is None and waiting:
-                    self._give(worker, waiting.popleft())
-            for worker in self._readable():
+        self._hand_out()
+
+    @property
+    def left(self) -> int:
+        """How many submitted tasks have no answer yet."""
+        return self._left
+
+    def answers(self, wait: bool = True) -> list[tuple[Task, list[Verdict]]]:
+        """The tasks that were done since, with their verdicts; it gives the workers the next ones.
+
+        Args:
+            wait: for some news, of which there may be none that is an answer; else only what is there already is looked at.
+
+        Raises:
+            CannotStart, Changed: of the workers.
+        """
+        out: list[tuple[Task, list[Verdict]]] = []
+        if self._left:
+            for worker in self._readable(wait):
                 done = self._hear(worker)
                 if done is None:
                     continue
                 task, verdicts, rest = done
-                known.setdefault(task.rule, []).extend(verdicts)
+                self._known.setdefault(task.rule, []).extend(verdicts)
                 if rest:
-                    waiting.appendleft(replace(task, provers=rest))
+                    self._waiting.appendleft(replace(task, provers=rest))
                     continue
-                left -= 1
-                yield task, known.pop(task.rule)
+                self._left -= 1
+                out.append((task, self._known.pop(task.rule)))
+            self._hand_out()
+        return out
+
+    def _hand_out(self) -> None:
+        for worker in self._workers:
+            if worker.ready and worker.task is None and self._waiting:
+                self._give(worker, self._waiting.popleft())
 
     def _start(self) -> None:
         process = subprocess.Popen(
@@ -120,11 +150,11 @@ class Pool:
         with contextlib.suppress(OSError):
             send(worker.writing, task)
 
-    def _readable(self) -> list[_Worker]:
+    def _readable(self, wait: bool) -> list[_Worker]:
         """Workers with news, and those whose time is up."""
         now = time.monotonic()
         ends = [worker.ends for worker in self._workers if worker.task is not None or not worker.ready]
-        events = self._selector.select(max(0.0, min(ends, default=now + 1) - now))
+        events = self._selector.select(max(0.0, min(ends, default=now + 1) - now) if wait else 0)
         found = [key.data for key, _ in events]
         now = time.monotonic()
         for worker in self._workers:

@@ -44,7 +44,9 @@ def op(name: str, *args: Term, output: int = 0, **attrs: Any) -> Term:
             full.append((attr.name, attr.default.value))
         elif attr.type.name == "dtype":
             full.append((attr.name, DType.F32))
-    sized = tuple(a.name for a in operator.attrs if a.name != cut and a.default is None and a.type.name in {"int", "ints"})
+    sized = tuple(
+        a.name for a in operator.attrs if a.name != cut and a.default is None and a.type.name in {"int", "ints"}
+    )
     item = Item(operator.name, tuple(full), cut, attrs.get("axis") if cut else None, sized)
     return outputs(rules, item, args)[output]
 

@@ -47,7 +47,9 @@ def same(a: Enumeration, b: Enumeration) -> bool:
 
 def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
     with (
-        distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB") as cluster,
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
+        ) as cluster,
         distributed.Client(cluster) as client,
     ):
         plain = on_cluster(client)
@@ -69,7 +71,9 @@ def test_a_worker_dies_and_the_result_is_the_same(local: Enumeration) -> None:
 
 def test_a_whole_library_from_a_cluster_is_the_local_one() -> None:
     settings = Settings(operators=("ewadd", "transpose", "matmul"), max_operators=2, provers=1)
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB") as cluster:
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="1GB"
+    ) as cluster:
         far = generate(replace(settings, scheduler=cluster.scheduler_address))
     near = generate(settings)
     texts = [library_text(one.rules, one.found, [], one.statuses) for one in (far, near)]

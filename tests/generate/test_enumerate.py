@@ -453,7 +453,10 @@ def test_graphs_of_two_operators(rules: Rules) -> None:
     nodes = {term.node for term in terms if term.args}
     graphs = {frozenset({node}) for node in nodes if all(arg.is_leaf for arg in node[1])}
     pairs = {
-        one | {node} for one in graphs for node in nodes if node not in one and all(a.is_leaf or a.node in one for a in node[1])
+        one | {node}
+        for one in graphs
+        for node in nodes
+        if node not in one and all(a.is_leaf or a.node in one for a in node[1])
     }
     counted = count_graphs(rules, ("taso",), small, 2)
     assert counted.graphs == (len(graphs), len(pairs))

@@ -39,7 +39,9 @@ NOT_FOUND = {
 def compiled() -> tuple[Rules, list[CompiledRule]]:
     names = tuple(f"taso.{name}" for name in OPERATORS)
     library = generate(Settings(libraries=("taso", "std"), operators=names, max_operators=3, proof=False))
-    return library.rules, [d for rule in library.found for d in compile_directions(library.rules, definition(library.rules, rule))]
+    return library.rules, [
+        d for rule in library.found for d in compile_directions(library.rules, definition(library.rules, rule))
+    ]
 
 
 def instance(rules: Rules, sub: SubstitutionDef) -> tuple[Graph, Graph] | None:

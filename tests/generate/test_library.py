@@ -79,7 +79,9 @@ def test_figure_3_three_products_are_merged_by_nesting(library: Library) -> None
     graph = Graph((x, *weights), tuple(apply(rules, "std.matmul", [x, w])[0] for w in weights))
     for _ in range(2):
         # the products, then the merged one with the third
-        graph = next(new for m in find_matches(forward, GraphIndex(graph)) if (new := apply_match(m, graph)) is not None)
+        graph = next(
+            new for m in find_matches(forward, GraphIndex(graph)) if (new := apply_match(m, graph)) is not None
+        )
     products = [node for node in graph.nodes() if getattr(node, "op", "") == "std.matmul"]
     assert len(products) == 1
     assert products[0].types[0] == TensorType(DType.F32, (2, 9))
@@ -178,7 +180,9 @@ def test_an_interrupted_generation_goes_on_and_gives_the_same_library(tmp_path: 
 def test_what_was_proved_is_in_the_lock_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
     out = tmp_path / "mine.rules"
-    result = CliRunner().invoke(cli, ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "-q"], standalone_mode=False)
+    result = CliRunner().invoke(
+        cli, ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "-q"], standalone_mode=False
+    )
     assert result.exception is None, result.output
     rules = load_many([out])
     lock = read_lock(tmp_path / LOCK)

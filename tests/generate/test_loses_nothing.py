@@ -48,7 +48,9 @@ def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
         used = inputs((equation.left, equation.right))
         numbers = dict(zip([t.index for t in used], chance.sample(range(len(used)), len(used)), strict=True))
         left, right = (other_names(side, numbers) for side in (equation.left, equation.right))
-        assert known.derivable(right, left) is not None or known.derivable(left, right) is not None, f"{left} == {right}"
+        assert known.derivable(right, left) is not None or known.derivable(left, right) is not None, (
+            f"{left} == {right}"
+        )
         reached += 1
     assert reached == 100
 
@@ -56,7 +58,9 @@ def test_pruned_and_unpruned_rules_reach_the_same_classes() -> None:
 def test_without_a_rule_something_is_lost() -> None:
     library = generate(replace(Settings(), operators=OPERATORS[:2], max_operators=2, proof=False))
     known = Known(taso(), Classes(taso(), family_inputs(family().inputs)))
-    reassociation = [rule for rule in library.found if {i.op for t in rule.candidate.sources for i, _ in [t.node]} == {"taso.matmul"}]
+    reassociation = [
+        rule for rule in library.found if {i.op for t in rule.candidate.sources for i, _ in [t.node]} == {"taso.matmul"}
+    ]
     for rule in library.found:
         if rule not in reassociation:
             known.keep(rule)

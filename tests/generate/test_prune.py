@@ -48,7 +48,9 @@ def test_what_holds_for_equal_inputs_only_is_kept() -> None:
 def test_figure_4b_a_common_subgraph_at_the_inputs_is_redundant() -> None:
     shared = matmul(C, D)
     redundant = one(add(shared, add(A, B)), add(add(shared, A), B))
-    assert [key(c) for c in reduced(redundant, Values(taso()), BUILD)] == [key(one(add(C, add(A, B)), add(add(C, A), B)))]
+    assert [key(c) for c in reduced(redundant, Values(taso()), BUILD)] == [
+        key(one(add(C, add(A, B)), add(add(C, A), B)))
+    ]
 
 
 def test_a_common_subgraph_stays_where_the_more_general_rule_is_false() -> None:
