@@ -1,9 +1,8 @@
 """Guards that make a rule hold: found by examples, weakest first, and then proved.
 
-Random instances of a rule are compared. Where some differ, conditions of a stated vocabulary are tried as further guards, alone and
-two together: sizes that are equal or 1, groups and strides that are 1, pads that are 0 or those of SAME padding, divisibility, flags,
-relations between axes and ranks, lists that are equal or that continue one another. A guard stays a candidate while no instance
-that meets it differs; of the candidates the one that most instances meet is the weakest. The provers then say whether it is enough.
+Random instances of a rule are compared. Where some differ, conditions of a stated vocabulary (`guard_words`) are tried as further
+guards, alone and two together. A guard stays a candidate while no instance that meets it differs; of the candidates the one that
+most instances meet is the weakest. The provers then say whether it is enough; what they refute is no guard.
 """
 
 from __future__ import annotations
@@ -20,22 +19,26 @@ import numpy as np
 from dslc.errors import Diagnostic, DslcError, Fix, Source, Span
 from dslc.interpret.check_rule import compare, term_choices
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.prove.ranks import packs_of
+from dslc.prove.guard_words import vocabulary
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
 _DRAWS = 400
-_MOST_DIFFERING = 40
+_MORE_DRAWS = 4000
+_ASKED = 10
+_FEW = 8
+_MOST = {True: 120, False: 40}
 _MOST_TRIED = 24
 _ENOUGH = 4
 _CHECKED = 16
 _ATTEMPTS = 800
+# in the place of a term: enough that some have a property and some have not
+_OPERATORS = 24
 
 Prover = Callable[[Rules, SubstitutionDef], Verdict]
 
@@ -60,41 +63,43 @@ class Guard:
 def find_guards(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, prover: Prover | None = None, most: int = 3, seconds: float = inf
 ) -> tuple[Guard, ...]:
-    """The weakest guards from the vocabulary under which no instance was found to differ, proved ones first.
+    """The weakest guards from the vocabulary under which no instance was found to differ; the first that is proved alone, where one is.
 
     Empty where no instance differs without a guard, or no guard of at most two conditions helps. After `seconds` of processor time
     nothing more is tried.
     """
     rng, ends = np.random.default_rng(seed), time.process_time() + seconds
     samples = _samples(rules, sub, rng, ends)
-    differing = [drawn for drawn, holds in samples if not holds]
-    if not differing:
+    if all(holds for _, holds in samples):
         return ()
     telling = [each for each in samples if all(len(value) for value in _lists(each[0]))]
     samples = telling if any(not holds for _, holds in telling) else samples
-    words = _vocabulary(sub, [drawn for drawn, _ in samples])
+    words = vocabulary(sub, [drawn for drawn, _ in samples])
     table = {text: [_holds(rules, sub, text, drawn) for drawn, _ in samples] for text in words}
     bad = [k for k, (_, holds) in enumerate(samples) if not holds]
     found: list[Guard] = []
-    covered: list[frozenset[int]] = []
+    asked = 0
     for size in (1, 2):
+        covered: list[frozenset[int]] = []
         for conditions in _candidates(table, bad, len(samples), size):
-            if time.process_time() > ends:
+            if time.process_time() > ends or len(found) >= most:
                 break
             met = frozenset(k for k in range(len(samples)) if all(table[c][k] is True for c in conditions))
             # what meets it meets a guard that was found before: no weaker one
             if any(met <= before for before in covered if met or not before) or not _stands(rules, sub, conditions, rng):
                 continue
-            found.append(Guard(conditions, len(met) / len(samples)))
-            covered.append(met)
-            if len(found) == most:
-                break
+            guard = Guard(conditions, len(met) / len(samples))
+            if prover is not None and asked < _ASKED:
+                guard, asked = _asked(rules, sub, guard, prover, ends), asked + 1
+            answer = "" if guard.verdict is None else guard.verdict.answer
+            if answer == "equal":
+                return (guard,)
+            if answer != "differs":
+                found.append(guard)
+                covered.append(met)
         if found:
             break
-    if prover is not None:
-        found = [_asked(rules, sub, each, prover, ends) for each in found]
-        found.sort(key=lambda each: each.verdict is None or each.verdict.answer != "equal")
-    return tuple(found)
+    return tuple([each for each in found if each.kept] or found)
 
 
 def _asked(rules: Rules, sub: SubstitutionDef, guard: Guard, prover: Prover, ends: float) -> Guard:
@@ -142,13 +147,19 @@ def _before_arrow(sub: SubstitutionDef) -> Span | None:
 
 
 def _samples(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, ends: float) -> list[tuple[Mapping[str, Any], bool]]:
+    """Instances that agree and that differ: at most so many of each, from more draws where few fit."""
     out: list[tuple[Mapping[str, Any], bool]] = []
-    differing = 0
-    for instance, holds in _compared(rules, sub, rng, _DRAWS):
-        differing += not holds
-        if holds or differing <= _MOST_DIFFERING:
-            out.append((instance.drawn, holds))
-        if len(out) >= _MOST_DIFFERING * 4 or time.process_time() > ends:
+    counts = {True: 0, False: 0}
+    # drawing takes at most half of the time
+    until = time.process_time() + (ends - time.process_time()) / 2
+    for draws in (_DRAWS, _MORE_DRAWS):
+        for instance, holds in _compared(rules, sub, rng, draws):
+            if counts[holds] < _MOST[holds]:
+                out.append((instance.drawn, holds))
+            counts[holds] += 1
+            if all(counts[each] >= _MOST[each] for each in counts) or time.process_time() > until:
+                return out
+        if min(counts.values()) >= _FEW or len(out) >= _MOST[True] // 2:
             break
     return out
 
@@ -157,13 +168,14 @@ def _compared(
     rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, attempts: int
 ) -> Iterator[tuple[Instance, bool]]:
     """Random instances, and whether the sides agree on them."""
-    choices = list(term_choices(rules, sub, rng, 3))
+    choices = list(term_choices(rules, sub, rng, _OPERATORS))
     for attempt in range(attempts):
         try:
             instance = instantiate(rules, sub, rng, choices[attempt % len(choices)])
-        except (Rejected, IndexError):
+            verdict = compare(rules, sub, instance, rng)
+        except (Rejected, DslcError, IndexError):
+            # an operator in the place of a term may have no value at these attributes
             continue
-        verdict = compare(rules, sub, instance, rng)
         if verdict is not None:
             yield instance, not isinstance(verdict, Diagnostic)
 
@@ -210,67 +222,16 @@ def _lists(drawn: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
             yield from _lists(value.values)
 
 
-# ---- vocabulary ---------------------------------------------------------------------------------------------------
-
-
-def _vocabulary(sub: SubstitutionDef, samples: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The conditions that are tried, about the names of a rule."""
-    kinds: dict[str, str] = {}
-    for drawn in samples:
-        for name, value in drawn.items():
-            for full, kind in _named(name, value):
-                # one number stands for every entry of a list
-                kinds[full] = kind if kinds.get(full, kind) == kind else "list"
-    ints = [name for name, kind in kinds.items() if kind == "int"]
-    lists = [name for name, kind in kinds.items() if kind == "list"]
-    packs = packs_of(sub)
-    sizes = {node.id for param in sub.syntax.params for node in walk_expr(param.type) if isinstance(node, t.Name)}
-    out: dict[str, None] = {}
-    for name, kind in kinds.items():
-        if kind == "bool":
-            out.update({name: None, f"not {name}": None})
-        elif kind == "int":
-            tests: tuple[str, ...] = ("== 1", "> 1", "== 2")
-            if name not in sizes:
-                tests = (*tests, "== 0", ">= 0", ">= 1", "!= 0")
-            out.update(dict.fromkeys(f"{name} {test}" for test in tests))
-            out.update(dict.fromkeys(f"{name} == rank({pack}){after}" for pack in packs for after in ("", " - 1")))
-        elif kind == "list":
-            tests = ("== 1", "% 2 == 1") if name in packs else ("== 1", "== 0", ">= 0", ">= 1", "% 2 == 1")
-            out.update(dict.fromkeys(f"all({name} {test})" for test in tests))
-    out.update((f"{a} == {b}", None) for a, b in itertools.combinations(ints, 2))
-    out.update((f"{a} % {b} == 0", None) for a, b in itertools.permutations(ints, 2) if "." not in a)
-    out.update((f"{a} == {b}", None) for a, b in itertools.combinations(lists, 2))
-    out.update((f"rank({a}) == rank({b})", None) for a, b in itertools.combinations(packs, 2))
-    free = [name for name in lists if name not in packs]
-    for group in (lists, ints):
-        for a, b, c in itertools.permutations(group, 3):
-            if a not in packs and a not in sizes and b < c:
-                out[f"{a} == {b} + {c}"] = None
-    out.update((f"{p} == [*(({k} - 1) // 2), *({k} // 2)]", None) for p, k in itertools.permutations(lists, 2) if p in free)
-    return list(out)
-
-
-def _named(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, AttrSet):
-        for key, part in value.values.items():
-            yield from _named(f"{name}.{key}", part)
-    elif isinstance(value, bool):
-        yield name, "bool"
-    elif isinstance(value, int):
-        yield name, "int"
-    elif isinstance(value, tuple) and all(isinstance(part, int) and not isinstance(part, bool) for part in value):
-        yield name, "list"
-
-
 def _holds(rules: Rules, sub: SubstitutionDef, text: str, drawn: Mapping[str, Any]) -> bool | None:
-    """Whether a condition holds of a sample; None where it has no meaning there."""
+    """Whether a condition holds of a sample, which one that does not fit it does not; None where it has no meaning there."""
     env = Env(sub.module, rules)
     for name, value in drawn.items():
         env.bind(name, value)
     try:
         value = truth(evaluate(_parsed(text), env))
-    except (Mismatch, Unbound, DslcError, ArithmeticError, TypeError, IndexError):
+    except (Mismatch, IndexError):
+        return False
+    except (Unbound, DslcError, ArithmeticError, TypeError):
         return None
     return value if isinstance(value, bool) else None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslc.prove.guards import find_guards, guard_diagnostics, guarded
+from dslc.prove.mutants import mutants
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load
@@ -89,3 +90,31 @@ def test_the_guard_is_proved_and_the_fix_makes_the_rule_right(rules: Rules, tmp_
     assert find_guards(again, again.substitutions["own.square"]) == ()
     assert exact(again, again.substitutions["own.square"]).answer == "equal"
     assert exact(rules, guarded(sub, ["M == N"])).answer == "equal"
+
+
+@pytest.mark.parametrize(
+    ("name", "dropped", "found"),
+    [
+        ("clip_of_clip", "max(a, c) <= min(b, d)", "c <= b"),
+        ("transpose_of_nothing", "p == range(rank(S))", "p == range(rank(S))"),
+        ("transpose_to_reshape", "!= 1] k}", "{[k: rank(S) where S[k] != 1] k} == {[k: rank(S) where S[p[k]] != 1] p[k]}"),
+        ("transpose_through_unary", "pointwise(f)", "pointwise(f)"),
+        ("select_same", "broadcast(P, S) == S", "broadcast(P, S) == S"),
+        ("sum_of_size_one", "only(S, a)", "all(only(S, a) == 1)"),
+    ],
+)
+def test_guards_of_the_standard_library_are_found_again_and_proved(name: str, dropped: str, found: str) -> None:
+    std = load("std")
+    sub = std.substitutions[f"std.{name}"]
+    (mutant,) = (one for one in mutants(std, sub) if one.kind == "guard dropped" and dropped in one.edit)
+    best = find_guards(std, mutant.sub, prover=exact)[0]
+    assert best.text == found
+    assert best.verdict is not None
+    assert best.verdict.answer == "equal"
+
+
+def test_what_the_prover_refutes_is_not_proposed(rules: Rules) -> None:
+    def refuting(_: Rules, sub: SubstitutionDef) -> Verdict:
+        return Verdict("exact", "differs")
+
+    assert find_guards(rules, rules.substitutions["own.square"], prover=refuting) == ()
