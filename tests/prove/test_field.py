@@ -175,3 +175,21 @@ substitution scaled_{k}(A: T[*S], B: T[*S]) -> Y {{
     for k, (a, b) in enumerate(pairs):
         found = field_verdict(rules, rules.substitutions[f"own.scaled_{k}"], seed=k)
         assert found.answer == ("equal" if a == b else "differs"), (a, b)
+
+
+def test_types_that_only_an_inner_operator_refuses_leave_a_rule_undecided(tmp_path: Path) -> None:
+    rules = rules_of(
+        tmp_path,
+        """
+operator twice(X: T[*S]) -> Y: T[*S] {
+  Y = add(X, X)
+}
+substitution halved(X: bool[N]) -> Y {
+  Y = twice(X)
+  =>
+  Y = X
+}
+""",
+    )
+    found = field_verdict(rules, rules.substitutions["own.halved"])
+    assert found.answer == "unknown" and "T != bool" in found.reason
