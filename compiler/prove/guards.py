@@ -208,8 +208,9 @@ def _candidates(
 
     def weight(conditions: tuple[str, ...]) -> tuple[int, bool, int]:
         met = sum(all(usable[text][k] for text in conditions) for k in range(count))
-        # of two that are met equally often, the one about attributes says more
-        return -met, any(text[:1].isupper() or text.startswith("all(") for text in conditions), sum(map(len, conditions))
+        # of two that are met equally often, the one about attributes says more; what no sample meets by chance is special
+        length = sum(map(len, conditions))
+        return -met, any(text[:1].isupper() or text.startswith("all(") for text in conditions), length if met else -length
 
     return sorted(good, key=weight)[:_MOST_TRIED]
 
