@@ -159,7 +159,7 @@ def _samples(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, ends:
             counts[holds] += 1
             if all(counts[each] >= _MOST[each] for each in counts) or time.process_time() > until:
                 return out
-        if min(counts.values()) >= _FEW or len(out) >= _MOST[True] // 2:
+        if min(counts.values()) >= _FEW or (counts[False] and len(out) >= _MOST[True] // 2):
             break
     return out
 

@@ -70,7 +70,7 @@ def test_the_guard_that_is_missing_is_found(rules: Rules, name: str, guard: str)
 
 
 def test_a_rule_that_holds_needs_none(rules: Rules) -> None:
-    assert find_guards(rules, rules.substitutions["own.twice"]) == ()
+    assert find_guards(rules, rules.substitutions["own.twice"], seconds=1) == ()
 
 
 def test_the_guard_is_proved_and_the_fix_makes_the_rule_right(rules: Rules, tmp_path: Path) -> None:
