@@ -28,7 +28,11 @@ from dslc.semantics.library import Rules
 
 #: told the number of operators, and how many terms were evaluated
 Told: TypeAlias = Callable[[int, int], None]
+#: a process, the end of a pipe on which its answer comes, and those two numbers
+_Process: TypeAlias = "tuple[Any, Connection, Any]"
 
+# how often somebody who waits is told, in seconds
+_TELL = 0.25
 # a process that is to end has so many seconds to keep what it has finished
 _END = 5.0
 
@@ -76,36 +80,37 @@ def all_enumerated(
         return
     fork = multiprocessing.get_context("fork")
     mine = replace(settings, workers=max(1, settings.workers // len(families)))
-    processes: dict[Family, tuple[Any, Connection]] = {}
+    processes: dict[Family, _Process] = {}
     try:
         for family in families:
             receive, send = fork.Pipe(duplex=False)
-            process = fork.Process(target=_serve, args=(rules, mine, family, send))
+            # in memory that both have: nobody reads a pipe before the answer is wanted, and a full one would hold the process up
+            done = fork.RawArray("q", 2)
+            process = fork.Process(target=_serve, args=(rules, mine, family, send, done))
             process.start()
             send.close()
-            processes[family] = process, receive
-        yield lambda family, told: _received(rules, mine, family, *processes.pop(family), told)
+            processes[family] = process, receive, done
+        yield lambda family, told: _received(rules, mine, family, processes.pop(family), told)
     finally:
-        for process, receive in processes.values():
+        for process, receive, _ in processes.values():
             _ended(process, receive)
 
 
-def _received(
-    rules: Rules, settings: Settings, family: Family, process: Any, receive: Connection, told: Told
-) -> Enumerated:
+def _received(rules: Rules, settings: Settings, family: Family, made_by: _Process, told: Told) -> Enumerated:
+    process, receive, done = made_by
     try:
-        while True:
-            message = receive.recv()
-            if isinstance(message, Enumerated):
-                process.join()
-                return message
-            if isinstance(message, DslcError):
-                raise message
-            told(*message)
+        while not receive.poll(_TELL):
+            told(*done)
+        message = receive.recv()
+        process.join(_END)
     except (EOFError, ConnectionResetError):
         return enumerated(rules, settings, family, told)
     finally:
         _ended(process, receive)
+    if isinstance(message, DslcError):
+        raise message
+    found: Enumerated = message
+    return found
 
 
 def _ended(process: Any, receive: Connection) -> None:
@@ -119,11 +124,14 @@ def _ended(process: Any, receive: Connection) -> None:
     process.join()
 
 
-def _serve(rules: Rules, settings: Settings, family: Family, send: Connection) -> None:
+def _serve(rules: Rules, settings: Settings, family: Family, send: Connection, done: Any) -> None:
+    def told(level: int, terms: int) -> None:
+        done[:] = [level, terms]
+
     signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with rare_collections():
-            found = enumerated(rules, settings, family, lambda level, done: send.send((level, done)))
+            found = enumerated(rules, settings, family, told)
             used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
             send.send(replace(found, seconds=sum(one.ru_utime + one.ru_stime for one in used)))
     except DslcError as problem:

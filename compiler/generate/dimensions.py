@@ -58,6 +58,8 @@ class _Unifier:
 
     def __init__(self, slots: Sequence[tuple[Slot, int]]) -> None:
         self.base = dict(slots)
+        #: numbers that stay as they are
+        self.fixed: set[int] = set()
         # the parity of sizes matters to odd kernels, and their order to paddings
         self.tree: dict[Slot, Tree] = {s: n * _SCALE + 14 * (k + 1) + n % 2 for k, (s, n) in enumerate(slots)}
 
@@ -69,7 +71,8 @@ class _Unifier:
         if a == b:
             return False
         for one, other in ((a, b), (b, a)):
-            if isinstance(one, int) and self.slot_of(one) is not None and not _holds(other, one):
+            free = isinstance(one, int) and one not in self.fixed and self.slot_of(one) is not None
+            if free and isinstance(one, int) and not _holds(other, one):
                 self.tree = {slot: _replaced(tree, one, other) for slot, tree in self.tree.items()}
                 return True
         if isinstance(a, int) or isinstance(b, int):
@@ -100,17 +103,21 @@ def _replaced(tree: Tree, old: int, new: Tree) -> Tree:
 Tie = tuple["Slot", "Slot"]
 
 
-def general_types(rules: Rules, candidate: Candidate, ties: Iterable[Tie] = ()) -> Typed:
+def general_types(rules: Rules, candidate: Candidate, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()) -> Typed:
     """The most general sizes for which both sides of a rule are well typed and have equal types.
 
     Args:
         ties: what has one size from the start.
+        fixed: what keeps the size that it has in the candidate.
 
     Raises:
         Ungeneral: where none were found.
     """
     roots = (*candidate.sources, *candidate.targets)
     unifier = _Unifier(tuple(dict.fromkeys(_slots(roots))))
+    for slot in fixed:
+        unifier.pin(unifier.tree[slot])
+        unifier.fixed.add(unifier.base[slot])
     for a, b in ties:
         unifier.equal(unifier.tree[a], unifier.tree[b])
     for _ in range(_ROUNDS):
@@ -170,6 +177,15 @@ def axis_groups(candidate: Candidate) -> tuple[tuple[tuple[Slot, ...], ...], ...
         place = (slot.attr, slot.at) if slot.attr else (slot.owner.type, slot.at)
         sizes.setdefault(number, {}).setdefault(place, []).append(slot)
     return tuple(tuple(map(tuple, groups.values())) for groups in sizes.values())
+
+
+def single_axes(candidate: Candidate) -> tuple[tuple[Slot, ...], ...]:
+    """The axes of inputs that have one position only, those of inputs of one type together."""
+    found: dict[object, list[Slot]] = {}
+    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
+        if number == 1 and not slot.attr:
+            found.setdefault((slot.owner.type, slot.at), []).append(slot)
+    return tuple(map(tuple, found.values()))
 
 
 def chain_ties(parts: Iterable[Sequence[Slot]]) -> tuple[Tie, ...]:

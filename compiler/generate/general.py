@@ -22,6 +22,7 @@ from dslc.generate.dimensions import (
     chain_ties,
     equal_ties,
     general_types,
+    single_axes,
 )
 from dslc.generate.groups import GROUPS, grouped_places
 from dslc.generate.menu import _texts
@@ -38,6 +39,8 @@ from dslc.semantics.library import Rules
 from dslc.syntax.vocabulary import KEYWORDS
 
 _TRIALS = 2
+#: of a rule that a prover has refuted in a more general form
+_STRICT = 4
 #: a form that fits none of so many random sizes is not tried
 _DRAWS = 400
 _RANKS = (1, 2, 3)
@@ -106,24 +109,53 @@ def _everything(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
     return equal_ties(candidate)
 
 
-def _loosened(rules: Rules, candidate: Candidate, rule: GeneralRule) -> GeneralRule:
-    """Of what has one size the axes, one after the other, that may have another."""
-    parts: list[list[tuple[Slot, ...]]] = [list(groups) for groups in axis_groups(candidate)]
+def narrowed(rules: Rules, candidate: Candidate) -> GeneralRule:
+    """A rule where the most general one does not hold: what has one size in the candidate keeps one, axes of one position stay so (a
+    kernel of 1x1), as far as that is needed; and it is tried at more sizes.
+
+    Raises:
+        Ungeneral: where that does not hold either.
+    """
+    fixed = single_axes(candidate)
+    typed = general_types(rules, candidate, equal_ties(candidate), [slot for group in fixed for slot in group])
+    for rule in _directed(rules, candidate, typed):
+        if holds(rules, rule, _STRICT):
+            return _packed(rules, _with_holes(rules, _loosened(rules, candidate, rule, fixed, _STRICT), _STRICT))
+    raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
+
+
+def _loosened(
+    rules: Rules,
+    candidate: Candidate,
+    rule: GeneralRule,
+    fixed: tuple[tuple[Slot, ...], ...] = (),
+    trials: int = _TRIALS,
+) -> GeneralRule:
+    """Of what has one size the axes, one after the other, that may have another; then those of the `fixed` ones that may have any."""
+    single = {slot for group in fixed for slot in group}
+    parts: list[list[tuple[Slot, ...]]] = [
+        kept for groups in axis_groups(candidate) if (kept := [group for group in groups if not set(group) & single])
+    ]
+
+    def tried(parts: Sequence[Sequence[tuple[Slot, ...]]], fixed: Iterable[tuple[Slot, ...]]) -> GeneralRule | None:
+        ties = chain_ties([slot for one in other for slot in one] for other in parts)
+        try:
+            typed = general_types(rules, candidate, ties, [slot for group in fixed for slot in group])
+        except Ungeneral:
+            return None
+        fitting = (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow)
+        found = next((new for new in fitting if holds(rules, new, trials)), None)
+        return found if found is not None and len(found.typed.sizes) > len(rule.typed.sizes) else None
+
     for part in tuple(parts):
         for group in tuple(part)[1:]:
             trial = [[one for one in other if one is not group] for other in parts] + [[group]]
-            try:
-                typed = general_types(
-                    rules, candidate, chain_ties([slot for one in other for slot in one] for other in trial)
-                )
-            except Ungeneral:
-                continue
-            found = next(
-                (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow and holds(rules, new)),
-                None,
-            )
-            if found is not None and len(found.typed.sizes) > len(rule.typed.sizes):
+            if (found := tried(trial, fixed)) is not None:
                 rule, parts = found, trial
+    for group in fixed:
+        rest = tuple(other for other in fixed if other is not group)
+        if (found := tried([*parts, [group]], rest)) is not None:
+            rule, parts, fixed = found, [*parts, [group]], rest
     return rule
 
 
@@ -218,7 +250,7 @@ def holds(rules: Rules, rule: GeneralRule, trials: int = _TRIALS) -> bool:
 # ---- attributes --------------------------------------------------------------------------------------------------
 
 
-def _with_holes(rules: Rules, rule: GeneralRule) -> GeneralRule:
+def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule:
     """Attributes that have one value wherever they occur become variables, where the rule still holds."""
     found = choices(rules, rule.candidate)
     # an axis says which dimension of a type is meant: it becomes a variable together with the type, or not at all
@@ -236,7 +268,7 @@ def _with_holes(rules: Rules, rule: GeneralRule) -> GeneralRule:
         trial = {**kept, **{option: named[option] for option in options}}
         words = [replace(rule, form=Form(values)) for values in _word_values(rules, rule, trial)]
         # with every choice of words there are instances enough
-        if all(holds(rules, one, 1) for one in (replace(rule, form=Form(trial)), *words)):
+        if all(holds(rules, one, trials) for one in (replace(rule, form=Form(trial)), *words)):
             kept = trial
             if options is open_choices:
                 break

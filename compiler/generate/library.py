@@ -22,7 +22,7 @@ from dslc.generate.classes import Classes, family_inputs
 from dslc.generate.derivable import Known
 from dslc.generate.dimensions import Ungeneral
 from dslc.generate.foresee import derivable_pairs
-from dslc.generate.general import GeneralRule, generalise, names_in, rule_text
+from dslc.generate.general import GeneralRule, generalise, names_in, narrowed, rule_text
 from dslc.generate.inputs import Family, Sizes, families
 from dslc.generate.join import joined, taken_apart
 from dslc.generate.proofs import Proofs
@@ -160,6 +160,8 @@ class _Generation:
         #: the form in which a candidate is a rule
         self.chosen: dict[tuple[Term, ...], GeneralRule] = {}
         self.tries = Tries()
+        #: the keys of candidates whose most general form was refuted
+        self.narrow: set[tuple[Term, ...]] = set()
 
     # ---- reports ---------------------------------------------------------------------------------------------------
 
@@ -343,7 +345,7 @@ class _Generation:
             if rule is None:
                 with self.stage("generalise"):
                     try:
-                        rule = generalise(self.rules, one)
+                        rule = self.general(one)
                     except Ungeneral as problem:
                         self.leave_out(one, f"of these sizes only: {problem}")
                         continue
@@ -356,6 +358,15 @@ class _Generation:
                     self.proofs.begin(rule)
             return _Decision(True, "survivors", frozenset({same}))
         return _Decision(False, "survivors")
+
+    def general(self, candidate: Candidate) -> GeneralRule:
+        """The most general form of a candidate that is thought to hold. Raises Ungeneral."""
+        if key(candidate) not in self.narrow:
+            try:
+                return generalise(self.rules, candidate)
+            except Ungeneral:
+                self.narrow.add(key(candidate))
+        return narrowed(self.rules, candidate)
 
     def leave_out(self, candidate: Candidate, reason: str) -> None:
         self.failed.add(key(candidate))
@@ -393,10 +404,15 @@ class _Generation:
                     continue
                 lost.add(rule)
                 known.drop(rule)
-                weaker = None
+                name = key(rule.candidate)
+                if verdict.status == "refuted" and name not in self.narrow:
+                    # made less general when it is looked at again, as it may follow from others then
+                    self.narrow.add(name)
+                    self.chosen.pop(name, None)
+                    continue
                 if verdict.status != "refuted":
                     self.tries.undecided(rule)
-                    weaker = self.tries.weaker(self.rules, rule)
+                weaker = self.tries.weaker(self.rules, rule)
                 if weaker is None:
                     self.leave_out(
                         rule.candidate, f"{verdict.status}: {verdict.reason}" if verdict.reason else verdict.status
