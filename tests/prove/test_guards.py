@@ -87,7 +87,7 @@ def test_the_guard_is_proved_and_the_fix_makes_the_rule_right(rules: Rules, tmp_
     fixed = tmp_path / "own.rules"
     fixed.write_text(span.source.text[: span.start] + text + span.source.text[span.end :], encoding="utf-8")
     again = load(fixed)
-    assert find_guards(again, again.substitutions["own.square"]) == ()
+    assert find_guards(again, again.substitutions["own.square"], seconds=1) == ()
     assert exact(again, again.substitutions["own.square"]).answer == "equal"
     assert exact(rules, guarded(sub, ["M == N"])).answer == "equal"
 
