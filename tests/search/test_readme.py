@@ -1,4 +1,4 @@
-"""What the README says about its ten lines."""
+"""What the README says about its first rule."""
 
 from __future__ import annotations
 
