@@ -11,10 +11,9 @@ from benchmarks import neighbours
 ROOT = Path(__file__).parents[2]
 
 
-def test_ten_lines_make_one_node_of_a_nearest_neighbour_model(tmp_path: Path) -> None:
+def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Path) -> None:
     found = re.search(r"^```rules\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.M | re.S)
     assert found is not None
-    assert len(found[1].splitlines()) == 12
     rules = tmp_path / "distances.rules"
     rules.write_text(found[1], "utf-8")
     result = dslc.optimize(
