@@ -62,12 +62,16 @@ def _agreement(folder: Path) -> str:
     binary, named = taso.read(data), flexflow.read(text)
     same = [replace(rule, name="") for rule in named] == list(binary)
     back = taso.write(binary) == data and taso.write(named) == data and flexflow.write(named) == text
-    return f"protobuf and JSON {'agree' if same else 'DIFFER'}; written back {'byte for byte' if back else 'DIFFERENTLY'}"
+    return (
+        f"protobuf and JSON {'agree' if same else 'DIFFER'}; written back {'byte for byte' if back else 'DIFFERENTLY'}"
+    )
 
 
 def _row(name: str, found: Import, seconds: float) -> str:
     counts = found.counts()
-    return f"| {name} | {len(found.rules)} | {' | '.join(str(counts[outcome]) for outcome in OUTCOMES)} | {seconds:.0f} |"
+    return (
+        f"| {name} | {len(found.rules)} | {' | '.join(str(counts[outcome]) for outcome in OUTCOMES)} | {seconds:.0f} |"
+    )
 
 
 def _processor_seconds() -> float:
@@ -77,7 +81,9 @@ def _processor_seconds() -> float:
 
 def main() -> int:
     """The command line: a table, a row for each file."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.foreign", description="Import FlexFlow's published rule files.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.foreign", description="Import FlexFlow's published rule files."
+    )
     parser.add_argument("names", nargs="*", metavar="FILE", help=f"which of {', '.join(FILES)}")
     parser.add_argument("--cache", type=Path, help="folder to keep them in (default: `foreign` in dslc's cache)")
     parser.add_argument("--workers", type=int, default=2, help="processes that prove (2)")

@@ -6,6 +6,7 @@ import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -30,9 +31,20 @@ def _write(path: Path, data: bytes) -> None:
 @click.argument("name", metavar="FILE.rules|LIBRARY")
 @click.option("--to", "form", type=click.Choice(_FORMS), required=True, help="Whose format is written.")
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT")
+@click.option(
+    "--axes",
+    type=click.Choice(("outer", "inner")),
+    default="outer",
+    show_default=True,
+    help="FlexFlow: which axis parallel dimension 0 is, the outermost or the innermost.",
+)
 @click.option("--skip", is_flag=True, help="Leave out what the format cannot express, instead of stopping.")
-def command(name: str, form: str, out: Path, skip: bool) -> int:
-    """Write substitutions for another project. A rule that needs more than its format can say is reported."""
+def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], skip: bool) -> int:
+    """Write substitutions for another project.
+
+    FlexFlow's rules are JSON, or its protobuf where OUT ends in .pb. A rule that needs more than its format can say is
+    reported, and nothing is written; exit code 1.
+    """
     from dslc.cli.check import files_of
     from dslc.diagnostics.render import full, wants_color
     from dslc.foreign.exporting import export_rule
@@ -51,14 +63,19 @@ def command(name: str, form: str, out: Path, skip: bool) -> int:
             continue
         count += 1
         try:
-            found += export_rule(rules, sub)
+            found += export_rule(rules, sub, form, axes)
         except DslcError as problem:
             findings += problem.diagnostics
     if findings:
         sys.stderr.write(full(findings, color=wants_color(sys.stderr)))
         if not skip:
-            click.echo(f"nothing was written: {len(findings)} of {count} rules cannot be expressed (--skip leaves them out)", err=True)
+            click.echo(
+                f"nothing was written: {len(findings)} of {count} rules cannot be expressed (--skip leaves them out)",
+                err=True,
+            )
             return 1
-    _write(out, written(form, found))
-    click.echo(f"{out}: {len(found)} rules" + (f", {len(findings)} of {count} substitutions left out" if findings else ""))
+    _write(out, written(form, found, out))
+    click.echo(
+        f"{out}: {len(found)} rules" + (f", {len(findings)} of {count} substitutions left out" if findings else "")
+    )
     return 0

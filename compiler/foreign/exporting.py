@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from dslc.errors import Diagnostic, DslcError, Span
+from dslc.errors import Diagnostic, DslcError
+from dslc.foreign.attributes import Inexpressible, parameters
+from dslc.foreign.counterparts import CONSTANTS, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
 from dslc.foreign.define import definition
-from dslc.foreign.rule import ForeignRule, Operator, Output, Parameter, Tensor
+from dslc.foreign.parallel import AxisOrder, distributed, ranked, undistributed
+from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
-from dslc.foreign.typing import ACTIVATIONS, CONSTANTS, POINTWISE, POOLS, Unknown
+from dslc.foreign.typing import Unknown
 from dslc.prove.verdict import RELIABLE
 from dslc.prove.verify import verify_rule
 from dslc.semantics.checks.duplicates import canonical
@@ -19,30 +21,34 @@ from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
-_MODES = {name or "none": number for number, name in ACTIVATIONS.items()}
-_BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in POINTWISE.items()}
+_PLACED: dict[str, tuple[str, str]] = POINTWISE | REDUCTIONS | NORMS | {kind: place[:2] for kind, place in OPEN.items()}
+_BY_NAME = {f"{place.partition('.')[0]}.{name}": kind for kind, (place, name) in _PLACED.items()}
 _BY_NAME |= {f"taso.{name}": kind for kind, name in (CONSTANTS | POOLS).items()}
 _BY_NAME |= {
     "taso.smul": "mul", "taso.matmul": "matmul", "taso.fused_matmul": "matmul", "taso.dense": "linear",
     "taso.transpose": "transpose", "std.transpose": "transpose", "taso.conv": "conv2d", "taso.enlarge": "enlarge",
-    "taso.concat": "concat", "taso.split": "split",
+    "taso.concat": "concat", "taso.split": "split", "taso.replicate": "replicate", "taso.reduce": "reduce",
+    "taso.merge_gconv": "merge_gconv", "taso.broadcast_add": "broadcast_add", "std.prelu": "prelu", "std.reshape": "reshape",
+    "std.squeeze": "squeeze", "std.unsqueeze": "unsqueeze",
 }  # fmt: skip
 # the size that is written for a kernel of any size; TASO's loader does not read it
 _ANY_KERNEL = 3
+# the ranks of results that no operand tells
+_RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, "merge_gconv": 4,
+          "batchnorm": 4, "broadcast_add": 4, "fuse_conv_batchnorm_alpha_var": 4, "fuse_conv_batchnorm_bias": 1,
+          **dict.fromkeys(POOLS, 4)}  # fmt: skip
 
 
-class Inexpressible(Exception):
-    """What the other formats cannot say, and where it stands."""
-
-    def __init__(self, what: str, span: Span | None = None) -> None:
-        super().__init__(what)
-        self.span = span
-
-
-def export_rule(rules: Rules, sub: SubstitutionDef) -> tuple[ForeignRule, ...]:
+def export_rule(
+    rules: Rules, sub: SubstitutionDef, form: str = "taso", axes: AxisOrder = "outer"
+) -> tuple[ForeignRule, ...]:
     """The rule, and its reverse where it holds both ways.
 
     The formats know no guards: what is written is read back, and has to be this rule again or be proved as it stands.
+
+    Args:
+        form: whose format it is for: FlexFlow alone has parallel operators, and convolutions of any strides.
+        axes: how FlexFlow's parallel dimensions are counted.
 
     Raises:
         DslcError: E1002 with what cannot be expressed.
@@ -51,11 +57,13 @@ def export_rule(rules: Rules, sub: SubstitutionDef) -> tuple[ForeignRule, ...]:
     try:
         if syntax.partial:
             raise Inexpressible("a partial substitution", syntax.span)
-        found = [_Reader(sub, syntax.left, syntax.right).rule(sub.syntax.name)]
+        found = [_Reader(sub, syntax.left, syntax.right, form).rule(sub.syntax.name)]
         if syntax.arrow == "<=>":
-            found.append(_Reader(sub, syntax.right, syntax.left).rule(f"{sub.syntax.name}_reversed"))
+            found.append(_Reader(sub, syntax.right, syntax.left, form).rule(f"{sub.syntax.name}_reversed"))
         for at, rule in enumerate(found):
             _check(rules, sub, rule, at == 1)
+            if {"replicate", "reduce"} & {*rule.kinds()}:
+                found[at] = _distributed(rule, form, axes)
     except Inexpressible as problem:
         message = f"`{sub.name}` is not written: {problem}"
         raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
@@ -70,10 +78,34 @@ def _check(rules: Rules, sub: SubstitutionDef, rule: ForeignRule, reverse: bool)
     syntax = sub.syntax
     own = replace(sub, syntax=replace(syntax, left=syntax.right, right=syntax.left) if reverse else syntax)
     own = replace(own, syntax=replace(own.syntax, arrow="=>"))
-    if any(canonical(each) == canonical(own) for each in readings):
+    if any(_untagged(each) == _untagged(own) for each in readings):
         return
     if verify_rule(rules, readings[0]).status not in RELIABLE:
         raise Inexpressible("it is not proved without its guards and types, which the format has no place for")
+
+
+def _untagged(sub: SubstitutionDef) -> object:
+    """What is compared: a rule that was not imported has no tags for kernels."""
+    left, right = (
+        tuple(each for each in side if not isinstance(each, t.Tags)) for side in (sub.syntax.left, sub.syntax.right)
+    )
+    return canonical(replace(sub, syntax=replace(sub.syntax, left=left, right=right)))
+
+
+def _distributed(rule: ForeignRule, form: str, axes: AxisOrder) -> ForeignRule:
+    """With FlexFlow's own parameters. What is written has to be read as this rule, and not as one that only distributes."""
+    if form != "flexflow":
+        raise Inexpressible("`replicate` and `reduce`, which only FlexFlow has")
+    written = distributed(rule, axes)
+    try:
+        texts = [
+            next(translations(each, "r", "")).text for each in (ranked(rule, axes), undistributed(written, axes)[0])
+        ]
+    except (Clash, Unknown) as problem:
+        raise Inexpressible(f"no sizes fit it there: {problem}") from None
+    if texts[0] != texts[1]:
+        raise Inexpressible("FlexFlow's copies for the devices of a product, or their sums, would be read in it")
+    return written
 
 
 @dataclass
@@ -86,8 +118,15 @@ class _Side:
 class _Reader:
     """Statements as operators with numbers."""
 
-    def __init__(self, sub: SubstitutionDef, left: tuple[t.GraphStatement, ...], right: tuple[t.GraphStatement, ...]) -> None:
+    def __init__(
+        self,
+        sub: SubstitutionDef,
+        left: tuple[t.GraphStatement, ...],
+        right: tuple[t.GraphStatement, ...],
+        form: str,
+    ) -> None:
         self._sub = sub
+        self._form = form
         self._left, self._right = left, right
         self._inputs: dict[str, int] = {}
         self._ranks: dict[tuple[int, Tensor], int] = {}
@@ -152,7 +191,7 @@ class _Reader:
             if (number, call) in self._ranks:
                 self._ranks[number, tensor] = self._ranks[number, call]
             return tensor
-        if not isinstance(expr, t.Call) or expr.rest is not None:
+        if not isinstance(expr, t.Call):
             raise Inexpressible("something else than operators and tensors", expr.span)
         op = self._sub.module.lookup(expr.function)
         kind = _BY_NAME.get(op.name) if isinstance(op, OperatorDef) else None
@@ -160,7 +199,11 @@ class _Reader:
             raise Inexpressible(f"the operator `{expr.function}`", expr.span)
         inputs = tuple(self._expr(number, side, arg) for arg in expr.args)
         attrs = {k.name: k.value for k in expr.kwargs}
-        found = Operator(kind, inputs, tuple(self._parameters(number, kind, op, attrs, inputs, expr)))
+        rank = next((self._ranks[number, each] for each in inputs if (number, each) in self._ranks), None)
+        found = Operator(kind, inputs, tuple(parameters(expr, kind, op.name, attrs, rank, self._form)))
+        if kind == "transpose":
+            shuffle = self._shuffles.pop(0) if self._shuffles else 0
+            found = replace(found, parameters=(*found.parameters, ("outshuffle", shuffle)))
         at = side.known.get(found)
         if at is None:
             at = side.known[found] = len(side.operators)
@@ -169,56 +212,17 @@ class _Reader:
         return Tensor(at)
 
     def _rank(self, number: int, op: Operator, tensor: Tensor, attrs: dict[str, t.Expr]) -> None:
-        fixed = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, **dict.fromkeys(POOLS, 4)}
         shape = attrs.get("shape")
-        if op.kind in fixed:
-            self._ranks[number, tensor] = fixed[op.kind]
+        if op.kind in _RANKS:
+            self._ranks[number, tensor] = _RANKS[op.kind]
         elif isinstance(shape, t.ListExpr) and not any(isinstance(e, t.Pack) for e in shape.elements):
             self._ranks[number, tensor] = len(shape.elements)
+        elif op.kind in ("squeeze", "unsqueeze", "reshape") or op.kind in REDUCTIONS:
+            return
         else:
             known = [self._ranks[number, each] for each in op.inputs if (number, each) in self._ranks]
             if known:
                 self._ranks[number, tensor] = known[0]
-
-    def _parameters(
-        self, number: int, kind: str, op: OperatorDef, attrs: dict[str, t.Expr], inputs: tuple[Tensor, ...], call: t.Call
-    ) -> Iterator[tuple[str, Parameter]]:
-        """In the order in which TASO's generator writes them. Kernel sizes follow when all operators are known."""
-        if kind in POOLS:
-            yield "op_type", 6 if kind == "pool2d_max" else 7
-        if kind in {"conv2d", "enlarge", "constant_iconv", "constant_pool", *POOLS}:
-            sizes = attrs.get("kernel", attrs.get("size"))
-            elements: tuple[t.Expr | None, ...] = sizes.elements if isinstance(sizes, t.ListExpr) else (None, None)
-            for key, size in zip(("kernel_h", "kernel_w"), elements, strict=False):
-                yield key, size.value if isinstance(size, t.Int) else -1
-        if kind in {"conv2d", *POOLS}:
-            stride = _integers(attrs.get("stride"), 2, 1, call)
-            yield "stride_h", stride[0]
-            yield "stride_w", stride[1]
-            yield "pad", {"same": 0, "valid": 1}[_word(attrs.get("padding"), ("same", "valid"), "same", call)]
-        if kind in {"conv2d", "matmul", "linear", *POOLS}:
-            yield "acti", _MODES[_word(attrs.get("activation"), tuple(_MODES), "none", call)]
-        if kind in {"concat", "transpose"}:
-            rank = next((self._ranks[number, each] for each in inputs if (number, each) in self._ranks), None)
-            if op.name == "taso.transpose":
-                rank = 2
-            if kind == "concat":
-                yield "num_inputs", len(inputs)
-                yield "axis", _integers(attrs.get("axis"), 1, None, call)[0]
-            if rank is None:
-                raise Inexpressible("a tensor of any rank: the format wants the rank that an axis belongs to", call.span)
-            yield "numdim", rank
-            if kind == "transpose":
-                order = [1, 0] if op.name == "taso.transpose" else _integers(attrs.get("perm"), rank, None, call)
-                value = 0
-                for axis in order:
-                    value = value * rank + axis
-                yield "perm", value
-                yield "outshuffle", self._shuffles.pop(0) if self._shuffles else 0
-        if kind == "split":
-            sizes = attrs.get("sizes")
-            yield "num_outputs", len(sizes.elements) if isinstance(sizes, t.ListExpr) else 2
-            yield "axis", _integers(attrs.get("axis"), 1, None, call)[0]
 
     def _with_kernels(self, operators: list[Operator]) -> list[Operator]:
         """The kernel sizes that the rule's tags remember, where the rule leaves them open."""
@@ -229,23 +233,8 @@ class _Reader:
             if op.get("kernel_h") is not None:
                 sizes = next(remembered, (_ANY_KERNEL, _ANY_KERNEL))
                 values = {"kernel_h": sizes[0], "kernel_w": sizes[1]}
-                op = replace(op, parameters=tuple((k, values[k] if k in values and v == -1 else v) for k, v in op.parameters))
+                op = replace(
+                    op, parameters=tuple((k, values[k] if k in values and v == -1 else v) for k, v in op.parameters)
+                )
             out.append(op)
         return out
-
-
-def _integers(expr: t.Expr | None, count: int, default: int | None, call: t.Call) -> list[int]:
-    if expr is None and default is not None:
-        return [default] * count
-    values = expr.elements if isinstance(expr, t.ListExpr) else (expr,) * count
-    if len(values) != count or not all(isinstance(value, t.Int) for value in values):
-        raise Inexpressible("an attribute that is no number", expr.span if expr is not None else call.span)
-    return [value.value for value in values if isinstance(value, t.Int)]
-
-
-def _word(expr: t.Expr | None, words: tuple[str, ...], default: str, call: t.Call) -> str:
-    if expr is None:
-        return default
-    if not isinstance(expr, t.Str) or expr.value not in words:
-        raise Inexpressible("an attribute that is no constant", expr.span)
-    return expr.value

@@ -110,7 +110,9 @@ def _operator(value: Any) -> Operator:
 
 def _output(value: Any) -> Output:
     part = _object(value, "MapOutput", _MAP)
-    source, source_output, target, target_output = (_integer(part[key]) for key in ("srcOpId", "srcTsId", "dstOpId", "dstTsId"))
+    source, source_output, target, target_output = (
+        _integer(part[key]) for key in ("srcOpId", "srcTsId", "dstOpId", "dstTsId")
+    )
     return Output(Tensor(source, source_output), Tensor(target, target_output))
 
 
@@ -121,7 +123,9 @@ def _rule(value: Any) -> ForeignRule:
     if not isinstance(part["name"], str):
         raise _Wrong(f"{_short(part['name'])} stands where a name should")
     source, target = (tuple(_operator(op) for op in _list(part[key], MOST_OPERATORS)) for key in ("srcOp", "dstOp"))
-    return ForeignRule(part["name"], source, target, tuple(_output(o) for o in _list(part["mappedOutput"], MOST_OPERATORS)))
+    return ForeignRule(
+        part["name"], source, target, tuple(_output(o) for o in _list(part["mappedOutput"], MOST_OPERATORS))
+    )
 
 
 def read(data: bytes, path: str = "") -> tuple[ForeignRule, ...]:

@@ -37,12 +37,14 @@ def read_rules(
     return flexflow.read(data, str(path))
 
 
-def written(form: str, rules: Iterable[ForeignRule]) -> bytes:
-    """Rules in a format.
+def written(form: str, rules: Iterable[ForeignRule], path: Path | None = None) -> bytes:
+    """Rules in a format; FlexFlow's is protobuf for a path that ends in .pb.
 
     Raises:
         DslcError: E1002 for what the format cannot express.
     """
     if form == "tensat":
         return tensat.write(rules)
+    if form == "flexflow" and path is not None and path.suffix == ".pb":
+        return taso.write(rules, "flexflow")
     return taso.write(rules) if form == "taso" else flexflow.write(rules)

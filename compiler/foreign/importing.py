@@ -13,13 +13,14 @@ from typing import Literal, get_args
 import numpy as np
 
 from dslc.errors import Source
+from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.define import definition, operators
 from dslc.foreign.misfit import misfit
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
 from dslc.foreign.rule import ForeignRule
 from dslc.foreign.shapes import Clash, Unbound
 from dslc.foreign.translate import Translation, tensor_names, translations
-from dslc.foreign.typing import KNOWN, Unknown
+from dslc.foreign.typing import Unknown
 from dslc.interpret.instantiate import Rejected, instantiate
 from dslc.prove.counterexample import text_of
 from dslc.prove.guards import find_guards
@@ -34,7 +35,16 @@ from dslc.syntax.printer import format_source
 #: distribution: it moves data and computes nothing; unknown: an operator has no counterpart; unbound: the target reads a tensor that
 #: the source does not have; impossible: no sizes fit its source
 Outcome = Literal[
-    "proved", "guarded", "undecided", "rejected", "duplicate", "same", "distribution", "unknown", "unbound", "impossible"
+    "proved",
+    "guarded",
+    "undecided",
+    "rejected",
+    "duplicate",
+    "same",
+    "distribution",
+    "unknown",
+    "unbound",
+    "impossible",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 
@@ -47,11 +57,15 @@ _MOST_OPEN = 4
 
 #: told of what is done: how many rules are decided, and how many there are
 Progress = Callable[[int, int], None]
+_Told = Callable[..., None]
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What became of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one."""
+    """What became of one rule. `number` is its place in the file; `translation` the reading that was proved, or the first one.
+
+    `wider`: why the most general reading, which the other project's types allow, was refuted before a narrower one was proved.
+    """
 
     number: int
     name: str
@@ -60,12 +74,17 @@ class Imported:
     translation: Translation | None = None
     verdict: RuleVerdict | None = None
     left_out: int = 0
+    wider: RuleVerdict | None = None
 
     @property
     def note(self) -> str:
         """How the proved reading is narrower than the file's."""
         mode = self.translation.mode if self.translation is not None else None
-        return "for the kernel sizes of the file only" if mode is not None and mode.kernels else ""
+        if mode is None or self.outcome != "proved":
+            return ""
+        kernels = ["for the kernel sizes of the file only"] if mode.kernels else []
+        wrong = ["wrong for kernels or groups that these types leave out"] if self.wider is not None else []
+        return "; ".join([*kernels, *wrong])
 
 
 @dataclass
@@ -120,15 +139,27 @@ def import_rules(
     result = Import()
     pending = _read(rules, form, axes or axis_order(rules), result)
     total = len(rules)
+    done = asked = 0
+
+    def told(*_: object) -> None:
+        nonlocal asked
+        asked = min(asked + 1, total - done - 1)
+        if progress is not None:
+            progress(done + asked, total)
+
     while pending:
-        verdicts = _decided([one.readings[one.at] for one in pending], out, workers, limit)
+        done, asked = total - len(pending), 0
+        verdicts = _decided([one.readings[one.at] for one in pending], out, workers, limit, told)
         later: list[_Open] = []
         for one, verdict in zip(pending, verdicts, strict=True):
             one.first = one.first or verdict
             reading = one.readings[one.at]
             if verdict.status in RELIABLE:
                 outcome: Outcome = "guarded" if reading.guard else "proved"
-                result.rules.append(Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out))
+                wider = one.first if one.first.status == "refuted" and outcome == "proved" else None
+                result.rules.append(
+                    Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out, wider)
+                )
                 continue
             one.open += verdict.status != "refuted"
             if one.open < _MOST_OPEN and _advanced(one, guards):
@@ -200,7 +231,9 @@ def _read(rules: Sequence[ForeignRule], form: str, order: AxisOrder, result: Imp
             reason = ", ".join(sorted(missing))
             result.rules.append(Imported(number, name, "unknown", reason, left_out=left_out))
             continue
-        doc = f"Rule {number} of a {form} file" + (f"; {left_out} operators that distribute tensors are left out." if left_out else ".")
+        doc = f"Rule {number} of a {form} file" + (
+            f"; {left_out} operators that distribute tensors are left out." if left_out else "."
+        )
         try:
             readings = list(translations(rule, name, doc))
         except Unbound as problem:
@@ -231,7 +264,7 @@ def _key(reading: Translation) -> str:
     return re.sub(r"\b[ABX]\d+\b", lambda found: order.setdefault(found[0], f"X{len(order)}"), "\n".join(kept))
 
 
-def _decided(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
+def _decided(readings: Sequence[Translation], out: Path, workers: int, limit: float, told: _Told) -> list[RuleVerdict]:
     """Verdicts of some rules: the axioms, which take long where they do not help, are asked where the exact prover does not know.
 
     A rule and its reverse are one equation, proved once.
@@ -239,15 +272,17 @@ def _decided(readings: Sequence[Translation], out: Path, workers: int, limit: fl
     keys = [_equation(reading) for reading in readings]
     firsts = {key: k for k, key in reversed([*enumerate(keys)])}
     once = sorted(firsts.values())
-    found = dict(zip(once, _proved([readings[k] for k in once], out, workers, limit), strict=True))
+    found = dict(zip(once, _proved([readings[k] for k in once], out, workers, limit, told), strict=True))
     again = [k for k, key in enumerate(keys) if k not in found and found[firsts[key]].status not in RELIABLE]
-    found |= zip(again, _proved([readings[k] for k in again], out, workers, limit), strict=True)
+    found |= zip(again, _proved([readings[k] for k in again], out, workers, limit, told), strict=True)
     return [found[k if k in found else firsts[key]] for k, key in enumerate(keys)]
 
 
 def _equation(reading: Translation) -> tuple[str, frozenset[str]]:
     """The types of a rule and its two sides, whichever is which; a rule with a condition is for itself."""
-    head, *lines = [line.strip() for line in reading.text.splitlines()[:-1] if not line.strip().startswith(('"""', "tags "))]
+    head, *lines = [
+        line.strip() for line in reading.text.splitlines()[:-1] if not line.strip().startswith(('"""', "tags "))
+    ]
     if any(line.startswith("where ") for line in lines):
         return reading.text, frozenset()
     names, _, outputs = head.removeprefix(f"substitution {reading.name}").partition(" -> ")
@@ -262,21 +297,31 @@ def _local(side: str) -> str:
     return re.sub(r"\b[AB]\d+\b", lambda found: order.setdefault(found[0], f"_{len(order)}"), side)
 
 
-def _proved(readings: Sequence[Translation], out: Path, workers: int, limit: float) -> list[RuleVerdict]:
-    if not readings:
-        return []
-    found = _verified(readings, out, workers, limit, ("field", "exact"))
-    open_ones = [k for k, verdict in enumerate(found) if verdict.status not in RELIABLE and verdict.status != "refuted"]
-    if open_ones:
-        more = _verified([readings[k] for k in open_ones], out, workers, limit, ("axioms",))
-        for k, verdict in zip(open_ones, more, strict=True):
-            if verdict.status in RELIABLE:
-                found[k] = replace(verdict, verdicts=(*found[k].verdicts, *verdict.verdicts))
-    return found
+def _proved(readings: Sequence[Translation], out: Path, workers: int, limit: float, told: _Told) -> list[RuleVerdict]:
+    """Chains of windows follow from the laws in milliseconds where they do; of the others the exact prover knows more."""
+    found: dict[int, RuleVerdict] = {}
+
+    def ask(numbers: Sequence[int], provers: Sequence[ProverName]) -> None:
+        wanted = [k for k in numbers if k not in found or found[k].status not in (*RELIABLE, "refuted")]
+        verdicts = _verified([readings[k] for k in wanted], out, workers, limit, provers, told) if wanted else []
+        for k, verdict in zip(wanted, verdicts, strict=True):
+            earlier = found[k].verdicts if k in found else ()
+            if k not in found or verdict.status in RELIABLE or "exact" in provers:
+                found[k] = replace(verdict, verdicts=(*earlier, *verdict.verdicts))
+
+    ask([k for k, reading in enumerate(readings) if reading.chained], ("field", "axioms"))
+    ask(range(len(readings)), ("field", "exact"))
+    ask([k for k, reading in enumerate(readings) if not reading.chained], ("axioms",))
+    return [found[k] for k in range(len(readings))]
 
 
 def _verified(
-    readings: Sequence[Translation], out: Path, workers: int, limit: float, provers: Sequence[ProverName]
+    readings: Sequence[Translation],
+    out: Path,
+    workers: int,
+    limit: float,
+    provers: Sequence[ProverName],
+    told: _Told,
 ) -> list[RuleVerdict]:
     """Verdicts of some rules, from a file in a temporary folder: the proving processes read it there."""
     with tempfile.TemporaryDirectory(prefix="dslc-import-") as folder:
@@ -284,7 +329,7 @@ def _verified(
         path.write_text(_plain_text(readings), encoding="utf-8")
         loaded = load_many([path])
         names = [f"{out.stem}.{reading.name}" for reading in readings]
-        found = verify(loaded, names, workers, provers=provers, limit=limit)
+        found = verify(loaded, names, workers, provers=provers, limit=limit, progress=told)
     by = {verdict.rule: verdict for verdict in found}
     return [by[name] for name in names]
 
@@ -315,11 +360,18 @@ def imported_text(result: Import, form: str, origin: str) -> str:
     counts = result.counts()
     header = [f"Imported from {origin} ({form}), {len(result.rules)} rules:"]
     header += [f"  {count} {_MEANING[outcome]}" for outcome, count in counts.items() if count]
+    narrowed = sum(rule.wider is not None for rule in result.rules)
+    if narrowed:
+        header += [
+            f"  of those proved, {narrowed} are wrong for kernels or groups that their types leave out: comments below"
+        ]
     if result.unknown:
-        header += ["  operators without a counterpart: " + ", ".join(f"{k} ({n})" for k, n in result.unknown.most_common())]
+        header += [
+            "  operators without a counterpart: " + ", ".join(f"{k} ({n})" for k, n in result.unknown.most_common())
+        ]
     footer: list[str] = []
     for rule in result.rules:
-        if rule.outcome in {"rejected", "undecided", "impossible"}:
+        if rule.outcome in {"rejected", "undecided", "impossible"} or rule.wider is not None:
             footer += ["", *(f"# {line}".rstrip() for line in _explained(rule).splitlines())]
     readings = [rule.translation for rule in proved if rule.translation is not None]
     return library_text(readings, "\n".join(f"# {line}" for line in header), "\n".join(footer) + "\n" if footer else "")
@@ -341,15 +393,20 @@ _MEANING: dict[Outcome, str] = {
 
 def _explained(rule: Imported) -> str:
     lines = [f"{rule.name}, rule {rule.number}, {rule.outcome}" + (f": {rule.reason}" if rule.reason else "")]
-    if rule.translation is not None:
+    if rule.wider is not None:
+        lines = [f"{rule.name}, rule {rule.number}, holds for the types above; it is wrong for others that it fits"]
+    elif rule.translation is not None:
         lines.append(rule.translation.text)
-    if rule.verdict is not None and rule.verdict.counterexample is not None:
-        lines += ["counterexample:", *(f"  {line}" for line in text_of(rule.verdict.counterexample).splitlines())]
+    found = _counterexample(rule)
+    if found is not None and found != rule.reason:
+        lines += ["counterexample:", *(f"  {line}" for line in found.splitlines())]
     return "\n".join(lines)
 
 
 def _counterexample(rule: Imported) -> str | None:
     """Values on which the sides differ, or sizes at which the target does not fit."""
+    if rule.wider is not None and rule.wider.counterexample is not None:
+        return text_of(rule.wider.counterexample)
     if rule.verdict is not None and rule.verdict.counterexample is not None:
         return text_of(rule.verdict.counterexample)
     return rule.reason if rule.outcome == "rejected" else None

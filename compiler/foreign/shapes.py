@@ -6,6 +6,7 @@ of groups and channels, or the number of windows of a convolution. A shape is a 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -172,8 +173,10 @@ class Unifier:
 
 
 def _times(first: Dim, second: Dim) -> Dim:
-    """A product whose numbers are one, in front."""
+    """A product of one factor and the others; neighbouring numbers are one."""
     match first, second:
+        case Product(a, b), rest:
+            return _times(a, _times(b, rest))
         case Number(a), Number(b):
             return Number(a * b)
         case Number(a), Product(Number(b), rest):
@@ -184,7 +187,9 @@ def _times(first: Dim, second: Dim) -> Dim:
 
 
 def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
-    """Two dimensions, of which one is a sum, without what both add; sums in sums are one."""
+    """Two products without common factors, or two dimensions, of which one is a sum, without what both add; sums in sums are one."""
+    if isinstance(a, Product) and isinstance(b, Product):
+        return _without_factors(a, b)
     if not isinstance(a, Sum) and not isinstance(b, Sum):
         return a, b
     left, right = list(_terms(a)), list(_terms(b))
@@ -198,6 +203,28 @@ def _cancelled(a: Dim, b: Dim) -> tuple[Dim, Dim]:
         raise Clash("a size is larger than itself")
     first, second = (terms[0] if len(terms) == 1 else Sum(tuple(terms)) for terms in (left, right))
     return first, second
+
+
+def _without_factors(a: Product, b: Product) -> tuple[Dim, Dim]:
+    left, right = list(factors_of(a)), list(factors_of(b))
+    for factor in tuple(left):
+        if factor in right:
+            left.remove(factor)
+            right.remove(factor)
+    return _product(left), _product(right)
+
+
+def _product(factors: list[Dim]) -> Dim:
+    return functools.reduce(lambda rest, factor: _times(factor, rest), reversed(factors)) if factors else Number(1)
+
+
+def factors_of(dim: Dim) -> Iterator[Dim]:
+    """What is multiplied, the outermost first; a dimension that is no product is one factor."""
+    if isinstance(dim, Product):
+        yield from factors_of(dim.first)
+        yield from factors_of(dim.second)
+    else:
+        yield dim
 
 
 def _terms(dim: Dim) -> Iterator[Dim]:

@@ -157,9 +157,13 @@ def _name(names: Sequence[str], number: int) -> str:
 
 def _numbering(rules: Iterable[ForeignRule]) -> Numbering:
     """FlexFlow's where each operator behind TASO's constants is one of its parallel operators."""
-    behind = {op for rule in rules for op in (*rule.source, *rule.target) if _KIND_NUMBERS.get(op.kind, -1) >= COMMON_KINDS}
+    behind = {
+        op for rule in rules for op in (*rule.source, *rule.target) if _KIND_NUMBERS.get(op.kind, -1) >= COMMON_KINDS
+    }
     parallel = KINDS[COMMON_KINDS : COMMON_KINDS + 4]
-    fits = all(op.kind in parallel and len(op.inputs) == 1 and {k for k, _ in op.parameters} == _PARALLEL_KEYS for op in behind)
+    fits = all(
+        op.kind in parallel and len(op.inputs) == 1 and {k for k, _ in op.parameters} == _PARALLEL_KEYS for op in behind
+    )
     return "flexflow" if behind and fits else "taso"
 
 
@@ -222,7 +226,7 @@ def _number(numbers: dict[str, int], name: str, what: str) -> int:
     if name.startswith("#") and name[1:].lstrip("-").isdigit():
         return int(name[1:])
     if name not in numbers:
-        raise error("E1002", f"TASO has no {what} `{name}`")
+        raise error("E1002", f"this protobuf has no number for the {what} `{name}`")
     return numbers[name]
 
 
@@ -259,9 +263,14 @@ def rule_bytes(rule: ForeignRule, numbering: Numbering = "taso") -> bytes:
     return out
 
 
-def write(rules: Iterable[ForeignRule]) -> bytes:
-    """The bytes of a file, in FlexFlow's numbers where its parallel operators occur; names of rules and inputs have no place in it."""
+def write(rules: Iterable[ForeignRule], numbering: Numbering | None = None) -> bytes:
+    """The bytes of a file; names of rules and inputs have no place in it. `numbering`: None: FlexFlow's where its operators occur.
+
+    Raises:
+        DslcError: E1002 for an operator or a parameter that has no number.
+    """
     rules = tuple(rules)
-    own = {*FLEXFLOW_KINDS[COMMON_KINDS:]}
-    numbering: Numbering = "flexflow" if any(kind in own for rule in rules for kind in rule.kinds()) else "taso"
+    if numbering is None:
+        own = {*FLEXFLOW_KINDS[COMMON_KINDS:]}
+        numbering = "flexflow" if any(kind in own for rule in rules for kind in rule.kinds()) else "taso"
     return b"".join(_part(1, rule_bytes(rule, numbering)) for rule in rules)

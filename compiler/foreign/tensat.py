@@ -93,7 +93,9 @@ class _Words:
     def take(self, wanted: str = "") -> str:
         word = self.peek()
         if not word or (wanted and word != wanted):
-            raise _Wrong(f"{f'`{word}`' if word else 'the end'} stands where {f'`{wanted}`' if wanted else 'a term'} should")
+            raise _Wrong(
+                f"{f'`{word}`' if word else 'the end'} stands where {f'`{wanted}`' if wanted else 'a term'} should"
+            )
         self.at += 1
         return word
 
@@ -387,7 +389,12 @@ def _text(side: tuple[Operator, ...], tensor: Tensor, names: dict[int, str]) -> 
         name, _, before, after = form
         if op.kind == "enlarge":
             before = _KERNEL
-        words = [name, *(str(op.get(k)) for k in before if k in keys), *inputs, *(str(op.get(k)) for k in after if k in keys)]
+        words = [
+            name,
+            *(str(op.get(k)) for k in before if k in keys),
+            *inputs,
+            *(str(op.get(k)) for k in after if k in keys),
+        ]
     return words[0] if len(words) == 1 else f"({' '.join(words)})"
 
 

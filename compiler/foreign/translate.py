@@ -7,40 +7,66 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 
-from dslc.foreign.rule import ForeignRule, Operator, Tensor
-from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Unbound, Windows, parts_of
-from dslc.foreign.typing import (
+from dslc.foreign.counterparts import (
     CONSTANTS,
+    FIELDS,
     FOREIGN,
+    NORMS,
+    OPEN,
     OPERATORS,
     POINTWISE,
     POOLS,
-    Mode,
-    Typing,
+    REDUCTIONS,
+)
+from dslc.foreign.parameters import (
     activation,
+    axes_of,
     axis_of,
-    convolutions,
+    count_of,
     is_open,
+    keeps_axes,
     padding,
     permutation,
     strides,
 )
+from dslc.foreign.rule import ForeignRule, Operator, Tensor
+from dslc.foreign.shapes import (
+    Clash,
+    Dim,
+    Number,
+    Product,
+    Row,
+    Shape,
+    Size,
+    Sum,
+    Unbound,
+    Windows,
+    factors_of,
+    parts_of,
+)
+from dslc.foreign.typing import Mode, Typing, convolutions
 from dslc.syntax.vocabulary import CONSTANTS as RESERVED
 from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
 
 _OUTPUTS = ("Y", "Z", "U", "V")
+# CUDNN_BN_MIN_EPSILON, which TASO gives its batch norms
+_TASO_EPSILON = "1e-5"
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The text of a substitution, and the operators it names: (file that defines it, name). `guard`: what the file does not say."""
+    """The text of a substitution, and the operators it names: (file that defines it, name).
+
+    `guard`: what the file does not say. `chained`: windows of windows, whose sums over sums the exact prover takes long over.
+    """
 
     name: str
     text: str
     operators: tuple[tuple[str, str], ...]
     mode: Mode
     guard: str = ""
+    chained: bool = False
 
     def guarded(self, guard: str) -> Translation:
         """The rule under a further condition."""
@@ -77,7 +103,18 @@ def translations(rule: ForeignRule, name: str, doc: str) -> Iterator[Translation
 
 def _modes(rule: ForeignRule) -> Iterator[Mode]:
     kinds = set(rule.kinds())
-    axes = {"concat", "split", "transpose", "constant_imm", "replicate", "reduce"}
+    axes = {
+        "concat",
+        "split",
+        "transpose",
+        "constant_imm",
+        "replicate",
+        "reduce",
+        "squeeze",
+        "unsqueeze",
+        *REDUCTIONS,
+        *OPEN,
+    }
     batched = bool(kinds & {"matmul", "linear"}) and not kinds & axes
     opened = any(is_open(op) for op in (*rule.source, *rule.target))
     count = convolutions(rule)
@@ -86,7 +123,8 @@ def _modes(rule: ForeignRule) -> Iterator[Mode]:
         for grouped in groups if count <= 4 else (frozenset(range(count)), frozenset[int]()):
             for batch in (True, False) if batched else (False,):
                 for free in (True, False) if opened else (False,):
-                    yield Mode(batch, grouped, kernels, free)
+                    for merged in (True, False) if "merge_gconv" in kinds and grouped else (False,):
+                        yield Mode(batch, grouped, kernels, free, merged)
 
 
 @dataclass
@@ -108,10 +146,12 @@ class _Writer:
             raise Clash("the source has no operator")
         self._tensors = tensor_names(self.rule)
         self._bind()
-        params = ", ".join(
-            f"{self._tensors[number]}: {self._type(self.typing.inputs[number])}" for number in self.rule.inputs()
+        params = ", ".join(f"{self._tensors[number]}: {self._type(number)}" for number in self.rule.inputs())
+        outputs = (
+            _OUTPUTS
+            if len(self.rule.outputs) <= len(_OUTPUTS)
+            else tuple(f"Y{k}" for k in range(len(self.rule.outputs)))
         )
-        outputs = _OUTPUTS if len(self.rule.outputs) <= len(_OUTPUTS) else tuple(f"Y{k}" for k in range(len(self.rule.outputs)))
         outputs = outputs[: len(self.rule.outputs)]
         left = self._side(0, outputs)
         right = self._side(1, outputs)
@@ -122,7 +162,8 @@ class _Writer:
         lines += ["  =>", *(f"  {line}" for line in right)]
         tags = self._tags()
         lines += [f"  tags {', '.join(tags)}"] if tags else []
-        return Translation(self.name, "\n".join([*lines, "}"]), tuple(self.used), self.typing.mode)
+        text, chained = "\n".join([*lines, "}"]), any(map(_chained, (self.rule.source, self.rule.target)))
+        return Translation(self.name, text, tuple(self.used), self.typing.mode, chained=chained)
 
     # ---- names -------------------------------------------------------------------------------------------------
 
@@ -150,7 +191,7 @@ class _Writer:
                 for dim in dims:
                     self.bound.update(p for p in parts_of(unifier.dim(dim)) if isinstance(p, Size))
         for side_at, op in enumerate(self.rule.source):
-            if op.kind == "constant_one":
+            if op.kind in ("constant_one", "reshape"):
                 shape = unifier.shape(self.typing.results[0, side_at, 0])
                 self.bound.update(p for d in shape.dims for p in parts_of(unifier.dim(d)) if isinstance(p, Size))
                 self.bound.update([shape.tail] if shape.tail is not None else [])
@@ -172,10 +213,10 @@ class _Writer:
                 return str(value)
             case Sum(parts):
                 return " + ".join(self._dim(part) for part in parts)
-            case Product(first, second):
+            case Product():
                 if typed:
-                    return f"({self._dim(first)}, {self._dim(second)})"
-                return " * ".join(self._factor(part) for part in (first, second))
+                    return f"({', '.join(self._dim(part) for part in factors_of(dim))})"
+                return " * ".join(self._factor(part) for part in factors_of(dim))
             case Windows(size, kernel, stride, same):
                 if not stride:
                     raise Clash("a size depends on strides that the file does not name")
@@ -186,8 +227,8 @@ class _Writer:
         text = self._dim(dim)
         return text if re.fullmatch(r"\w+", text) else f"({text})"
 
-    def _type(self, shape: Shape) -> str:
-        return f"T[{self._shape(shape, True)}]"
+    def _type(self, number: int) -> str:
+        return f"{self.typing.elements[number]}[{self._shape(self.typing.inputs[number], True)}]"
 
     def _shape(self, shape: Shape, typed: bool) -> str:
         shape = self.typing.unifier.shape(shape)
@@ -224,7 +265,7 @@ class _Writer:
                 continue
             if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:
                 call = self._call(side, at, op, results)
-                for output, field_name in ((0, "Y"), (1, "Z")):
+                for output, field_name in enumerate(FIELDS.get(op.kind, ("Y", "Z"))):
                     tensor = Tensor(at, output)
                     if tensor not in given:
                         results[tensor] = f"{call}.{field_name}"
@@ -251,7 +292,9 @@ class _Writer:
                 yield name
 
     def _call(self, side: int, at: int, op: Operator, results: dict[Tensor, str]) -> str:
-        args = [self._tensors[t.operator] if t.operator < 0 else results[t] for t in op.inputs]
+        # what folds into a kernel is the scale and the variance; TASO's operator has shift and mean for nothing
+        inputs = (*op.inputs[:2], op.inputs[4]) if op.kind == "fuse_conv_batchnorm" else op.inputs
+        args = [self._tensors[t.operator] if t.operator < 0 else results[t] for t in inputs]
         module, function, attrs = self._function(side, at, op)
         text = self._apply(module, function, [*args, *attrs])
         wanted = activation(op)
@@ -268,7 +311,29 @@ class _Writer:
         kind = op.kind
         stated = [self._dim(d) for d in self.typing.stated.get((side, at), ())] if kind != "conv2d" else []
         if kind in POINTWISE:
-            return (*POINTWISE[kind], [])
+            return (*POINTWISE[kind], ["**slope"] if kind == "leakyrelu" else [])
+        if kind in NORMS:
+            return (*NORMS[kind], [f"epsilon={self._epsilon()}"])
+        if kind in OPEN:
+            module, name, attributes = OPEN[kind]
+            return module, name, [f"**{attributes}"]
+        if kind in REDUCTIONS:
+            axes = [str(axis) for axis in axes_of(op)]
+            if kind in ("reduce_argmax", "reduce_argmin"):
+                if len(axes) > 1:
+                    raise Clash(f"`{kind}` along axes {op.get('axes')}")
+                return (*REDUCTIONS[kind], [f"axis={axes[0]}", f"keepdims={str(keeps_axes(op)).lower()}"])
+            return (*REDUCTIONS[kind], [f"axes=[{', '.join(axes)}]", f"keepdims={str(keeps_axes(op)).lower()}"])
+        if kind in ("squeeze", "unsqueeze"):
+            return "std.layout", kind, [f"axes=[{', '.join(map(str, axes_of(op)))}]"]
+        if kind == "reshape":
+            return "std.layout", "reshape", [f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
+        if kind == "prelu":
+            return "std.activation", "prelu", []
+        if kind == "broadcast_add":
+            return FOREIGN, kind, []
+        if kind == "merge_gconv":
+            return FOREIGN, kind, [f"count={count_of(op)}"]
         if kind == "mul":
             return OPERATORS, "smul", []
         if kind in ("matmul", "linear"):
@@ -300,6 +365,10 @@ class _Writer:
         if kind == "constant_one":
             return OPERATORS, "I_ewmul", ["dtype=T", f"shape=[{self._shape(self.typing.results[side, at, 0], False)}]"]
         return OPERATORS, CONSTANTS[kind], ["dtype=T", f"channels={stated[0]}", f"kernel=[{stated[1]}, {stated[2]}]"]
+
+    def _epsilon(self) -> str:
+        """Any, the same throughout, as the file does not say it; TASO's own where only the target has one."""
+        return "e" if any(op.kind in NORMS for op in self.rule.source) else _TASO_EPSILON
 
     def _open(self, op: Operator) -> bool:
         return self.typing.mode.free and is_open(op)
@@ -371,6 +440,20 @@ def tensor_names(rule: ForeignRule) -> dict[int, str]:
         clash = re.fullmatch(r"X\d+|[A-Z]\d*", own) or own in out.values()
         out[number] = own if free and not clash else f"X{-number}"
     return out
+
+
+def _chained(side: tuple[Operator, ...]) -> bool:
+    """Whether a convolution or pooling reads what another has computed."""
+    behind: set[int] = set()
+    for at, op in enumerate(side):
+        windows = op.kind in {"conv2d", *POOLS}
+        if any(tensor.operator in behind for tensor in op.inputs):
+            if windows:
+                return True
+            behind.add(at)
+        elif windows:
+            behind.add(at)
+    return False
 
 
 def _inputs_of(side: tuple[Operator, ...]) -> set[int]:

@@ -4,37 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from dslc.foreign.counterparts import ARITY, KNOWN, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
+from dslc.foreign.elements import element_types
+from dslc.foreign.parameters import (
+    axes_of,
+    axis_of,
+    count_of,
+    is_open,
+    keeps_axes,
+    padding,
+    permutation,
+    sizes_of,
+    strides,
+)
 from dslc.foreign.rule import ForeignRule, Operator, Tensor
 from dslc.foreign.shapes import Clash, Dim, Number, Product, Row, Shape, Size, Sum, Unifier, Windows
-
-OPERATORS, FOREIGN = "taso.operators", "taso.foreign"
-#: foreign kind -> (file that defines the operator, its name): one shape in, the same out
-POINTWISE: dict[str, tuple[str, str]] = {
-    "ew_add": (OPERATORS, "ewadd"),
-    "ew_mul": (OPERATORS, "ewmul"),
-    "relu": (OPERATORS, "relu"),
-    "sigmoid": (OPERATORS, "sigmoid"),
-    "tanh": (OPERATORS, "tanh"),
-    "ew_sub": ("std.pointwise", "sub"),
-    "ew_div": ("std.pointwise", "div"),
-    "ew_max": ("std.pointwise", "maximum"),
-    "ew_min": ("std.pointwise", "minimum"),
-    "exp": ("std.pointwise", "exp"),
-    "log": ("std.pointwise", "log"),
-    "sqrt": ("std.pointwise", "sqrt"),
-    "ceil": ("std.pointwise", "ceil"),
-    "round": ("std.pointwise", "round"),
-}
-ACTIVATIONS = {0: "", 1: "sigmoid", 2: "relu", 3: "tanh"}
-POOLS = {"pool2d_avg": "pool_avg", "pool2d_max": "pool_max"}
-CONSTANTS = {"constant_imm": "I_matmul", "constant_iconv": "I_conv", "constant_one": "I_ewmul", "constant_pool": "C_pool"}
-_ARITY = {
-    **dict.fromkeys(POINTWISE, 1), **dict.fromkeys(("ew_add", "ew_mul", "ew_sub", "ew_div", "ew_max", "ew_min"), 2),
-    **dict.fromkeys(("mul", "matmul", "linear", "conv2d"), 2), **dict.fromkeys(POOLS, 1), **dict.fromkeys(CONSTANTS, 0),
-    **dict.fromkeys(("transpose", "split", "replicate", "reduce"), 1),
-}  # fmt: skip
-KNOWN = {*POINTWISE, *POOLS, *CONSTANTS, "mul", "matmul", "linear", "conv2d", "transpose", "enlarge", "concat", "split",
-         "replicate", "reduce"}  # fmt: skip
 
 
 class Unknown(Exception):
@@ -48,12 +32,14 @@ class Mode:
     `batched`: products of matrices have any batch in front. `grouped`: the convolutions (by number, source first) whose group count is
     open; the others have one group. `kernels`: which sizes of kernels are those that the file names, 0 none, 1 those of pooling and
     constants, 2 those of convolutions too. `free`: strides and padding that the file does not name are any; else 1 and "same".
+    `merged`: open group counts are multiples of what `merge_gconv` divides them by, which is otherwise all groups.
     """
 
     batched: bool = False
     grouped: frozenset[int] = frozenset()
     kernels: int = 0
     free: bool = False
+    merged: bool = False
 
 
 @dataclass
@@ -69,15 +55,19 @@ class Typing:
     #: (side, operator) -> the dimensions that its attributes state: a kernel, the sizes of a split, of a constant
     stated: dict[tuple[int, int], tuple[Dim, ...]] = field(default_factory=dict)
     kernels: dict[tuple[str, int], Size] = field(default_factory=dict)
+    #: the type of the elements of each input
+    elements: dict[int, str] = field(default_factory=dict)
     #: the rank of products of FlexFlow; None: as the rule says
     products: int | None = None
     _cuts: list[tuple[Dim, tuple[Size, ...]]] = field(default_factory=list)
     _convolutions: int = 0
+    _named: dict[str, Shape] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for side, operators in enumerate((self.rule.source, self.rule.target)):
             for at, op in enumerate(operators):
                 self._operator(side, at, op)
+        self.elements = element_types(self.rule)
         for output in self.rule.outputs:
             self.unifier.equal_shapes(self.of(0, output.source), self.of(1, output.target))
         self._cut()
@@ -100,8 +90,7 @@ class Typing:
         kind = op.kind
         if kind not in KNOWN:
             raise Unknown(kind)
-        wanted = _ARITY.get(kind)
-        if (wanted is not None and len(op.inputs) != wanted) or (kind == "enlarge" and len(op.inputs) not in (1, 2)):
+        if len(op.inputs) not in ARITY[kind]:
             raise Clash(f"`{kind}` has {len(op.inputs)} tensors")
         here = (side, at, 0)
         if kind in POINTWISE:
@@ -142,6 +131,21 @@ class Typing:
             self.results[here] = Shape((f, c, *kernel))
         elif kind in ("replicate", "reduce"):
             self._copies(side, at, op)
+        elif kind == "merge_gconv":
+            self._merged_kernel(side, at, op)
+        elif kind in NORMS or kind == "broadcast_add":
+            self._norm(side, at, op)
+        elif kind == "prelu":
+            self.results[here] = self.of(side, op.inputs[0])
+            self.of(side, op.inputs[1])
+        elif kind in OPEN:
+            self.of(side, op.inputs[0])
+            for output in range(2 if kind == "topk" else 1):
+                self.results[side, at, output] = Shape((), Row())
+        elif kind == "reshape":
+            self._reshape(side, at, op)
+        elif kind in ("squeeze", "unsqueeze") or kind in REDUCTIONS:
+            self._axes(side, at, op)
         elif kind == "concat":
             self._concat(side, at, op)
         elif kind == "split":
@@ -175,9 +179,73 @@ class Typing:
         self.unifier.equal_shapes(self.of(side, op.inputs[0]), one if op.kind == "replicate" else many)
         self.results[side, at, 0] = many if op.kind == "replicate" else one
 
+    def _merged_kernel(self, side: int, at: int, op: Operator) -> None:
+        """As many parts of the filters as groups become one, each with zeros at the channels of the others."""
+        count, f, c, r, s = Number(count_of(op)), Size("F"), Size("C"), Size("R"), Size("S")
+        self._of_rank(side, op.inputs[0], (Product(count, f), c, r, s))
+        self.results[side, at, 0] = Shape((Product(count, f), Product(count, c), r, s))
+
+    def _norm(self, side: int, at: int, op: Operator) -> None:
+        """The first tensor has channels, the others a number for each; a kernel has a filter for each instead."""
+        if op.get("epsilon") is not None:
+            raise Clash(f"`{op.kind}` with the epsilon {op.get('epsilon')}: parameters are integers")
+        c = Size("C")
+        rest = op.inputs
+        if op.kind == "fuse_conv_batchnorm_bias":
+            self.results[side, at, 0] = Shape((c,))
+        else:
+            first, *rest_of = op.inputs
+            rest = tuple(rest_of)
+            if op.kind in ("batchnorm", "broadcast_add"):
+                dims = (Size("N"), c, Size("H"), Size("W"))
+            else:
+                dims = (c, Size("P"), Size("R"), Size("S"))
+            self._of_rank(side, first, dims)
+            self.results[side, at, 0] = Shape(dims)
+        for tensor in rest:
+            self._of_rank(side, tensor, (c,))
+
+    def _reshape(self, side: int, at: int, op: Operator) -> None:
+        """To a shape of numbers, or to one that the rest of the rule says; one name stands for one shape."""
+        sizes = sizes_of(op)
+        if isinstance(sizes, tuple):
+            shape = Shape(tuple(Number(size) for size in sizes))
+        elif sizes is None:
+            shape = Shape((), Row())
+        else:
+            shape = self._named.setdefault(sizes, Shape((), Row()))
+        self.of(side, op.inputs[0])
+        self.results[side, at, 0] = shape
+
+    def _axes(self, side: int, at: int, op: Operator) -> None:
+        """Squeezed and reduced axes go or get the size 1, unsqueezed ones come in."""
+        axes, tail = axes_of(op), Row()
+        one: list[Dim] = []
+        many: list[Dim] = []
+        for axis in range(max(axes) + 1):
+            size: Dim = Size("ABDE"[axis] if axis < 4 else "A")
+            if axis not in axes:
+                one.append(size)
+                many.append(size)
+                continue
+            many.append(size if op.kind in REDUCTIONS else Number(1))
+            if op.kind in REDUCTIONS and keeps_axes(op):
+                one.append(Number(1))
+        first, second = (many, one) if op.kind != "unsqueeze" else (one, many)
+        self.unifier.equal_shapes(self.of(side, op.inputs[0]), Shape(tuple(first), tail))
+        self.results[side, at, 0] = Shape(tuple(second), tail)
+
+    def _groups(self, side: int, number: int) -> Dim:
+        if number not in self.mode.grouped:
+            return Number(1)
+        counts = {count_of(op) for op in (self.rule.target, self.rule.source)[side] if op.kind == "merge_gconv"}
+        if self.mode.merged and len(counts) == 1:
+            return Product(Size("G"), Number(counts.pop()))
+        return Size("G")
+
     def _convolution(self, side: int, at: int, op: Operator) -> None:
         number, self._convolutions = self._convolutions, self._convolutions + 1
-        groups: Dim = Size("G") if number in self.mode.grouped else Number(1)
+        groups = self._groups(side, number)
         n, c, h, w, f, r, s = (Size(name) for name in "NCHWFRS")
         for name, dim in (("kernel_h", r), ("kernel_w", s)):
             value = op.get(name)
@@ -263,65 +331,3 @@ def rank_of_products(rule: ForeignRule) -> int:
 
 def convolutions(rule: ForeignRule) -> int:
     return sum(op.kind == "conv2d" for op in (*rule.source, *rule.target))
-
-
-def is_open(op: Operator) -> bool:
-    """Whether the file names neither strides nor padding: FlexFlow takes those of the operator that it finds."""
-    return op.kind == "conv2d" and all(op.get(key) is None for key in ("stride_h", "stride_w", "pad"))
-
-
-def axis_of(op: Operator) -> int:
-    axis = op.get("axis")
-    if not isinstance(axis, int) or not 0 <= axis < 8:
-        raise Clash(f"`{op.kind}` along axis {axis}")
-    return axis
-
-
-def padding(op: Operator) -> str:
-    mode = 0 if is_open(op) else op.get("pad")
-    if mode not in (0, 1):
-        raise Clash(f"`{op.kind}` with the padding mode {mode}")
-    return "same" if mode == 0 else "valid"
-
-
-def strides(op: Operator) -> tuple[int, int]:
-    found = [1 if is_open(op) else op.get(key) for key in ("stride_h", "stride_w")]
-    first, second = found
-    if not isinstance(first, int) or not isinstance(second, int) or min(first, second) < 1:
-        raise Clash(f"`{op.kind}` with strides {first}, {second}")
-    return first, second
-
-
-def activation(op: Operator) -> str:
-    mode = op.get("acti")
-    if mode is None:
-        return ""
-    if mode not in ACTIVATIONS:
-        raise Clash(f"`{op.kind}` with the activation mode {mode}")
-    assert isinstance(mode, int)
-    return ACTIVATIONS[mode]
-
-
-def permutation(op: Operator) -> tuple[int, ...]:
-    """The order of the axes: a number in base `numdim` (TASO), digits with `_` between (TENSAT), or two axes exchanged."""
-    perm, rank = op.get("perm"), op.get("numdim")
-    if perm is None:
-        return (1, 0)
-    if isinstance(perm, str):
-        digits = perm.split("_")
-        if not all(digit.isdigit() for digit in digits):
-            raise Clash(f"a permutation `{perm}`")
-        order = [int(digit) for digit in digits]
-    else:
-        rank = 2 if rank is None else rank
-        if not isinstance(rank, int) or not 1 <= rank <= 8 or perm < 0:
-            raise Clash(f"a permutation {perm} of {rank} axes")
-        order = []
-        for _ in range(rank):
-            perm, digit = divmod(perm, rank)
-            order.insert(0, digit)
-        if perm:
-            raise Clash(f"a permutation {op.get('perm')} of {rank} axes")
-    if sorted(order) != list(range(len(order))):
-        raise Clash(f"{order} is no permutation")
-    return tuple(order)

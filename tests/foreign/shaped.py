@@ -21,7 +21,9 @@ def plain(kind: str, *inputs: Tensor) -> Operator:
     return Operator(kind, inputs)
 
 
-def conv(x: Tensor, w: Tensor, acti: int = 0, stride: int = 1, pad: int = 0, kernel: tuple[int, int] = (3, 3)) -> Operator:
+def conv(
+    x: Tensor, w: Tensor, acti: int = 0, stride: int = 1, pad: int = 0, kernel: tuple[int, int] = (3, 3)
+) -> Operator:
     sizes = (("kernel_h", kernel[0]), ("kernel_w", kernel[1]), ("stride_h", stride), ("stride_w", stride))
     return Operator("conv2d", (x, w), (*sizes, ("pad", pad), ("acti", acti)))
 

@@ -108,12 +108,17 @@ INNER: tuple[tuple[ForeignRule, Outcome], ...] = (
         "proved",
     ),
     # relu of a sum of parts is not the sum of their relus
-    (rule([parallel("reduce", 0, X1), plain("relu", at(0))], [plain("relu", X1), parallel("reduce", 0, at(0))]), "rejected"),
+    (
+        rule([parallel("reduce", 0, X1), plain("relu", at(0))], [plain("relu", X1), parallel("reduce", 0, at(0))]),
+        "rejected",
+    ),
 )
 
 
 @pytest.mark.parametrize(("cases", "order"), [(OUTER, "outer"), (INNER, "inner")])
-def test_each_rule_has_the_right_outcome(cases: tuple[tuple[ForeignRule, Outcome], ...], order: AxisOrder, tmp_path: Path) -> None:
+def test_each_rule_has_the_right_outcome(
+    cases: tuple[tuple[ForeignRule, Outcome], ...], order: AxisOrder, tmp_path: Path
+) -> None:
     rules = [each for each, _ in cases]
     found = import_rules(rules, "flexflow", tmp_path / "mine.rules", workers=0, guards=False, axes=order)
     assert [each.outcome for each in found.rules] == [outcome for _, outcome in cases]
@@ -133,7 +138,9 @@ def test_how_dimensions_are_counted_is_seen_from_joined_copies() -> None:
         [parallel("replicate", 0, X1), parallel("replicate", 0, X2), concat(2, 3, at(0), at(1))],
         [concat(2, 3, X1, X2), parallel("replicate", 0, at(0))],
     )
-    copies = rule([parallel("replicate", 0, X1), concat(2, 3, X1, at(0))], [parallel("replicate", 0, X1), concat(2, 3, at(0), X1)])
+    copies = rule(
+        [parallel("replicate", 0, X1), concat(2, 3, X1, at(0))], [parallel("replicate", 0, X1), concat(2, 3, at(0), X1)]
+    )
     assert axis_order([joined]) == "outer"
     assert axis_order([copies]) == "inner"
     first, second = (next(translations(undistributed(joined, order)[0], "r", "")).text for order in ("outer", "inner"))
@@ -142,7 +149,9 @@ def test_how_dimensions_are_counted_is_seen_from_joined_copies() -> None:
 
 def test_a_reverse_and_renamings_are_proved_once_and_stay_rules(tmp_path: Path) -> None:
     there = OUTER[0][0]
-    back = ForeignRule("", there.target, there.source, tuple(replace(o, source=o.target, target=o.source) for o in there.outputs))
+    back = ForeignRule(
+        "", there.target, there.source, tuple(replace(o, source=o.target, target=o.source) for o in there.outputs)
+    )
     renamed = rule([plain("ew_add", X2, X3)], [concat(0, 3, X2, X3), parallel("reduce", 0, at(0))])
     found = import_rules([there, back, renamed], "flexflow", tmp_path / "mine.rules", workers=0, axes="outer")
     assert [each.outcome for each in found.rules] == ["proved", "proved", "duplicate"]
