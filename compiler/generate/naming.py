@@ -4,6 +4,7 @@
 |-------------------------------------------------------|--------------------------------------|
 | several results, one application on the target side   | `merge_two_matmul_by_concat`         |
 | the target is an input                                | `drop_transpose_of_transpose`        |
+| the same but for attributes                           | `restate_conv`                       |
 | one operator twice, its inputs in the same order      | `reassociate_matmul`                 |
 | one operator, its inputs in another order             | `commute_ewadd`                      |
 | f of g, and g of f                                    | `exchange_relu_and_transpose`        |
@@ -55,6 +56,8 @@ def stem(rule: GeneralRule) -> str:
     if target.is_leaf:
         return _short(f"drop_{_words(source)}" if target.item is None else f"{_words(source)}_to_{_op(target)}")
     ops, others = _ops(sources), _ops(targets)
+    if _bare(source) == _bare(target):
+        return _short(f"restate_{_words(source)}")
     if ops == others and len(set(ops)) == 1:
         verb = (
             "reassociate"
@@ -82,6 +85,8 @@ def described(rule: GeneralRule) -> str:
     if target.is_leaf:
         return f"{_phrase(source)} changes nothing." if target.item is None else f"{_phrase(source)} is a constant."
     ops, others = _ops(sources), _ops(targets)
+    if _bare(source) == _bare(target):
+        return f"{_phrase(source)} is the same with other attributes."
     if ops == others and len(set(ops)) == 1:
         if len(ops) == 1:
             return f"The operands of `{ops[0]}` may be exchanged."
@@ -102,6 +107,11 @@ def _ops(roots: Sequence[Term]) -> list[str]:
 
 def _leaves(term: Term) -> list[Term]:
     return [term] if term.is_leaf else [leaf for arg in term.args for leaf in _leaves(arg)]
+
+
+def _bare(term: Term) -> object:
+    """A term without its attributes."""
+    return term if term.item is None else (_op(term), term.output, *map(_bare, term.args))
 
 
 def _several(names: Sequence[str]) -> str:

@@ -143,7 +143,12 @@ def header_of(
             elif trait == "operand_of":
                 lines.append(f"{op} was applied to inputs only.")
     lines += textwrap.wrap(f"Counts: {', '.join(f'{name} {n}' for name, n in stages.counts.items())}.", _WIDTH)
-    lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB.")
+    reasons = Counter(reason.partition(":")[0] for _, reason in stages.left_out)
+    if reasons:
+        lines += textwrap.wrap(
+            f"Left out: {', '.join(f'{n} {reason}' for reason, n in sorted(reasons.items()))}.", _WIDTH
+        )
+    lines.append(f"Time: {seconds:.0f} s, {stages.peak_memory / (1 << 20):.0f} MiB in the largest process.")
     return lines
 
 

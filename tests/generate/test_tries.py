@@ -43,6 +43,16 @@ def test_a_kind_of_rule_that_nobody_decides_is_started_from_a_less_general_form(
     assert less_general(taso(), weakest) is None
 
 
+def test_what_is_proved_at_once_is_what_would_be_proved_first() -> None:
+    rules = [sums(K, M), general(add(A, B), add(B, A)), sums(M, K), sums(K, M)]
+    tries = Tries()
+    assert [tries.at_once(rule) for rule in rules] == [True, True, True, False]
+    assert tries.next(rules)[0] == rules[:3]
+    tries.decided(rules[0])
+    assert [tries.at_once(rule) for rule in rules] == [True] * 4
+    assert tries.next(rules)[0] == rules
+
+
 def test_a_kind_that_was_decided_once_is_always_tried() -> None:
     rules = [sums(K, M) for _ in range(4)]
     tries = Tries()

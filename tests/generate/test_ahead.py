@@ -1,0 +1,81 @@
+"""All families enumerated at once, and rules proved while others are looked for: the result is the same."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from handmade import add, matrices, taso
+
+from dslc.generate import ahead
+from dslc.generate.ahead import Enumerated, all_enumerated, enumerated
+from dslc.generate.general import GeneralRule, generalise
+from dslc.generate.inputs import Family, Sizes, families
+from dslc.generate.proofs import Proofs
+from dslc.generate.settings import Settings
+from dslc.generate.term import Candidate
+from dslc.prove.verdict import RuleVerdict
+
+SETTINGS = Settings(max_operators=2, workers=2)
+
+
+def some_families() -> tuple[Family, ...]:
+    rules = taso()
+    names = ("ewadd", "transpose", "relu")
+    sizes = (Sizes(count=2), Sizes(count=1))
+    return tuple(families(rules, [rules.operators[f"taso.{name}"] for name in names], one)[0] for one in sizes)
+
+
+def by_processes(settings: Settings = SETTINGS) -> list[Enumerated]:
+    told: list[int] = []
+    with all_enumerated(taso(), settings, some_families()) as wanted:
+        return [wanted(family, lambda level, done: told.append(done)) for family in some_families()]
+
+
+def test_processes_find_what_this_one_does() -> None:
+    here = [
+        enumerated(taso(), replace(SETTINGS, workers=1), family, lambda level, done: None) for family in some_families()
+    ]
+    there = by_processes()
+    assert [one.kept for one in there] == [one.kept for one in here]
+    assert [(one.terms, one.equations) for one in there] == [(one.terms, one.equations) for one in here]
+    assert all(one.kept and one.seconds > 0 for one in there)
+    assert [one.kept for one in by_processes(replace(SETTINGS, workers=1))] == [one.kept for one in here]
+
+
+def test_where_a_process_dies_the_enumeration_is_made_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = by_processes()
+    monkeypatch.setattr(ahead, "_serve", lambda *_: os._exit(1))
+    assert [one.kept for one in by_processes()] == [one.kept for one in whole]
+
+
+def test_nothing_runs_on_where_the_rest_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+    ended = ahead._ended
+    monkeypatch.setattr(ahead, "_ended", lambda process, pipe: (started.append(process), ended(process, pipe))[0])
+    with pytest.raises(KeyboardInterrupt), all_enumerated(taso(), SETTINGS, some_families()):
+        raise KeyboardInterrupt
+    assert len(started) == 2
+    assert not any(process.is_alive() for process in started)
+
+
+def test_a_rule_is_proved_meanwhile() -> None:
+    a, b, c, _, _ = matrices()
+    rules = [
+        generalise(taso(), Candidate((add(a, b),), (add(b, a),))),
+        generalise(taso(), Candidate((add(add(a, b), c),), (add(a, add(b, c)),))),
+    ]
+    found: list[dict[GeneralRule, RuleVerdict]] = [{}, {}]
+    for begun, out in zip((True, False), found, strict=True):
+        with Proofs(taso(), 1) as proofs:
+            for rule in rules if begun else ():
+                proofs.begin(rule)
+                proofs.look()
+            counted: list[int] = []
+            proofs.of(rules, out, counted.append)
+            assert counted == [1, 2]
+    assert (
+        [found[0][rule].status for rule in rules] == [found[1][rule].status for rule in rules] == ["proved", "proved"]
+    )
