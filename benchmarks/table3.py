@@ -4,7 +4,8 @@
 does not say how many inputs it has, of which shapes, and which constants are among them; ours are printed. Candidates are pairs of a
 graph and the first one of its fingerprint. Pruning evaluates more general candidates one by one, which takes most of the time;
 `--sample N` prunes a random sample of so many candidates of each family, and scales up what is left. With constants the graphs of four
-operators are some hundreds of millions; `--no-constants` leaves them out.
+operators are some hundreds of millions; `--no-constants` leaves them out. `--prove N` makes a random sample of so many of each family's
+survivors general, as `dslc generate` does, and proves them.
 """
 
 from __future__ import annotations
@@ -16,12 +17,16 @@ import time
 from collections import Counter
 from functools import partial
 
+from dslc.generate.dimensions import Ungeneral
+from dslc.generate.general import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.graphs import count_graphs
 from dslc.generate.inputs import Sizes, families
+from dslc.generate.proofs import Proofs
 from dslc.generate.prune import Values, without_common, without_renamed
-from dslc.generate.term import Candidate, subterms
+from dslc.generate.term import Candidate, inputs, subterms
 from dslc.generate.trees import outputs
-from dslc.semantics.library import load
+from dslc.prove.verdict import RELIABLE, RuleVerdict
+from dslc.semantics.library import Rules, load
 
 TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max concat split C_pool I_conv I_matmul I_ewmul".split()
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
@@ -37,6 +42,48 @@ def categories(candidates: list[Candidate]) -> Counter[str]:
     return found
 
 
+def proved(rules: Rules, candidates: list[Candidate], number: int, workers: int = 2) -> Counter[str]:
+    """What becomes of a random sample of candidates: the provers' word on the most general form that they decide, or why there is
+    none."""
+    out: Counter[str] = Counter()
+    todo: list[GeneralRule] = []
+    for candidate in random.Random(0).sample(candidates, min(number, len(candidates))):
+        left, right = set(inputs(candidate.sources)), set(inputs(candidate.targets))
+        if not (left <= right or right <= left):
+            out["neither side has all inputs: no rule"] += 1
+            continue
+        try:
+            todo.append(generalise(rules, candidate))
+        except Ungeneral:
+            todo += _narrower(rules, candidate, out)
+    tried = set()
+    with Proofs(rules, workers) as proofs:
+        while todo:
+            verdicts: dict[GeneralRule, RuleVerdict] = {}
+            proofs.of(todo, verdicts)
+            todo = []
+            for rule, verdict in verdicts.items():
+                weaker = less_general(rules, rule)
+                if verdict.status in RELIABLE:
+                    out[verdict.status] += 1
+                elif verdict.status == "refuted" and rule.candidate not in tried:
+                    tried.add(rule.candidate)
+                    todo += _narrower(rules, rule.candidate, out)
+                elif weaker is not None:
+                    todo.append(weaker)
+                else:
+                    out["not decided" if verdict.status == "tested" else verdict.status] += 1
+    return out
+
+
+def _narrower(rules: Rules, candidate: Candidate, out: Counter[str]) -> list[GeneralRule]:
+    try:
+        return [narrowed(rules, candidate)]
+    except Ungeneral:
+        out["of these sizes only"] += 1
+        return []
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--operators", type=int, default=3)
@@ -44,6 +91,9 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=0, help="prune a sample of so many candidates of a family")
     parser.add_argument("--no-constants", action="store_true", help="without C_pool, I_conv, I_matmul and I_ewmul")
     parser.add_argument("--family", choices=["matrix", "convolution", "both"], default="both")
+    parser.add_argument(
+        "--prove", type=int, default=0, help="make so many survivors of a family general, and prove them"
+    )
     options = parser.parse_args()
     rules = load("taso")
     named = [rules.operators[f"taso.{name}"] for name in TABLE_1]
@@ -77,6 +127,12 @@ def main() -> None:
         print(
             f"  {found}; left by category: {dict(categories(common.kept))}; {time.process_time() - start:.1f} s of CPU"
         )
+        if options.prove:
+            words = proved(rules, common.kept, options.prove)
+            print(
+                f"  of {words.total()} of these: {dict(words)}; {time.process_time() - start:.1f} s of CPU here",
+                flush=True,
+            )
     print(
         f"\n| pruning | TASO (4 operators) | dslc ({options.operators} operators) | reduction, TASO | reduction, dslc |"
     )
