@@ -66,7 +66,9 @@ def compare(reference: Reference, other: Reference, tolerance: float | None = No
             if problem:
                 return Comparison(worst, f"output {name}: {problem}")
             if error > limit:
-                return Comparison(worst, f"output {name} is off by {error:.2g} of its largest value (allowed: {limit:g})")
+                return Comparison(
+                    worst, f"output {name} is off by {error:.2g} of its largest value (allowed: {limit:g})"
+                )
     return Comparison(worst)
 
 

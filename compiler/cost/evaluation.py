@@ -52,15 +52,18 @@ class Evaluation:
         groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
         infos = self._model.infos(groups)
         before = sum(self.infos[k].body for k in touched)
+        same = {(group.nodes, group.args) for group in groups}
+        kept_as_is = sum(self.infos[k].body for k in touched if (self.groups[k].nodes, self.groups[k].args) in same)
+        concerned = before - kept_as_is
         body = self._body + sum(info.body for info in infos) - before
         if not self._layouts and not any(info.leave > 0 for info in infos):
-            return body, before
+            return body, concerned
         gone = set(touched)
         kept = [
             (info, port) for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True)) if k not in gone
         ]
         every = [*kept, *((info, port_of(group)) for info, group in zip(infos, groups, strict=True))]
-        return body + layout_cost(every, self.graph.outputs, change.now), before
+        return body + layout_cost(every, self.graph.outputs, change.now), concerned
 
     @cached_property
     def dearest(self) -> Mapping[str, float]:

@@ -12,10 +12,14 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import Target
 from dslc.cost.process import Worker, WorkerFailed
 
-#: no single operator is measured longer, in seconds
-LONGEST = 1.0
+#: no single operator is measured longer, in seconds, however busy the machine is
+LONGEST = 0.3
 #: what is faster than the run that surrounds it still costs this much, in seconds
 LEAST = 2e-7
+#: nodes of the chain that tells the time of a node from the time of a run
+CHAIN = 32
+#: times that were taken in another way are not comparable: part of every key
+METHOD = "blocks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +50,15 @@ class Measured:
 class Measurer:
     """Times on one target, from the cache or measured in one process that is used again and again.
 
-    A time is the least of many runs with inputs and outputs bound, less the time of a run of an empty model; infinite for
-    what the runtime refuses or dies of.
+    A time is the least of many runs with inputs and outputs bound, less the time of a run without nodes; infinite for what the
+    runtime refuses or dies of.
     """
 
     def __init__(self, target: Target, cache: CostCache) -> None:
         self.target = target
         self.cache = cache
         self.count = 0
-        self._context = f"{target.device}; threads={target.threads}; {target.runtime}"
+        self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}"
         self._worker = Worker(target.threads)
         self._overhead: float | None = None
 
@@ -105,9 +109,10 @@ class Measurer:
 
     @property
     def overhead(self) -> float:
-        """Seconds of a run in which nothing is computed: part of every model's time, and of no operator's.
+        """Seconds of a run without any node: part of every model's time, and of no operator's.
 
-        Raises WorkerFailed where ONNX Runtime runs nothing at all.
+        Two chains of nodes that compute next to nothing say what a run takes before its first node. Raises WorkerFailed where
+        ONNX Runtime runs nothing at all.
         """
         if self._overhead is None:
             import numpy as np
@@ -116,7 +121,9 @@ class Measurer:
 
             known = self.cache.seconds(self._context, "overhead")
             if known is None:
-                known = float(self._ask(empty_model(), {"x": np.zeros(1, np.float32)})["seconds"])
+                feeds = {"x": np.zeros(1, np.float32)}
+                few, many = (float(self._ask(empty_model(nodes), feeds)["seconds"]) for nodes in (1, 1 + CHAIN))
+                known = few - min(max(many - few, 0.0) / CHAIN, few)
                 self.cache.put_seconds(self._context, {"overhead": known})
             self._overhead = known
         return self._overhead

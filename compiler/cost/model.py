@@ -127,7 +127,9 @@ class CostModel:
         local = self.number(node)
         found = self._pointwise.get(local)
         if found is None:
-            found = self._pointwise[local] = kinds.pointwise(self.rules, self._static(node), tuple(arg.constant for arg in node.args))
+            found = self._pointwise[local] = kinds.pointwise(
+                self.rules, self._static(node), tuple(arg.constant for arg in node.args)
+            )
         return found
 
     def infos(self, groups: Sequence[Group]) -> list[Info]:
@@ -188,7 +190,9 @@ class CostModel:
         if len(group.nodes) == 1 and isinstance(first, Call):
             local = self.number(first)
             if local not in self._view:
-                self._view[local] = kinds.view(self.rules, self._static(first), tuple(a.constant for a in group.args[0]))
+                self._view[local] = kinds.view(
+                    self.rules, self._static(first), tuple(a.constant for a in group.args[0])
+                )
             if self._view[local]:
                 return Info(LEAST)
         small = self._small(group)

@@ -69,4 +69,3 @@ def interval(groups: Sequence[Sequence[float]], strict: bool = False) -> Interva
     row = max((row for row in _T if row[0] <= count - 1), key=lambda row: row[0])
     half = row[2 if strict else 1] * deviation / sqrt(count)
     return Interval(exp(mean), exp(mean - half), exp(mean + half))
-

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from math import ceil
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,10 @@ from dslc.cost.machine import allowed_cpus
 
 # as the process was started: pinning changes what the system answers later
 CPUS = allowed_cpus()
+#: a sample lasts as long, in seconds, a block of samples as long as a time slice, and a measurement has so many blocks at least
+_SAMPLE, _SLICE, _BLOCKS = 2e-4, 4e-3, 6
+#: runs of a fast model before it is measured
+_WARM = 30
 #: faster models are not profiled: their changes of layout are below the clock's resolution
 _PROFILED = 1e-5
 LENGTH = struct.Struct("<Q")
@@ -170,19 +175,21 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
 def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float]) -> float:
     """The least time of a run, in seconds.
 
-    Samples of at least 0.2 ms until the least was come near (2 %) four times, so that it is no accident and a busy machine gets
-    more samples than a quiet one; or until time is up.
+    Blocks of samples, each as long as a system's time slices, until three blocks come near the least (3 %): a spell in which
+    a neighbour has the processor, or half of the threads wait for one, is longer than a few runs, and no block that lies within
+    it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up.
     """
     once = min(clocked(call, 3, 1, now))
-    inner = max(1, min(1000, int(2e-4 / max(once, 1e-7))))
+    if once < _SAMPLE:
+        # the first runs are slower, and a sample of too few runs would be the clock's time
+        once = min(clocked(call, _WARM, 1, now))
+    inner = max(1, min(1000, int(_SAMPLE / max(once, 1e-7))))
+    count = max(2, ceil(_SLICE / max(once * inner, 1e-7)))
     deadline = time.perf_counter() + seconds
-    samples = clocked(call, 8, inner, now)
-    while time.perf_counter() < deadline:
-        samples.sort()
-        if samples[3] <= 1.02 * samples[0]:
-            break
-        samples = samples[:8] + clocked(call, 4, inner, now)
-    return min(samples)
+    blocks: list[float] = []
+    while len(blocks) < _BLOCKS or (time.perf_counter() < deadline and sorted(blocks)[2] > 1.03 * min(blocks)):
+        blocks.append(min(clocked(call, count, inner, now)))
+    return min(blocks)
 
 
 def _profiled(request: dict[str, Any]) -> tuple[int, float, float]:

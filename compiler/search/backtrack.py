@@ -12,7 +12,7 @@ from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
-from dslc.search.chains import chains
+from dslc.search.chains import chained
 from dslc.search.layouts import Layouts, layout_variants
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import Progress, State, least_gain, sweep
@@ -61,10 +61,10 @@ def backtrack(
         for first in _starts(start, costs, limits, layouts):
             improved(first)
             swept = sweep(first, rules, costs, limits, improved)
-            for found in chains(swept, rules, costs, limits, alpha) if first is start else ():
-                if found.cost < swept.cost - least_gain(swept.cost):
-                    swept = found
-                    improved(found)
+            if first is start:
+                # what a sweep takes at once may stand in the way of what takes several turns
+                grown = chained(first, rules, costs, limits, improved)
+                swept = grown if grown.cost < swept.cost else chained(swept, rules, costs, limits, improved)
             seen.add(hash(swept.graph.outputs))
             heapq.heappush(queue, (swept.cost, next(order), swept))
         shuffled = list(rules)

@@ -102,7 +102,9 @@ class _Run:
         if not settings.specialize:
             import_bind_check(self.original, first, self.where)
         self.target: Target = target(settings.threads)
-        self.report = Report(self.where, str(self.target), 0.0, before=Counts(*counts(self.original)), rules=self.rules.digest)
+        self.report = Report(
+            self.where, str(self.target), 0.0, before=Counts(*counts(self.original)), rules=self.rules.digest
+        )
 
     def run(self) -> Optimized:
         if self.settings.budget == 0:
@@ -127,7 +129,12 @@ class _Run:
         if not accepted(model, self.original):
             return self._keep("ONNX Runtime loads it, and refuses its canonical form")
         report = self._finished(
-            replace(self.report, kept_original=False, reason="canonical form, nothing measured", after=Counts(*counts(model)))
+            replace(
+                self.report,
+                kept_original=False,
+                reason="canonical form, nothing measured",
+                after=Counts(*counts(model)),
+            )
         )
         return Optimized(model, report)
 
@@ -171,9 +178,7 @@ class _Run:
         measurer = Measurer(self.target, self.cache)
         try:
             limits.on_step = self.progress.step
-            costs = CostModel(
-                self.rules, measurer, self._build, self.imported.context.opset, self._sizes(inputs[0])
-            )
+            costs = CostModel(self.rules, measurer, self._build, self.imported.context.opset, self._sizes(inputs[0]))
             self.progress.phase("measuring")
             costs.excuse(self.imported.graph)
             start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))
@@ -229,7 +234,9 @@ class _Run:
             if not found.notes:
                 break
         hint = "" if self.settings.inputs is not None else "; --inputs gives others, --bind other sizes"
-        raise _Kept(f"ONNX Runtime cannot run it on {'these' if self.settings.inputs else 'drawn'} inputs: {problem}{hint}")
+        raise _Kept(
+            f"ONNX Runtime cannot run it on {'these' if self.settings.inputs else 'drawn'} inputs: {problem}{hint}"
+        )
 
     def _limits(self) -> tuple[Limits, str]:
         """When to stop. A run that is repeated stops where the first one did, so that it writes the same file."""
@@ -264,9 +271,7 @@ class _Run:
             return None
         return serialized(model)
 
-    def _contenders(
-        self, start: Candidate, costs: CostModel, limits: Limits, checker: Checker
-    ) -> list[Contender]:
+    def _contenders(self, start: Candidate, costs: CostModel, limits: Limits, checker: Checker) -> list[Contender]:
         """Searches, and checks what was found; a rule that changes the outputs is named, left out, and the search goes on."""
         rules = self.chosen
         best = start
@@ -339,7 +344,11 @@ class _Run:
         if mode == "joint":
             found = backtrack(best, others, costs, limits, alpha=alpha, seed=seed, layouts=layouts, on_best=improved)
         else:
-            found = best if mode == "only" else backtrack(best, others, costs, limits, alpha=alpha, seed=seed, on_best=improved)
+            found = (
+                best
+                if mode == "only"
+                else backtrack(best, others, costs, limits, alpha=alpha, seed=seed, on_best=improved)
+            )
             if layouts is not None and not limits.stopped:
                 found = backtrack(found, [], costs, limits, alpha=alpha, seed=seed, layouts=layouts, on_best=improved)
         self.report = replace(self.report, interrupted=limits.interrupted)
@@ -394,7 +403,8 @@ class _Run:
                 order = sorted(range(len(contenders)), key=lambda k: -brief[k].ratio.ratio)
                 contenders = [contenders[k] for k in order[:FINAL]]
             verdicts = [
-                judge(original, identity, contenders, found.feeds[0], self.target, seconds, self.cache) for found in inputs
+                judge(original, identity, contenders, found.feeds[0], self.target, seconds, self.cache)
+                for found in inputs
             ]
         except MemoryShort as short:
             raise _Kept(f"it cannot be timed against a rewritten model: {short}") from None
@@ -446,7 +456,9 @@ class _Run:
             )
             values["dslc.ratio"] = str(first.ratio)
         if contender.model.ir_version != self.original.ir_version:
-            self.notes.append(f"the IR version was raised from {self.original.ir_version} to {contender.model.ir_version}")
+            self.notes.append(
+                f"the IR version was raised from {self.original.ir_version} to {contender.model.ir_version}"
+            )
         note(contender.model, values)
         return Optimized(contender.model, self._finished(report))
 

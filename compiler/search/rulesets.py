@@ -81,5 +81,7 @@ def _matching(names: Sequence[str], pattern: str) -> set[str]:
 def _nearest(name: str, rules: Rules) -> str:
     import difflib
 
-    close = difflib.get_close_matches(name, [*rules.substitutions, *(n.rpartition(".")[2] for n in rules.substitutions)], 1)
+    close = difflib.get_close_matches(
+        name, [*rules.substitutions, *(n.rpartition(".")[2] for n in rules.substitutions)], 1
+    )
     return f"did you mean `{close[0]}`?" if close else ""

@@ -190,7 +190,9 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
             yield from (node.name for node in walk(dim) if isinstance(node, Sym))
 
     nodes = topological(value.node for value in values)
-    return {name: _SIZE for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)}
+    return {
+        name: _SIZE for node in nodes if node.types[0] is not None for dim in node.types[0].shape for name in of(dim)
+    }
 
 
 # ---- what a rewrite is about --------------------------------------------------------------------------------------
@@ -277,7 +279,11 @@ def _near(root: Value, stop: set[Value], limit: int) -> tuple[set[Value], set[Va
         node = value.node
         if node in opened or (isinstance(node, Constant) and _small(value)):
             continue
-        if len(opened) >= limit or isinstance(node, Input | Constant | Opaque) or any(not arg.known for arg in node.args):
+        if (
+            len(opened) >= limit
+            or isinstance(node, Input | Constant | Opaque)
+            or any(not arg.known for arg in node.args)
+        ):
             ended.add(value)
             continue
         opened.add(node)
