@@ -70,6 +70,8 @@ class Known:
         #: the steps of terms that are parts of others, of so many patterns; as long as the classes have the same number
         self._parts: dict[Term, tuple[list[tuple[Term, GeneralRule]], int]] = {}
         self._entered = 0
+        #: the constants of terms
+        self._constants: dict[Term, frozenset[Term]] = {}
 
     def keep(self, rule: GeneralRule) -> None:
         """From now on the rule, in each direction that binds all it needs, may be used."""
@@ -262,7 +264,17 @@ class Known:
                 yield binding
             return
         for way in self.classes.ways(term):
-            yield from self._node(rule, pattern, way, binding)
+            if way is term or not self._brings(way, term):
+                yield from self._node(rule, pattern, way, binding)
+
+    def _brings(self, way: Term, term: Term) -> bool:
+        """Whether a way to write a term has constants that the term has not: whoever rewrites by rules does not find the identity in a
+        tensor."""
+        known = self._constants
+        for one in (way, term):
+            if one not in known:
+                known[one] = frozenset(part for part in subterms((one,)) if part.is_constant)
+        return not known[way] <= known[term]
 
     def _node(self, rule: GeneralRule, pattern: Term, term: Term, binding: Binding) -> Iterator[Binding]:
         if (

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from handmade import IMAGE, KERNEL, add, matrices, op, taso
+from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
 from dslc.generate.classes import Classes
 from dslc.generate.derivable import Known
 from dslc.generate.foresee import derivable_pairs
 from dslc.generate.general import GeneralRule, definition, generalise, less_general
 from dslc.generate.rewriting import Found
-from dslc.generate.term import Candidate, Term, input_term
+from dslc.generate.term import Candidate, Equation, Term, TermType, input_term
 from dslc.generate.tries import Tries
+from dslc.ir.dtype import DType
 from dslc.prove.provers import exact_verdict
 
 A, B, C, _, _ = matrices()
@@ -121,3 +122,20 @@ def test_sizes_that_only_attributes_say_are_bound_and_are_the_same_everywhere() 
     assert known.derivable(largest(largest(joined(X, X))), joined(largest(largest(X)), largest(largest(X)))) is not None
     assert known.derivable(largest(joined(X, Y), 1), joined(largest(X, 1), largest(Y, 1))) is not None
     assert known.follows(joined(largest(X), largest(Y, 1)), largest(joined(X, Y))) is None
+
+
+def test_no_identity_is_found_in_a_tensor() -> None:
+    factor = input_term(7, TermType(DType.F32, ()))
+    unit = op("I_matmul", dtype=DType.F32, size=4)
+    known = Known(taso(), Classes(taso(), (A, B, C, factor)))
+    whole, moved = op("smul", matmul(A, B), factor), matmul(A, op("smul", B, factor))
+    for left, right in (
+        (matmul(unit, A), A),
+        (matmul(matmul(A, B), C), matmul(A, matmul(B, C))),
+        (matmul(op("smul", A, factor), B), moved),
+    ):
+        known.keep(general(left, right))
+        if right is A:
+            known.classes.add(Equation(A, left))
+    # (factor I) (A B) is both: but nobody who rewrites by these rules comes to think of I
+    assert known.follows(whole, moved) is None
