@@ -31,6 +31,9 @@ from dslc.generate.workers import Mapper, serial
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
 
+#: so many connected pairs of terms are held at once
+_PAIRS = 1 << 22
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
@@ -323,7 +326,9 @@ class _Run:
         """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
         is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only."""
         settled = np.zeros(len(hashes), dtype=bool)
+        groups = np.arange(len(hashes))
         pairs: list[Array] = []
+        held = 0
         for number, positions, rows, others in rewriting.steps(rules, equations):
             if ranks is not None:
                 allowed = ranks[0][positions] > ranks[1][number]
@@ -337,8 +342,10 @@ class _Run:
             )
             if beside.any():
                 pairs.append(np.stack([positions[beside], others[beside]]))
-        joined = np.concatenate(pairs, axis=1) if pairs else np.zeros((2, 0), dtype=np.int64)
-        groups = components(len(hashes), joined[0], joined[1])
+                held += pairs[-1].shape[1]
+            if held > _PAIRS:
+                groups, pairs, held = _connected(groups, pairs), [], 0
+        groups = _connected(groups, pairs)
         done = np.zeros(len(hashes), dtype=bool)
         done[groups[settled]] = True
         done[groups[-1 - left[left < 0]]] = True
@@ -441,6 +448,14 @@ class _Run:
         both.sort(axis=1)
         out = both[:, :width]
         return np.where(out == np.iinfo(np.int32).max, -1, out)
+
+
+def _connected(groups: Array, pairs: Sequence[Array]) -> Array:
+    """The smallest member of each one's group, where `pairs` [2, pairs] are connected as well."""
+    if not pairs:
+        return groups
+    left, right = np.concatenate(pairs, axis=1)
+    return components(len(groups), groups[left], groups[right])[groups]
 
 
 def _generality(equation: Equation) -> int:
