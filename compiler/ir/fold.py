@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from dslc.ir.scalar import Apply, Num, Number, Scalar, Sym, num, raw_apply
@@ -99,6 +100,7 @@ def is_index(node: Scalar) -> bool:
     return node.integral
 
 
+@lru_cache(maxsize=1 << 16)
 def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:
     if name == "+":
         return _sum(args)

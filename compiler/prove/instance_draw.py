@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import chain, combinations, permutations
 from typing import Any
 
@@ -172,6 +173,18 @@ class Draft:
                             raise Mismatch("the same with leading axes of size 1 is looked at")
                         self._fits(each, target)
 
+    def _fitting(self, name: str) -> int | None:
+        """The rank of a pack that a guard lets broadcast to a shape: shorter ones are the same, longer ones never fit."""
+        for call, other, names in _broadcast_guards(self.text.conditions):
+            if name in names:
+                try:
+                    target = evaluate(other, self.env)
+                    if any(evaluate(arg, self.env) == target for arg in call.args if not _is_name(arg, name)):
+                        return len(target)
+                except Unbound:
+                    continue
+        return None
+
     def _fits(self, sizes: tuple[Any, ...], target: tuple[Any, ...]) -> None:
         if len(sizes) > len(target):
             raise Mismatch("more axes than the shape to broadcast to")
@@ -184,7 +197,10 @@ class Draft:
     def pack(self, name: str) -> tuple[Any, ...]:
         rank = self.env.ranks.get(name)
         if rank is None:
-            rank = self.path.pick(("rank", name), tuple(range(self.choice.most_rank.get(name, 2) + 1)))
+            most = self.choice.most_rank.get(name, 2)
+            fitting = self._fitting(name) if name in self.choice.padded else None
+            ranks = range(most + 1) if fitting is None else range(fitting, min(fitting, most) + 1)
+            rank = self.path.pick(("rank", name), tuple(ranks))
         return tuple(self.size(f"{name}{k}") for k in range(rank))
 
     def dims(self, type: t.TypeExpr) -> None:
@@ -325,6 +341,22 @@ class Draft:
             count = ask(("length", name), tuple(range(self.choice.most_rank.get(name, _MOST_LISTED) + 1)))
             return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(count))
         raise Undecided(f"an attribute of the type {kind}")
+
+
+@lru_cache(maxsize=64)
+def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.Expr, frozenset[str]], ...]:
+    """The guards `broadcast(Q, L) == L`: the call, the other side, and the names among the operands."""
+    equations = [c.operands for c in conditions if isinstance(c, t.Compare) and c.ops == ("==",)]
+    return tuple(
+        (call, other, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)))
+        for operands in equations
+        for call, other in (operands, operands[::-1])
+        if isinstance(call, t.Call) and call.function == "broadcast"
+    )
+
+
+def _is_name(expr: t.Expr, name: str) -> bool:
+    return isinstance(expr, t.Name) and expr.id == name
 
 
 def strings(inner: Env, attr: t.Attr) -> tuple[str, ...]:

@@ -183,7 +183,8 @@ class Facts:
             if (isinstance(condition, Num) and condition.value is True) or condition in self.conditions:
                 return k
         self.path.settle()
-        possible = [k for k, c in enumerate(conditions) if not (isinstance(c, Num) and c.value is False)]
+        # the same condition twice (a size that is 1, and one that is equal to 1) is one case
+        possible = [k for k, c in enumerate(conditions) if c not in conditions[:k] and not (isinstance(c, Num) and c.value is False)]
         if not possible:
             raise Mismatch("sizes that never go together")
         if not self.left:

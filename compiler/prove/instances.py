@@ -394,22 +394,34 @@ def _inputs(draft: Draft, sub: SubstitutionDef) -> tuple[Value, ...]:
     return tuple(inputs[param.name] for param in syntax.params)
 
 
-def _early(draft: Draft, calls: tuple[tuple[t.Call, frozenset[str]], ...]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Early:
+    """A call of the left side on parameters alone, with the names of these, and the name of its result where it has one."""
+
+    call: t.Call
+    operands: frozenset[str]
+    name: str | None
+
+
+def _early(draft: Draft, calls: tuple[_Early, ...]) -> None:
     """Applies operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
-    for place, (call, operands) in enumerate(calls):
-        if place not in draft.applied and all(draft.env.has(name) for name in operands):
+    for place, each in enumerate(calls):
+        if place not in draft.applied and all(draft.env.has(name) for name in each.operands):
             draft.applied.add(place)
-            draft.needing(draft.env, call)
+            value = draft.needing(draft.env, each.call)
+            if each.name is not None:
+                draft.env.bind(each.name, value)
+                draft.solve_conditions()
 
 
 @lru_cache(maxsize=64)
-def _early_calls(sub: SubstitutionDef) -> tuple[tuple[t.Call, frozenset[str]], ...]:
-    """The calls of the left side on parameters alone, with the names of these."""
+def _early_calls(sub: SubstitutionDef) -> tuple[_Early, ...]:
     params = {param.name for param in sub.syntax.params}
-    bound = (node for s in sub.syntax.left if isinstance(s, t.Bind) for node in walk_expr(s.value))
-    calls = (node for node in bound if isinstance(node, t.Call) and node.args)
+    binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
+    whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
+    calls = (node for bind in binds for node in walk_expr(bind.value) if isinstance(node, t.Call) and node.args)
     return tuple(
-        (call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)))
+        _Early(call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
         for call in calls
         if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
     )

@@ -131,18 +131,12 @@ def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
             undecided.append("the time is up")
             break
         seconds = min(_BRIEF if undecided else _SECONDS, left)
-        for side in (instance.left, instance.right) if instance is largest else ():
-            itself = compare(rules, side, side, instance.conditions, seconds, ends)
-            if isinstance(itself, Differs):
-                return verdict("unknown", f"a side differs from itself at {instance.text}: a mistake in the prover")
-            if isinstance(itself, Undecided):
-                undecided.append(_at(itself.reason, instance.text))
-                break
         # equal programs are the same object, as scopes are kept once
         pairs = [pair for pair in zip(instance.left, instance.right, strict=True) if pair[0] != pair[1]]
         if not pairs:
             continue
-        result = compare(rules, [p[0] for p in pairs], [p[1] for p in pairs], instance.conditions, seconds, ends)
+        sides = [p[0] for p in pairs], [p[1] for p in pairs]
+        result = compare(rules, *sides, instance.conditions, seconds, ends, reflexive=instance is largest)
         if isinstance(result, Differs):
             found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
             if found is None:

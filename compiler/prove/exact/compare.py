@@ -110,7 +110,7 @@ class Region:
 
 def compare(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
-    ends: float = inf,
+    ends: float = inf, reflexive: bool = False,
 ) -> Equal | Differs | Undecided:  # fmt: skip
     """Whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
 
@@ -118,11 +118,13 @@ def compare(
         conditions: what is known of the sizes: truth values over symbols.
         seconds: after so long, by steps, the answer is Undecided.
         ends: and when this process has run for so long.
+        reflexive: it is shown first that each side equals itself; where that is not so, nothing is decided.
 
     Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
     """
     try:
         problem = _problem(left, right, conditions, seconds, ends)
+        problem.reflexive = reflexive
         if problem.has_extremes:
             problem.by_position = True
             if problem.equal_by_windows(seconds / 4) or problem.equal(seconds / 4):
@@ -184,6 +186,8 @@ class _Problem:
         self._deadline = deadline
         #: how functions are told apart (see Functions)
         self.by_position = False
+        #: whether each side is to be shown to equal itself
+        self.reflexive = False
         self._all = tuple(conditions)
         self._known, self._conditions = solved(conditions)
         if names:
@@ -407,6 +411,9 @@ class _Problem:
         if one is other:
             return place, ()
         left, right = self._evaluator.value(one, place), self._evaluator.value(other, place)
+        for side in (left, right) if self.reflexive else ():
+            if self._algebra.normal(side + negated(side)):
+                raise Unsolved("a side differs from itself: a mistake in the prover")
         return place, self._algebra.normal(left + negated(right))
 
     def _variables(self, number: int) -> tuple[Iter, ...]:

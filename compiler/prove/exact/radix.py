@@ -8,12 +8,28 @@ in memory, `unravel(p, S)` at `p`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 
 from dslc.analysis.conditions import Case
 from dslc.analysis.poly import Monomial, NotIntegral, Poly, as_poly, atom, polynomial
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, iterator, num, read, rebuild, reduce, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    apply,
+    iterator,
+    num,
+    read,
+    rebuild,
+    reduce,
+    walk,
+)
 from dslc.prove.exact.coefficient import polynomial_of, quotient_of
 from dslc.prove.exact.equations import as_scalar_of
 
@@ -21,12 +37,47 @@ _ROUNDS = 6
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 
 
+# the same question comes from every instance of a rule
+_nonnegative = lru_cache(maxsize=1 << 14)(nonnegative)
+
+
+class _Facts:
+    """What is known, by the unknowns that it connects."""
+
+    def __init__(self, facts: Case) -> None:
+        self._every = facts
+        self._group: dict[Sym, frozenset[Sym]] = {}
+        for poly in (*facts.nonneg, *facts.zero):
+            group = _unknowns(poly).union(*(self._group.get(name, _NONE) for name in _unknowns(poly)))
+            self._group.update(dict.fromkeys(group, group))
+        self._found: dict[frozenset[Sym], Case] = {}
+
+    def about(self, *scalars: Scalar) -> Case:
+        """The facts that are connected with some expressions by common unknowns."""
+        names = {part for scalar in scalars for part in walk(scalar) if isinstance(part, Sym)}
+        reached = frozenset().union(*(self._group.get(name, _NONE) for name in names))
+        if reached not in self._found:
+            self._found[reached] = Case(*(
+                tuple(poly for poly in polys if not _unknowns(poly) or _unknowns(poly) & reached)
+                for polys in (self._every.nonneg, self._every.zero)
+            ))  # fmt: skip
+        return self._found[reached]
+
+
+_NONE: frozenset[Sym] = frozenset()
+
+
+@lru_cache(maxsize=1 << 14)
+def _unknowns(poly: Poly) -> frozenset[Sym]:
+    return frozenset(part for factor in poly.atoms for part in walk(factor) if isinstance(part, Sym))
+
+
 class Radix:
     """The ranges of the iterators, and what is known of the sizes."""
 
     def __init__(self, extents: dict[Iter, Scalar], facts: Case, check: Callable[[], None]) -> None:
         self.extents = extents
-        self._facts = facts
+        self._facts = _Facts(facts)
         self._check = check
         self._memo: dict[Scalar, Scalar] = {}
         self._proved: dict[Scalar, bool] = {}
@@ -125,7 +176,8 @@ class Radix:
                 if it not in loops and it in self.extents:
                     loops[it] = Loop(it, self.extents[it], "traversal")
                     todo.extend(sorted(self.extents[it].free, key=lambda each: each.name))
-            found = self._proved[goal] = nonnegative(goal, tuple(loops.values()), self._facts)
+            ranges = tuple(loops.values())
+            found = self._proved[goal] = _nonnegative(goal, ranges, self._facts.about(goal, *(loop.extent for loop in ranges)))
         return found
 
     def _decided(self, name: str, left: Scalar, right: Scalar) -> bool | None:
