@@ -244,7 +244,7 @@ def reduced(candidate: Candidate, values: Values, build: Build) -> tuple[Candida
     """The more general candidates from which one follows: itself where nothing can be taken away."""
     todo, out = [candidate], []
     while todo:
-        one = todo.pop()
+        one = without_same(todo.pop())
         below = below_common_roots(one, values)
         if below is not None:
             todo.extend(reversed(below))
@@ -255,6 +255,14 @@ def reduced(candidate: Candidate, values: Values, build: Build) -> tuple[Candida
         else:
             todo.append(above)
     return tuple(dict.fromkeys(out))
+
+
+def without_same(candidate: Candidate) -> Candidate:
+    """Without the results that are one term on both sides: they say nothing, and the others hold without them."""
+    pairs = [pair for pair in zip(candidate.sources, candidate.targets, strict=True) if pair[0] is not pair[1]]
+    if not pairs or len(pairs) == len(candidate.sources):
+        return candidate
+    return Candidate(tuple(left for left, _ in pairs), tuple(right for _, right in pairs))
 
 
 def above_common_subterms(candidate: Candidate, values: Values, build: Build) -> Candidate | None:

@@ -6,7 +6,16 @@ from functools import partial
 
 from handmade import MATRIX, add, halves, matmul, matrices, op, taso
 
-from dslc.generate.prune import Values, below_common_roots, key, most_general, reduced, without_common, without_renamed
+from dslc.generate.prune import (
+    Values,
+    below_common_roots,
+    key,
+    most_general,
+    reduced,
+    without_common,
+    without_renamed,
+    without_same,
+)
 from dslc.generate.term import Candidate, input_term
 from dslc.generate.trees import outputs
 
@@ -66,6 +75,15 @@ def test_figure_4c_a_common_subgraph_at_the_outputs_is_redundant() -> None:
     redundant = one(add(matmul(A, B), D), add(matmul(op("transpose", op("transpose", A)), B), D))
     found = reduced(redundant, Values(taso()), BUILD)
     assert [key(c) for c in found] == [key(one(op("transpose", op("transpose", A)), A))]
+
+
+def test_results_that_are_the_same_on_both_sides_say_nothing() -> None:
+    commute = one(add(A, B), add(B, A))
+    for common in (C, op("relu", C), add(A, B)):
+        beside = Candidate((common, *commute.sources), (common, *commute.targets))
+        assert [key(c) for c in reduced(beside, Values(taso()), BUILD)] == [key(commute)]
+    nothing = one(add(A, B), add(A, B))
+    assert without_same(nothing) == nothing
 
 
 def test_equal_roots_stay_where_their_arguments_differ() -> None:
