@@ -99,10 +99,18 @@ class Study:
     inputs: Inputs
     overhead: float
     found: dict[int, tuple[str, Contender]] = field(default_factory=dict)
+    #: what the searches built, as far as it costs something else than what was there before
+    built: list[Candidate] = field(default_factory=list)
 
     def search(self, rules: Sequence[CompiledRule], budget: float, steps: int | None, seed: int) -> Candidate:
         """The cheapest graph that a search with these rules finds in so many seconds or steps."""
-        limits = Limits(steps, time.monotonic() + budget)
+
+        def keep(one: Candidate) -> None:
+            near = min((abs(one.cost / other.cost - 1) for other in self.built), default=1.0)
+            if near > STEP / 2 and one.cost < FARTHEST * self.start.cost:
+                self.built.append(one)
+
+        limits = Limits(steps, time.monotonic() + budget, on_built=keep)
         return backtrack(self.start, list(rules), self.costs, limits, seed=seed)
 
     def take(self, candidate: Candidate, what: str) -> bool:
@@ -159,7 +167,7 @@ class Study:
 
     def predicted(self, candidate: Candidate) -> float:
         """How many times as fast a candidate should be: its operators, and the run around them."""
-        return (self.start.cost + self.overhead) / (candidate.cost + self.overhead)
+        return (self.start.cost + self.overhead) / (self.costs.graph_cost(candidate.graph) + self.overhead)
 
     def points(self, seconds: float) -> dict[int, Point]:
         """Every candidate that was taken, timed against the original; all together where memory suffices, else one by one."""
@@ -167,6 +175,7 @@ class Study:
         threads = target(self.threads).threads
         feeds = self.inputs.feeds[0]
         chosen = list(self.found.items())
+        self.costs.confirm(*(contender.candidate.graph for _, (_, contender) in chosen))
         files = [contender.file for _, (_, contender) in chosen]
         if not files:
             return {}
@@ -205,6 +214,7 @@ def study(
             sizes = sizes_of(imported.graph, context, model, None, inputs.feeds[0], place.threads)
             costs = CostModel(rules, measurer, build, context.opset, {**(bind or {}), **sizes})
             costs.excuse(imported.graph)
+            costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
             checker = Checker(context, rules, [reference], [inputs], place.threads, None)
             yield Study(model, rules, threads, costs, start, checker, inputs, measurer.overhead)

@@ -128,13 +128,19 @@ def optimize(
         best = found.search(used, options.budget, report.steps_done or None, options.seed)
         found.take_path(best, options.candidates // 2)
         sizes, largest = sizes_of(rules, used), {}
+        few: list[CompiledRule] = []
+        reached = found.start
         for size in SIZES:
-            few = [rule for rule in used if sizes[rule.name] <= size]
-            reached = found.search(few, options.budget / 2, None, options.seed) if few else found.start
+            before, few = few, [rule for rule in used if sizes[rule.name] <= size]
+            if len(few) > len(before):
+                reached = found.search(few, options.budget / 2, None, options.seed)
             if found.take(reached, f"up to {size} operators"):
                 largest[size] = hash(reached.graph.outputs)
-        wandered = found.wander(used, options.budget / 2, options.seed, [found.start, *best.path()[1:][-1:]])
-        found.take_apart(wandered, options.candidates - len(found.found))
+        found.take_apart(found.built, options.candidates - len(found.found))
+        lacking = options.candidates - len(found.found)
+        if lacking > 0:
+            wandered = found.wander(used, options.budget / 2, options.seed, [found.start, *best.path()[1:][-1:]])
+            found.take_apart(wandered, lacking)
         points = found.points(max(10.0, options.budget / 2))
     best_of = tuple(points.get(largest.get(size, 0)) for size in SIZES)
     return Outcome(name, report, tuple(points.values()), best_of)
@@ -210,10 +216,10 @@ def page(records: Mapping[str, Record], failed: Sequence[str], remarks: str) -> 
             *_which(records, "machine"),
             "",
             "`ratio` is against ONNX Runtime with all its optimizations on, interleaved; 1 where the original was kept.",
-            "`candidates` are graphs of the search and of random walks of the rules, spread over the predicted ratios and timed",
-            "against the original ([all of them](results/taso.json)): `median error` is that of their predicted ratios where the",
-            "paired ratios spread less than 5 %, `tau` Kendall's, of those pairs of candidates, the original among them, that",
-            "measuring tells apart.",
+            "`candidates` are graphs that the searches built, and of random walks of the rules where these are few, spread over",
+            "the predicted ratios and timed against the original ([all of them](results/taso.json)): `median error` is that of",
+            "their predicted ratios where the paired ratios spread less than 5 %, `tau` Kendall's, of those pairs of candidates,",
+            "the original among them, that measuring tells apart.",
             "The columns 1 to 4 are measured ratios of what a search finds with substitutions of at most so many operators",
             "(TASO's Figure 11); `-` where these find nothing.",
             "",

@@ -81,6 +81,7 @@ def backtrack(
                 if cost > alpha * best.cost or identity in seen:
                     continue
                 seen.add(identity)
+                limits.on_built(found)
                 heapq.heappush(queue, (cost, next(order), found))
                 if cost < best.cost - least_gain(best.cost):
                     improved(found)

@@ -50,6 +50,8 @@ class Limits:
     stopped: bool = False
     interrupted: bool = False
     on_step: Callable[[int], None] = lambda _: None
+    #: told of every graph that was built, whatever becomes of it
+    on_built: Callable[[Candidate], None] = lambda _: None
 
     def step(self) -> bool:
         """Counts one candidate; False when the search has to end instead."""

@@ -29,8 +29,8 @@ from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.runtime import accepted
-from dslc.prove.verdict import STATUSES, RuleVerdict
-from dslc.report import Counts, Report, Sizes, Step
+from dslc.prove.verdict import RuleVerdict
+from dslc.report import Counts, Report, Sizes
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_of, serialized
@@ -40,6 +40,7 @@ from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
 from dslc.search.statuses import statuses, usable
+from dslc.search.steps import steps_of
 from dslc.search.sweep import sweep
 from dslc.search.validate import Known, Validated, validate
 from dslc.semantics.library import Rules, load_many, standard
@@ -92,6 +93,7 @@ class _Run:
         self.verdicts: dict[str, RuleVerdict] = {}
         self.validated: dict[Candidate, Validated] = {}
         self.overhead = 0.0
+        self.cost: dict[Candidate, float] = {}
         self.guilty = False
         self.known: Known = {}
         self.progress.phase("reading the model")
@@ -181,12 +183,16 @@ class _Run:
             costs = CostModel(self.rules, measurer, self._build, self.imported.context.opset, self._sizes(inputs[0]))
             self.progress.phase("measuring")
             costs.excuse(self.imported.graph)
+            costs.confirm(self.imported.graph)
             start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))
             checker = Checker(
                 self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance
             )
             limits.deadline += time.monotonic() - begun
             contenders = self._contenders(start, costs, limits, checker)
+            self.progress.phase("measuring again")
+            costs.confirm(*(one.candidate.graph for one in contenders))
+            self.cost = {one.candidate: costs.graph_cost(one.candidate.graph) for one in contenders}
             self.overhead = measurer.overhead if contenders else 0.0
         finally:
             measurer.close()
@@ -330,7 +336,7 @@ class _Run:
 
     def _predicted(self, start: Candidate, found: Candidate) -> float:
         """How many times as fast a candidate should be; every run has a part that no operator takes."""
-        return (start.cost + self.overhead) / max(found.cost + self.overhead, 1e-12)
+        return (start.cost + self.overhead) / max(self.cost.get(found, found.cost) + self.overhead, 1e-12)
 
     def _search(
         self, best: Candidate, start: Candidate, rules: list[CompiledRule], costs: CostModel, limits: Limits
@@ -469,27 +475,6 @@ def _refuted(best: Candidate, found: Validated) -> Blamed:
     assert before is not None
     problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
     return Blamed(found.failed, f"a rewrite is wrong at this model's shapes: {problem}", before)
-
-
-def steps_of(candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> tuple[Step, ...]:
-    """For every rule of a candidate's path how often it was applied, what that was predicted to save, and how it is proved."""
-    total: dict[str, tuple[int, float]] = {}
-    for step in candidate.path():
-        if step.rule:
-            count, gain = total.get(step.rule, (0, 0.0))
-            total[step.rule] = (count + step.count, gain + step.gain)
-    out = [
-        Step(name, count, gain * 1e3, _status(name, verdicts), validated.how.get(name, ""))
-        for name, (count, gain) in total.items()
-    ]
-    return tuple(sorted(out, key=lambda step: -step.gain_ms))
-
-
-def _status(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
-    """The weakest status of the rules that a step names."""
-    known = [verdicts[one] for part in name.split(" + ") if (one := part.strip().removesuffix("^-1")) in verdicts]
-    order = {status: k for k, status in enumerate(STATUSES)}
-    return max((verdict.status for verdict in known), key=order.__getitem__, default="undecided")
 
 
 def import_bind_check(model: ModelProto, bind: Mapping[str, int], where: str) -> None:

@@ -133,7 +133,9 @@ def everywhere(
         graph = flattened(costs.rules, rewritten(before.graph, disjoint(chosen)))
         cost = costs.graph_cost(graph)
         if cost < below and graph.outputs != before.graph.outputs:
-            return Candidate(graph, cost, before, rule.name, len(chosen))
+            built = Candidate(graph, cost, before, rule.name, len(chosen))
+            limits.on_built(built)
+            return built
         # together they do not gain: fewer may
         chosen = chosen[: len(chosen) // 2]
     return None

@@ -25,9 +25,11 @@ class Launches(Measurer):
     def __init__(self) -> None:
         pass
 
-    def measured(self, sample: Sample) -> Measured:
+    def measured(self, sample: Sample, times: int = 1) -> Measured:
         lines = sample.text.splitlines()
-        return Measured(1e-5 * sum("= std." in line for line in lines) + 1e-6 * sum("= std.split#" in line for line in lines))
+        return Measured(
+            1e-5 * sum("= std." in line for line in lines) + 1e-6 * sum("= std.split#" in line for line in lines)
+        )
 
 
 def test_eight_gates_become_two_products(std: Rules) -> None:
@@ -47,7 +49,7 @@ class Remembered(Launches):
     def __init__(self) -> None:
         self.copies: list[int] = []
 
-    def measured(self, sample: Sample) -> Measured:
+    def measured(self, sample: Sample, times: int = 1) -> Measured:
         self.copies.append(sample.copies)
         return super().measured(sample)
 

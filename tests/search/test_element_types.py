@@ -40,7 +40,9 @@ def two_layers(element: int) -> ModelProto:
         helper.make_node("Add", ["z", "b"], ["s"]),
         helper.make_node("Relu", ["s"], ["y"]),
     ]
-    return _model(nodes, element, [_weight("w", element, 64, 64), _weight("u", element, 64, 4), _weight("b", element, 4)])
+    return _model(
+        nodes, element, [_weight("w", element, 64, 64), _weight("u", element, 64, 4), _weight("b", element, 4)]
+    )
 
 
 def quantized() -> ModelProto:
@@ -55,7 +57,9 @@ def quantized() -> ModelProto:
     ]
     weights = np.random.default_rng(0).integers(-128, 128, (64, 4)).astype(np.int8)
     tensors = {"scale": np.float32(0.05), "zero": np.int8(0), "weights": weights, "nothing": np.zeros(4, np.float32)}
-    return _model(nodes, TensorProto.FLOAT, [numpy_helper.from_array(np.asarray(a), name) for name, a in tensors.items()])
+    return _model(
+        nodes, TensorProto.FLOAT, [numpy_helper.from_array(np.asarray(a), name) for name, a in tensors.items()]
+    )
 
 
 def _optimized(model: ModelProto, cache: Path) -> dslc.Optimized:
@@ -71,7 +75,9 @@ def _outputs(model: ModelProto, x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("element", "dtype", "tolerance"), [(TensorProto.FLOAT16, np.float16, 1e-2), (TensorProto.FLOAT, np.float32, 1e-4)]
 )
-def test_layers_in_half_and_single_precision_are_joined(element: int, dtype: type, tolerance: float, tmp_path: Path) -> None:
+def test_layers_in_half_and_single_precision_are_joined(
+    element: int, dtype: type, tolerance: float, tmp_path: Path
+) -> None:
     model = two_layers(element)
     result = _optimized(model, tmp_path)
     assert not result.report.kept_original

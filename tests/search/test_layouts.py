@@ -34,7 +34,7 @@ class PacksTheRight(Measurer):
     def __init__(self) -> None:
         self.count = 0
 
-    def measured(self, sample: Sample) -> Measured:
+    def measured(self, sample: Sample, times: int = 1) -> Measured:
         seconds = 0.0
         for line in sample.text.splitlines():
             called = re.match(r"v\d+ = std\.(\w+)#\w+\(([^;]*);.*: \w+\[([\d, ]*)\]", line)
@@ -67,7 +67,9 @@ def op(name: str, *args: Value, **attrs: object) -> Value:
     return apply(RULES, f"std.{name}", args, attrs)[0]
 
 
-def search(graph: Graph, rules: list[CompiledRule], layouts: Layouts | None, start: Candidate | None = None) -> Candidate:
+def search(
+    graph: Graph, rules: list[CompiledRule], layouts: Layouts | None, start: Candidate | None = None
+) -> Candidate:
     costs = CostModel(RULES, PacksTheRight(), lambda inputs, outputs: b"", 17)
     start = start or Candidate(graph, costs.graph_cost(graph))
     return backtrack(start, rules, costs, Limits(500), layouts=layouts)

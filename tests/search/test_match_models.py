@@ -22,7 +22,6 @@ def network(name: str) -> Graph:
     return import_model(MODELS / f"light_{name}.onnx", standard()).graph
 
 
-
 def test_all_rules_on_a_large_network_at_once() -> None:
     rules = compile_all(standard())
     index = GraphIndex(network("densenet121"))

@@ -201,10 +201,16 @@ def test_a_corrupt_cache_is_a_note_and_no_failure(quick: dict[str, Any]) -> None
 def files(tmp_path: Path) -> tuple[Path, Path, list[str]]:
     source, target = tmp_path / "model.onnx", tmp_path / "fast.onnx"
     onnx.save(powers(), source)
-    return source, target, ["--allow", ANY, "--budget", "60s", "--threads", "1", "--cache", str(tmp_path / "cache"), "--no-timing"]
+    return (
+        source,
+        target,
+        ["--allow", ANY, "--budget", "60s", "--threads", "1", "--cache", str(tmp_path / "cache"), "--no-timing"],
+    )
 
 
-def test_it_writes_the_model_and_the_report(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_writes_the_model_and_the_report(
+    files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     source, target, options = files
     report_file = target.with_suffix(".json")
     assert command_line(["optimize", str(source), "-o", str(target), "--report", str(report_file), *options]) == 0
@@ -271,7 +277,9 @@ def test_wrong_use_is_one_clear_error_and_nothing_is_written(
     assert not (source.parent / "out.onnx").exists()
 
 
-def test_given_inputs_are_used_and_checked(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_given_inputs_are_used_and_checked(
+    files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     source, target, options = files
     good, bad = source.parent / "good.npz", source.parent / "bad.npz"
     np.savez(good, x=noise(256, 1024))
@@ -285,7 +293,18 @@ def test_given_inputs_are_used_and_checked(files: tuple[Path, Path, list[str]], 
 def test_interrupting_the_search_writes_the_best_so_far(files: tuple[Path, Path, list[str]]) -> None:
     source, target, _ = files
     onnx.save(chain(6), source)
-    options = ["--allow", ANY, "--budget", "1000s", "--threads", "1", "--cache", str(source.parent / "cache"), "--no-timing", "-v"]
+    options = [
+        "--allow",
+        ANY,
+        "--budget",
+        "1000s",
+        "--threads",
+        "1",
+        "--cache",
+        str(source.parent / "cache"),
+        "--no-timing",
+        "-v",
+    ]
     command = [sys.executable, "-m", "dslc", "optimize", str(source), "-o", str(target), *options]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -299,7 +318,9 @@ def test_interrupting_the_search_writes_the_best_so_far(files: tuple[Path, Path,
     assert len(onnx.load(target).graph.node) < 6
 
 
-def test_doctor_and_bench_say_what_they_should(files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_and_bench_say_what_they_should(
+    files: tuple[Path, Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
     source, _, _ = files
     assert command_line(["doctor", "--cache", str(source.parent / "cache")]) == 0
     assert "onnxruntime" in capsys.readouterr().out
@@ -319,5 +340,15 @@ def test_help_lists_every_option() -> None:
     from dslc.cli.optimize import command
 
     text = CliRunner().invoke(command, ["--help"]).output
-    for option in ("--rules", "--budget", "--alpha", "--seed", "--tolerance", "--bind", "--report", "--steps", "--inputs"):
+    for option in (
+        "--rules",
+        "--budget",
+        "--alpha",
+        "--seed",
+        "--tolerance",
+        "--bind",
+        "--report",
+        "--steps",
+        "--inputs",
+    ):
         assert option in text

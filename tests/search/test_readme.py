@@ -17,7 +17,14 @@ def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Pa
     rules = tmp_path / "distances.rules"
     rules.write_text(found[1], "utf-8")
     result = dslc.optimize(
-        neighbours.model(), rules=rules, bind={"n": 256}, budget=120, steps=300, timing=False, cache=tmp_path / "cache", threads=1
+        neighbours.model(),
+        rules=rules,
+        bind={"n": 256},
+        budget=120,
+        steps=300,
+        timing=False,
+        cache=tmp_path / "cache",
+        threads=1,
     )
     assert [node.op_type for node in result.model.graph.node] == ["CDist"]
     assert {step.rule for step in result.report.steps} >= {"distances.at_once"}

@@ -99,7 +99,9 @@ def test_what_is_too_large_or_too_late_rests_on_the_rule() -> None:
     assert validate(standard(), unknown).how == {"some.rule": "rule"}
 
 
-def test_the_pipeline_leaves_out_a_rule_that_is_wrong_at_its_shapes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pipeline_leaves_out_a_rule_that_is_wrong_at_its_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The outputs are not looked at here (any error is tolerated): only the validation tells."""
     from test_optimize import powers
 
@@ -151,13 +153,17 @@ substitution wrong(A: T[*S]) -> Y {
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
     some = dslc.optimize(powers(), **options, rules=[file], only=["own.*"], allow=["tested", "trusted"])
     (step,) = some.report.steps
-    assert step.rule == "own.root" and any("own.wrong was left out: it is refuted" in note for note in some.report.notes)
+    assert step.rule == "own.root" and any(
+        "own.wrong was left out: it is refuted" in note for note in some.report.notes
+    )
     kept = list((tmp_path / "cache" / "proofs").iterdir())
     assert len(kept) == 2
     strict = dslc.optimize(powers(), **options, rules=[file], only=["own.*"], allow=[])
     if step.status == "tested":
         assert strict.report.kept_original
-        assert any("own.root was left out: it is tested; `--allow tested` uses it" in note for note in strict.report.notes)
+        assert any(
+            "own.root was left out: it is tested; `--allow tested` uses it" in note for note in strict.report.notes
+        )
     else:
         assert [one.rule for one in strict.report.steps] == ["own.root"]
     assert sorted((tmp_path / "cache" / "proofs").iterdir()) == sorted(kept)

@@ -1,0 +1,31 @@
+"""What the report says of each rule that a result was made by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dslc.prove.verdict import STATUSES, RuleVerdict
+from dslc.report import Step
+from dslc.search.candidate import Candidate
+from dslc.search.validate import Validated
+
+
+def steps_of(candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> tuple[Step, ...]:
+    """For every rule of a candidate's path how often it was applied, what that was predicted to save, and how it is proved."""
+    total: dict[str, tuple[int, float]] = {}
+    for step in candidate.path():
+        if step.rule:
+            count, gain = total.get(step.rule, (0, 0.0))
+            total[step.rule] = (count + step.count, gain + step.gain)
+    out = [
+        Step(name, count, gain * 1e3, _status(name, verdicts), validated.how.get(name, ""))
+        for name, (count, gain) in total.items()
+    ]
+    return tuple(sorted(out, key=lambda step: -step.gain_ms))
+
+
+def _status(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
+    """The weakest status of the rules that a step names."""
+    known = [verdicts[one] for part in name.split(" + ") if (one := part.strip().removesuffix("^-1")) in verdicts]
+    order = {status: k for k, status in enumerate(STATUSES)}
+    return max((verdict.status for verdict in known), key=order.__getitem__, default="undecided")
