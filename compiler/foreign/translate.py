@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 
 from dslc.foreign.counterparts import (
     CONSTANTS,
@@ -51,6 +51,8 @@ from dslc.syntax.vocabulary import DTYPE_NAMES, KEYWORDS
 _OUTPUTS = ("Y", "Z", "U", "V")
 # CUDNN_BN_MIN_EPSILON, which TASO gives its batch norms
 _TASO_EPSILON = "1e-5"
+# the language reads brackets a hundred deep
+_DEEPEST = 40
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 
 
@@ -58,7 +60,7 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class Translation:
     """The text of a substitution, and the operators it names: (file that defines it, name).
 
-    `guard`: what the file does not say. `chained`: windows of windows, whose sums over sums the exact prover takes long over.
+    `guard`: what the file does not say. `chained`: windows of windows or enlarged kernels, over which the exact prover takes long.
     """
 
     name: str
@@ -118,7 +120,7 @@ def _modes(rule: ForeignRule) -> Iterator[Mode]:
     batched = bool(kinds & {"matmul", "linear"}) and not kinds & axes
     opened = any(is_open(op) for op in (*rule.source, *rule.target))
     count = convolutions(rule)
-    groups = [frozenset(g) for size in range(count, -1, -1) for g in combinations(range(count), size)]
+    groups = [frozenset(g) for size in range(count, -1, -1) for g in itertools.combinations(range(count), size)]
     for kernels in (0, 1, 2) if kinds & {"conv2d", "enlarge", *POOLS, "constant_iconv", "constant_pool"} else (0,):
         for grouped in groups if count <= 4 else (frozenset(range(count)), frozenset[int]()):
             for batch in (True, False) if batched else (False,):
@@ -261,8 +263,10 @@ class _Writer:
             count = len([key for key in self.typing.results if key[:2] == (side, at)])
             alone = nested and uses.get(at, 0) == 1 and Tensor(at) not in given
             if count == 1 and alone:
-                results[Tensor(at)] = self._call(side, at, op, results)
-                continue
+                call = self._call(side, at, op, results)
+                if _depth(call) <= _DEEPEST:
+                    results[Tensor(at)] = call
+                    continue
             if count > 1 and nested and uses.get(at, 0) == 1 and count == 2:
                 call = self._call(side, at, op, results)
                 for output, field_name in enumerate(FIELDS.get(op.kind, ("Y", "Z"))):
@@ -442,8 +446,15 @@ def tensor_names(rule: ForeignRule) -> dict[int, str]:
     return out
 
 
+def _depth(text: str) -> int:
+    """How deep brackets are nested."""
+    return max(itertools.accumulate((char in "([") - (char in ")]") for char in text), default=0)
+
+
 def _chained(side: tuple[Operator, ...]) -> bool:
-    """Whether a convolution or pooling reads what another has computed."""
+    """Whether a convolution or pooling reads what another has computed, or a kernel of any size is enlarged."""
+    if any(op.kind == "enlarge" for op in side):
+        return True
     behind: set[int] = set()
     for at, op in enumerate(side):
         windows = op.kind in {"conv2d", *POOLS}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from dslc.cli.main import run
 from dslc.foreign import taso, tensat
 from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.define import definition, operators
@@ -15,7 +17,7 @@ from dslc.foreign.rule import KINDS, ForeignRule, Operator, Tensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
 from dslc.prove.verify import verify_rule
-from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, conv, plain, rule, transpose
+from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, concat, conv, plain, rule, transpose
 
 SCALE, SHIFT, MEAN, VARIANCE = (Tensor(-k) for k in range(21, 25))
 STATISTICS = (SCALE, SHIFT, MEAN, VARIANCE)
@@ -149,7 +151,7 @@ def test_the_same_operators_in_a_file_of_tensat(tmp_path: Path) -> None:
         (along("squeeze", "0_0", X1), "along axes 0_0"),
         (along("squeeze", "9", X1), "along axes 9"),
         (along("reduce_sum", 0, X1, 7), "keep_dims 7"),
-        (along("reduce_argmax", "0_1", X1), "along axes 0_1"),
+        (along("reduce_argmax", "0_1", X1), "both numbers and positions"),
         (merge(X1, 0), "0 groups"),
         (merge(X1, 1 << 30), "groups"),
         (Operator("merge_gconv", (X1,)), "None groups"),
@@ -163,3 +165,44 @@ def test_the_same_operators_in_a_file_of_tensat(tmp_path: Path) -> None:
 def test_parameters_without_a_meaning_fit_nothing(op: Operator, words: str) -> None:
     with pytest.raises(Clash, match=words):
         list(translations(rule([op], [plain("relu", X1)]), "r", "doc"))
+
+
+def test_what_is_wrong_beyond_a_proved_reading_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "some.pb", tmp_path / "some.rules"
+    path.write_bytes(taso.write([MERGE_GROUPS]))
+    arguments = ["import-rules", "--from", "taso", str(path), "-o", str(out), "--jobs", "0", "--no-guards"]
+    assert run(arguments) == 0
+    assert "taso_0: proved, but wrong for kernels or groups that these types leave out" in capsys.readouterr().out
+    text = out.read_text()
+    assert "# taso_0, rule 0, holds for the types above; it is wrong for others that it fits\n# counterexample:" in text
+    assert "1 are wrong for kernels or groups that their types leave out" in text
+    assert run([*arguments, "--output-format", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["rules"]
+    assert found["outcome"] == "proved" and "G = " in found["counterexample"]
+
+
+def test_a_missing_folder_is_an_error_before_anything_is_proved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.pb"
+    path.write_bytes(taso.write([MERGE_GROUPS]))
+    assert run(["import-rules", "--from", "taso", str(path), "-o", str(tmp_path / "no" / "some.rules")]) == 1
+    assert "no such folder" in capsys.readouterr().err
+
+
+BIG = (1 << 31) - 1
+
+
+@pytest.mark.parametrize(
+    ("each", "outcome"),
+    [
+        (rule([conv(IMAGE, KERNEL, stride=BIG), plain("relu", at(0))], [conv(IMAGE, KERNEL, stride=BIG, acti=2)]), "proved"),
+        (rule([merge(KERNEL, BIG)], [merge(KERNEL, BIG), plain("dropout", at(0))]), "impossible"),
+        (rule([concat(7, 8, X1, X2), plain("relu", at(0))],
+              [plain("relu", X1), plain("relu", X2), concat(7, 8, at(0), at(1))]), "proved"),
+        (rule([Operator("transpose", (X1,), (("numdim", 8), ("perm", BIG)))], [plain("relu", X1)]), "impossible"),
+        (rule([along("squeeze", BIG, X1)], [plain("relu", X1)]), "impossible"),
+    ],
+)  # fmt: skip
+def test_hostile_numbers(each: ForeignRule, outcome: Outcome, tmp_path: Path) -> None:
+    assert outcomes([each], tmp_path) == [outcome]

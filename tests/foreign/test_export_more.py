@@ -113,6 +113,17 @@ def test_the_operators_beyond_table_1_come_back(form: str, tmp_path: Path) -> No
     assert back == [replace(each, names=back[k].names) for k, each in enumerate(rules)]
 
 
+def test_what_the_other_project_would_misuse_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.rules"
+    mine.write_text(
+        "dslc 1\nimport taso.operators (conv)\nimport taso.foreign (merge_gconv)\n\n"
+        "substitution two_groups(X: T[N, (2, C), H, W], K: T[(2, F), C, R, S]) -> Y {\n  Y = conv(X, K)\n  =>\n"
+        "  Y = conv(X, merge_gconv(K, count=2))\n}\n"
+    )
+    assert exported(mine, "taso", tmp_path / "out.pb") == 0
+    assert "warning: two_groups: taso's format has no place for its types" in capsys.readouterr().err
+
+
 def test_a_shape_has_a_name_in_tensat(tmp_path: Path) -> None:
     mine, out = tmp_path / "mine.rules", tmp_path / "back.txt"
     mine.write_text(
