@@ -167,7 +167,8 @@ class Study:
 
     def predicted(self, candidate: Candidate) -> float:
         """How many times as fast a candidate should be: its operators, and the run around them."""
-        return (self.start.cost + self.overhead) / (self.costs.graph_cost(candidate.graph) + self.overhead)
+        start = self.costs.graph_cost(self.start.graph)
+        return (start + self.overhead) / (self.costs.graph_cost(candidate.graph) + self.overhead)
 
     def points(self, seconds: float) -> dict[int, Point]:
         """Every candidate that was taken, timed against the original; all together where memory suffices, else one by one."""

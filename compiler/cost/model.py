@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
 
@@ -88,6 +88,7 @@ class CostModel:
         self._sizes = dict(bind or {})
         self._other = other
         self._infos: dict[Key, Info] = {}
+        self._longer: dict[Key, float] = {}
         self._excused: set[Key] = set()
         self._footprint = 0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
@@ -132,8 +133,10 @@ class CostModel:
         """
         groups = {self.key(group): group for graph in graphs for group in self.evaluate(graph).groups}
         for times in range(2, _TIMES + 1):
-            for key, group in groups.items():
-                self._infos[key] = self._measure(group, times)
+            for group in groups.values():
+                self._note(group, self._measure(group, times))
+        for key, info in self._infos.items():
+            self._infos[key] = _at_most(info, self._longer.get(key, inf))
 
     def pointwise(self, node: Node) -> bool:
         """Whether an application is pointwise, weights aside."""
@@ -154,7 +157,8 @@ class CostModel:
             key = self.key(group)
             found = self._infos.get(key)
             if found is None:
-                found = self._infos[key] = self._measure(group)
+                self._note(group, self._measure(group))
+                found = self._infos[key]
             out.append(Info(0.0) if key in self._excused else found)
         return out
 
@@ -197,6 +201,18 @@ class CostModel:
                     inner = place.get(arg.node)
                     out.append(~outside.setdefault(arg, len(outside)) if inner is None else inner)
         return tuple(out)
+
+    def _note(self, group: Group, info: Info) -> None:
+        """Keeps what a group costs, which is no more than any longer group that begins with it.
+
+        More work does not take less time: where it seems to, the shorter group was measured at a bad moment. What a search has
+        already asked for stays as it is until `confirm`, so that the costs of two graphs can be compared.
+        """
+        key, total = self.key(group), _total(info)
+        self._infos[key] = _at_most(info, self._longer.get(key, inf))
+        for count in range(1, len(group.nodes)):
+            part = self.key(Group(group.nodes[:count], group.args[:count]))
+            self._longer[part] = min(total, self._longer.get(part, inf))
 
     # ---- measuring -------------------------------------------------------------------------------------------
 
@@ -322,6 +338,17 @@ class CostModel:
                 self._bind[part] = num(self._sizes.get(part.name, self._other))
         found = substitute(size, self._bind)
         return int(found.value) if isinstance(found, Num) else self._other
+
+
+def _total(info: Info) -> float:
+    return info.body + info.enter + info.leave
+
+
+def _at_most(info: Info, seconds: float) -> Info:
+    """The same, of so many seconds at most; what cannot be run stays so."""
+    if info.body == inf or _total(info) <= seconds:
+        return info
+    return replace(info, body=max(LEAST, seconds - info.enter - info.leave))
 
 
 def _tagged(value: Any) -> Any:

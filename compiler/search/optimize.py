@@ -192,7 +192,8 @@ class _Run:
             contenders = self._contenders(start, costs, limits, checker)
             self.progress.phase("measuring again")
             costs.confirm(*(one.candidate.graph for one in contenders))
-            self.cost = {one.candidate: costs.graph_cost(one.candidate.graph) for one in contenders}
+            every = (start, *(one.candidate for one in contenders))
+            self.cost = {one: costs.graph_cost(one.graph) for one in every}
             self.overhead = measurer.overhead if contenders else 0.0
         finally:
             measurer.close()
@@ -336,7 +337,7 @@ class _Run:
 
     def _predicted(self, start: Candidate, found: Candidate) -> float:
         """How many times as fast a candidate should be; every run has a part that no operator takes."""
-        return (start.cost + self.overhead) / max(self.cost.get(found, found.cost) + self.overhead, 1e-12)
+        return (self.cost[start] + self.overhead) / max(self.cost[found] + self.overhead, 1e-12)
 
     def _search(
         self, best: Candidate, start: Candidate, rules: list[CompiledRule], costs: CostModel, limits: Limits

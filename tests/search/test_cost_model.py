@@ -224,3 +224,28 @@ def test_what_decides_is_measured_again_and_the_least_counts(tmp_path: Path) -> 
         again = CostModel(RULES, measurer, build, 17)
         again.confirm(graph)
         assert again.graph_cost(graph) == costs.graph_cost(graph) and set(measurer.seen.values()) == {3}
+
+
+class Shorter(Measurer):
+    """A product alone was measured at a bad moment."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def measured(self, sample: Sample, times: int = 1) -> Measured:
+        return Measured(9e-6 if "std.relu#" not in sample.text else 7e-6 if "std.matmul#" in sample.text else 1e-6)
+
+
+@pytest.mark.parametrize("longer_first", [True, False])
+def test_more_work_does_not_take_less_time(longer_first: bool) -> None:
+    a = x(4, 16)
+    short = Graph((a,), (op("matmul", a, w(16, 16)),))
+    long = Graph((a,), (op("relu", short.outputs[0]),))
+    costs = CostModel(RULES, Shorter(), lambda inputs, outputs: b"", 17)
+    for graph in (long, short) if longer_first else (short, long):
+        costs.graph_cost(graph)
+    assert costs.graph_cost(short) == pytest.approx(7e-6 if longer_first else 9e-6)
+    costs.confirm(short)
+    assert costs.graph_cost(long) == pytest.approx(7e-6) and costs.graph_cost(short) == pytest.approx(7e-6)
+    # nothing of what follows it says what comes before is cheaper than it was measured to be
+    assert costs.graph_cost(Graph((a,), (op("relu", a),))) == pytest.approx(1e-6)
