@@ -63,11 +63,15 @@ class Classes:
         a, b = _root(parent, a), _root(parent, b)
         if a is b:
             return
-        if (self.size(b), str(b)) < (self.size(a), str(a)):
+        if self._order(b) < self._order(a):
             a, b = b, a
         parent[b] = a
         if members:
             self._members[a] += [b, *self._members.pop(b, [])]
+
+    def _order(self, term: Term) -> tuple[int, int, str]:
+        """Small for what represents a class: few operators, then few constants."""
+        return self.size(term), sum(part.is_constant for part in subterms((term,))), str(term)
 
     def find(self, term: Term) -> Term:
         """The representative of a term whose parts are representatives."""

@@ -171,7 +171,7 @@ def test_an_interrupted_generation_goes_on_and_gives_the_same_library(tmp_path: 
     asked: list[int] = []
     resumed = generate(settings, lambda stage, done, total, text: asked.append(done) if "proofs" in stage else None)
     # what was proved before is not proved again
-    assert min(asked) > kept - 1
+    assert len(asked) == len(list((tmp_path / "proofs").glob("*.json"))) - kept
     whole = generate(replace(settings, resume=None))
     texts = [library_text(one.rules, one.found, [], one.statuses) for one in (resumed, whole)]
     assert texts[0] == texts[1]
