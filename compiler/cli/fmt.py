@@ -44,8 +44,7 @@ def replace(path: Path, text: str) -> None:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
             stream.write(text)
-        if target.exists():
-            os.chmod(temporary, target.stat().st_mode & 0o7777)
+        os.chmod(temporary, target.stat().st_mode & 0o7777 if target.exists() else 0o644)
         os.replace(temporary, target)
     except OSError as failure:
         if temporary is not None and os.path.exists(temporary):

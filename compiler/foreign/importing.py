@@ -86,7 +86,7 @@ class Imported:
         if mode is None or self.outcome != "proved":
             return ""
         kernels = ["for the kernel sizes of the file only"] if mode.kernels else []
-        wrong = ["wrong for kernels or groups that these types leave out"] if self.wider is not None else []
+        wrong = ["wrong for kernels or groups that its types leave out"] if self.wider is not None else []
         return "; ".join([*kernels, *wrong])
 
 
