@@ -312,34 +312,36 @@ def rebuild(root: Scalar, leaf: Callable[[Scalar], Scalar | None], cache: dict[S
 
     Bound iterators are not renamed: pass replacements that cannot be captured.
     """
-    memo: dict[Scalar, Scalar] = {} if cache is None else cache
-
-    def go(node: Scalar) -> Scalar:
-        found = memo.get(node)
-        if found is not None:
-            return found
-        new = leaf(node)
-        if new is None:
-            new = _with_children(node, go)
-        memo[node] = new
-        return new
-
-    return go(root)
+    return _rebuilt(root, leaf, {} if cache is None else cache)
 
 
-def _with_children(node: Scalar, go: Callable[[Scalar], Scalar]) -> Scalar:
+def _rebuilt(node: Scalar, leaf: Callable[[Scalar], Scalar | None], memo: dict[Scalar, Scalar]) -> Scalar:
+    # no function inside a function: one that calls itself is a cycle, which waits for the collector with all that it holds
+    found = memo.get(node)
+    if found is None:
+        found = leaf(node)
+        if found is None:
+            children = node.children
+            found = _with_children(node, [_rebuilt(child, leaf, memo) for child in children]) if children else node
+        memo[node] = found
+    return found
+
+
+def _with_children(node: Scalar, new: list[Scalar]) -> Scalar:
+    """The node over other children, in their order."""
+    # what is as it was needs no smart constructor
+    if all(map(is_, new, node.children)):
+        return node
     if isinstance(node, Apply):
-        args = [go(arg) for arg in node.args]
-        # what is as it was needs no smart constructor
-        return node if all(map(is_, args, node.args)) else apply(node.name, *args)
+        return apply(node.name, *new)
     if isinstance(node, Read):
-        return read(node.operand, tuple(go(i) for i in node.index), None if node.other is None else go(node.other))
+        count = len(node.index)
+        return read(node.operand, tuple(new[:count]), None if node.other is None else new[count])
     if isinstance(node, Table):
-        return table(node.values, tuple(go(i) for i in node.index))
-    if isinstance(node, Reduce):
-        where = None if node.where is None else go(node.where)
-        return reduce(node.kind, node.iters, tuple(go(e) for e in node.extents), go(node.body), where)
-    return node
+        return table(node.values, tuple(new))
+    assert isinstance(node, Reduce)
+    where = None if node.where is None else new[-2]
+    return reduce(node.kind, node.iters, tuple(new[: len(node.extents)]), new[-1], where)
 
 
 def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) -> Scalar:

@@ -115,7 +115,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> V
 
 def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
     """The verdict on all instances of a cover together; not decided where this process has run until `ends` before all are done."""
-    from dslc.prove.exact import Differs, Undecided, compare
+    from dslc.prove.exact import Differs, Habit, Undecided, compare
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
         return Verdict("exact", answer, reason=reason, scope=scope, counterexample=found)
@@ -123,6 +123,7 @@ def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
     undecided: list[str] = []
+    habit = Habit()
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
@@ -136,7 +137,7 @@ def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
         if not pairs:
             continue
         sides = [p[0] for p in pairs], [p[1] for p in pairs]
-        result = compare(rules, *sides, instance.conditions, seconds, ends, reflexive=instance is largest)
+        result = compare(rules, *sides, instance.conditions, seconds, ends, reflexive=instance is largest, habit=habit)
         if isinstance(result, Differs):
             found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
             if found is None:

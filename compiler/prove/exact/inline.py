@@ -7,6 +7,7 @@ subexpressions stay one object, and an index that is put into a deeper body is n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
@@ -39,6 +40,16 @@ class CannotInline(Exception):
     """A program that is no expression over inputs, with the reason."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """What the iterators and operands of a scope's body stand for; `depth` counts the reductions around it."""
+
+    at: Mapping[Iter, Scalar]
+    args: tuple[Value, ...]
+    depth: int
+    memo: dict[Scalar, Scalar] = field(default_factory=dict)
+
+
 class Inliner:
     """Shared by both sides, so that inputs have one number. `extents` gives the range of every iterator."""
 
@@ -55,6 +66,7 @@ class Inliner:
         self._known = known
         self._check = check
         self._shorter = shorter
+        self._outside = _Body({}, (), 0)
         self._numbers: dict[Value, int] = {}
         self._memo: dict[tuple[Value, tuple[Scalar, ...], int], Scalar] = {}
 
@@ -76,7 +88,7 @@ class Inliner:
         return self._value(value, position, 0)
 
     def size(self, size: int | Scalar) -> Scalar:
-        return self._scalar(as_scalar(size), {}, (), 0)
+        return self._put(as_scalar(size), self._outside)
 
     def _value(self, value: Value, index: tuple[Scalar, ...], depth: int) -> Scalar:
         index = tuple(self._shorter(part, self.extents) for part in index)
@@ -125,34 +137,34 @@ class Inliner:
         return out
 
     def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
-        memo: dict[Scalar, Scalar] = {}
+        return self._put(root, _Body(at, args, depth))
 
-        def go(node: Scalar) -> Scalar:
-            found = memo.get(node)
-            if found is None:
-                found = memo[node] = fresh(node)
-            return found
+    def _put(self, node: Scalar, body: _Body) -> Scalar:
+        found = body.memo.get(node)
+        if found is None:
+            found = body.memo[node] = self._put_fresh(node, body)
+        return found
 
-        def fresh(node: Scalar) -> Scalar:
-            if isinstance(node, Iter):
-                return at[node]
-            if isinstance(node, Sym):
-                return self._known.get(node, node)
-            if isinstance(node, Apply):
-                new = apply(node.name, *(go(arg) for arg in node.args))
-                return self._known.get(new, new)
-            if isinstance(node, Table):
-                return table(node.values, tuple(go(part) for part in node.index))
-            if isinstance(node, Read):
-                index = tuple(go(part) for part in node.index)
-                operand = args[node.operand]
-                value = self._value(operand, index, depth)
-                return value if node.other is None else apply("select", self._inside(operand, index), value, go(node.other))
-            if isinstance(node, Reduce):
-                return self._reduce(node, at, args, depth)
-            return node
-
-        return go(root)
+    def _put_fresh(self, node: Scalar, body: _Body) -> Scalar:
+        if isinstance(node, Apply):
+            new = apply(node.name, *[self._put(arg, body) for arg in node.args])
+            return self._known.get(new, new)
+        if isinstance(node, Iter):
+            return body.at[node]
+        if isinstance(node, Sym):
+            return self._known.get(node, node)
+        if isinstance(node, Table):
+            return table(node.values, tuple([self._put(part, body) for part in node.index]))
+        if isinstance(node, Read):
+            index = tuple([self._put(part, body) for part in node.index])
+            operand = body.args[node.operand]
+            value = self._value(operand, index, body.depth)
+            if node.other is None:
+                return value
+            return apply("select", self._inside(operand, index), value, self._put(node.other, body))
+        if isinstance(node, Reduce):
+            return self._reduce(node, body.at, body.args, body.depth)
+        return node
 
     def _inside(self, operand: Value, index: tuple[Scalar, ...]) -> Scalar:
         condition: Scalar = num(True)
