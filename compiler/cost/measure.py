@@ -66,9 +66,14 @@ class Measurer:
         self._worker.close()
 
     def measured(self, sample: Sample, times: int = 1) -> Measured:
-        """The times of a sample, from the cache or measured and kept; the least of so many measurements at different times."""
+        """The times of a sample, from the cache or measured and kept.
+
+        The first measurement stays what it was, so that a search that is repeated finds the same; the least of several, taken at
+        different times, is kept beside it: of as many as `times` says, one more in each call.
+        """
         by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest()
-        found = self._known(by_text, times)
+        least = "" if times == 1 else ":least"
+        found = self._known(by_text + least, times)
         if found is not None:
             return found
         model = sample.build()
@@ -76,18 +81,18 @@ class Measurer:
             return Measured(inf)
         contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
         by_model = f"model:{contents}"
-        found = self._known(by_model, times)
+        found = self._known(by_model + least, times)
+        count = times
         if found is None:
+            count = 1
             found = self._measure(*sample.fill(model), sample.copies)
-            earlier = self._known(by_model)
+            earlier = self._known(by_model + least) or self._known(by_model)
             if earlier is not None:
                 found = min(found, earlier, key=lambda one: one.body + one.enter + one.leave)
-                times = 1 + round(self.cache.seconds(self._context, f"{by_model}:times") or 1)
-            else:
-                times = 1
-        parts = {"": found.body, ":enter": found.enter, ":leave": found.leave, ":times": float(times)}
+                count = 1 + round(self.cache.seconds(self._context, f"{by_model}{least}:times") or 1)
+        parts = {"": found.body, ":enter": found.enter, ":leave": found.leave, ":times": float(count)}
         self.cache.put_seconds(
-            self._context, {key + part: time for key in (by_text, by_model) for part, time in parts.items()}
+            self._context, {key + least + part: time for key in (by_text, by_model) for part, time in parts.items()}
         )
         return found
 

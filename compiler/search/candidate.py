@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import inf
 
+from dslc.cost.groups import working_nodes
 from dslc.ir.graph import Graph
 
 
@@ -61,3 +62,21 @@ class Limits:
         self.done += 1
         self.on_step(self.done)
         return True
+
+
+class Front:
+    """Of the graphs that were built those which no other one beats both in predicted cost and in how many nodes run."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[float, int, Candidate]] = []
+
+    def add(self, candidate: Candidate) -> None:
+        nodes = len(working_nodes(candidate.graph.outputs))
+        if not any(cost <= candidate.cost and count <= nodes for cost, count, _ in self._kept):
+            self._kept = [one for one in self._kept if one[0] < candidate.cost or one[1] < nodes]
+            self._kept.append((candidate.cost, nodes, candidate))
+
+    def smallest(self, most: float) -> Candidate | None:
+        """The one with the fewest nodes of those that cost so many seconds at most."""
+        near = [one for one in self._kept if one[0] <= most]
+        return min(near, key=lambda one: (one[1], one[0]))[2] if near else None

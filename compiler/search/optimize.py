@@ -32,7 +32,7 @@ from dslc.onnx.runtime import accepted
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report, Sizes
 from dslc.search.backtrack import backtrack
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_of, serialized
 from dslc.search.judge import Verdict, judge, winner
 from dslc.search.layouts import layouts_of, without_layouts
@@ -283,6 +283,8 @@ class _Run:
         rules = self.chosen
         best = start
         first_steps, late = 0, inf
+        front = Front()
+        limits.on_built = front.add
         for turn in range(GUILTY):
             self.progress.phase("searching")
             if turn > 0:
@@ -301,6 +303,9 @@ class _Run:
                     return [checked]
                 more = [one for one in distinct(best, MOST)[1:] if one.parent is not None]
                 more += self._variants(best, start, rules, costs, limits)
+                # what predictions cannot tell apart: every node has a part in the time that it has not on its own
+                small = front.smallest(self.settings.alpha * best.cost)
+                more += [small] if small is not None else []
                 seen = {hash(best.graph.outputs): checked}
                 for one in more:
                     if hash(one.graph.outputs) not in seen:

@@ -11,7 +11,7 @@ from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import CompiledRule, compile_directions, find_matches
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.sweep import LARGE, State, most_saved, sweep
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
@@ -60,3 +60,12 @@ def test_a_rule_saves_no_more_than_the_costliest_nodes_of_its_pattern(std: Rules
     # two become one
     best = sweep(state.candidate, [twice], costs, Limits(), lambda _: None)
     assert best.cost == pytest.approx(state.candidate.cost - layers * 10e-6)
+
+
+def test_of_graphs_that_cost_about_the_same_the_smallest_is_kept(std: Rules) -> None:
+    front = Front()
+    costs = {1: 9.0, 2: 1.03, 3: 1.02, 4: 1.0, 5: 1.01}
+    made = {layers: Candidate(chain(std, layers), cost) for layers, cost in costs.items()}
+    for layers in (4, 5, 3, 1, 2):
+        front.add(made[layers])
+    assert front.smallest(1.05) is made[2] and front.smallest(1.0) is made[4] and front.smallest(0.9) is None
