@@ -17,9 +17,11 @@ from dslc.prove.verify import conclude
 from dslc.prove.worker import Task, answers
 from dslc.semantics.library import Rules, load_many
 
-#: seconds of processor time after which the exact prover gives up, half of that for rules of more operators than `_SMALL`, of which
-#: there are most; and how many times as long a process may take before it is ended
-LIMIT, _SMALL, _BACKSTOP = 2.0, 3, 4.0
+#: seconds of processor time after which the exact prover gives up, a quarter of that for rules of more operators than `_SMALL`, of
+#: which there are most; and how many times as long a process may take before it is ended
+LIMIT, _SMALL, _BACKSTOP = 4.0, 3, 2.0
+#: milliseconds for the laws, for each second of the limit
+_LAWS = 50
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided
 _FIRST: tuple[ProverName, ...] = ("field", "exact")
 _SECOND: tuple[ProverName, ...] = ("axioms",)
@@ -94,8 +96,8 @@ class Proofs:
         operators = names_in(rule)
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
-        seconds = self._limit if rule.size <= _SMALL else self._limit / 2
-        task = Task(name, _FIRST, self._seed, int(self._limit * 100), seconds, text=text, operators=short)
+        seconds = self._limit if rule.size <= _SMALL else self._limit / 4
+        task = Task(name, _FIRST, self._seed, int(self._limit * _LAWS), seconds, text=text, operators=short)
         self._asked[name] = rule, task
         self._begun.add(rule)
         if self._pool is not None:
