@@ -7,7 +7,8 @@ from functools import cache
 import pytest
 
 from dslc.ir.scalar import apply, dimension, iterator, num, read, reduce
-from dslc.prove.exact import Differs, Equal, compare
+from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
+from dslc.prove.exact.terms import Algebra
 from dslc.prove.exact.windows import generalized
 from dslc.prove.instances import cover
 from dslc.prove.provers import subjects
@@ -76,6 +77,26 @@ def test_windows_in_different_places_differ() -> None:
     )
     assert not isinstance(compare(rules, first.left, first.left), Differs)
     assert compare(rules, first.left, second.left, (), 2.0) != Equal()
+
+
+def test_what_helped_with_one_instance_is_tried_first_with_the_next() -> None:
+    one = next(one for one in _instances("std.add_of_avg_pools_valid", "steps") if "stride = [2]" in one.text)
+    for habit in (Habit(), Habit(windows=True)):
+        assert compare(_rules(), one.left, one.right, one.conditions, habit=habit) == Equal()
+    plain = next(one for one in _instances("std.pad_into_avg_pool", "steps") if "stride = [1]" in one.text)
+    habit = Habit()
+    assert compare(_rules(), plain.left, plain.right, plain.conditions, habit=habit) == Equal()
+    assert not habit.windows
+
+
+def test_nothing_is_decided_where_a_side_does_not_equal_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = next(one for one in _instances("std.pad_into_avg_pool", "steps") if "stride = [1]" in one.text)
+    normal = Algebra.normal
+    # a normal form that forgets half of what cancels
+    monkeypatch.setattr(Algebra, "normal", lambda self, terms: normal(self, terms[: (len(terms) + 1) // 2]))
+    found = compare(_rules(), one.left, one.right, one.conditions, reflexive=True)
+    assert isinstance(found, Undecided)
+    assert "differs from itself" in found.reason
 
 
 def test_places_and_steps() -> None:

@@ -74,7 +74,9 @@ def test_a_number_is_solved_for(std: Rules) -> None:
 
 def test_a_term_is_an_unknown_function(std: Rules) -> None:
     found = of(std, "transpose_through_binary")
-    body = next(n for n in topological([found.instances[-1].left[0].node]) if isinstance(n, ScopeNode) and len(n.args) == 2)
+    body = next(
+        n for n in topological([found.instances[-1].left[0].node]) if isinstance(n, ScopeNode) and len(n.args) == 2
+    )
     assert "unknown:f" in str(body.scope.body)
 
 
@@ -155,10 +157,18 @@ def test_results_of_other_cases_are_used_only_where_the_same_is_assumed(std: Rul
     assert [each.left for each in cover(std, sub).instances] == [each.left for each in alone.instances]
 
 
+def test_a_pack_takes_the_rank_that_a_guard_gives(std: Rules) -> None:
+    """What broadcasts to the product has its rank: shorter shapes are the same with leading axes of size 1."""
+    found = of(std, "gemm_takes_bias")
+    lists = {instance.text.partition("V = [")[2].partition("]")[0] for instance in found.instances}
+    assert {text.count(",") for text in lists} == {1}
+    assert found.scope == "ranks of S up to 1"
+
+
 def test_a_cover_has_a_limit(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dslc.prove.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
     with pytest.raises(Uncovered, match="too many cases"):
-        cover(std, std.substitutions["std.gemm_takes_bias"])
+        cover(std, std.substitutions["std.scale_into_biased_conv"])
 
 
 def test_a_term_that_may_be_any_operator_has_no_cover(tmp_path: Path) -> None:
@@ -168,3 +178,19 @@ def test_a_term_that_may_be_any_operator_has_no_cover(tmp_path: Path) -> None:
     rules = load(file)
     with pytest.raises(Uncovered, match="only `pointwise` ones are proved"):
         cover(rules, rules.substitutions["own.own"])
+
+
+def test_equal_and_one_are_the_same_where_the_other_size_is_one(tmp_path: Path) -> None:
+    rules = write(
+        tmp_path,
+        """import std (add, mul)
+substitution own(X: T[N, 1, 1, M], A: T[*Q]) -> Y {
+  Y = mul(add(X, 0), A)
+  where broadcast(Q, [1, 1, 1, M]) == [1, 1, 1, M]
+  =>
+  Y = mul(X, A)
+}
+""",
+    )
+    instances = cover(rules, rules.substitutions["own.own"]).instances
+    assert len(instances) == 2  # the last size of A is M, or it is 1
