@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
+from dslc.generate import enumerate as enumeration
 from dslc.generate.classes import Classes
 from dslc.generate.derivable import Known
+from dslc.generate.enumerate import enumerate_family
 from dslc.generate.foresee import derivable_pairs
 from dslc.generate.general import GeneralRule, definition, generalise, less_general
+from dslc.generate.inputs import Sizes, families
 from dslc.generate.rewriting import Found
 from dslc.generate.term import Candidate, Equation, Term, TermType, input_term
 from dslc.generate.tries import Tries
@@ -139,3 +143,14 @@ def test_no_identity_is_found_in_a_tensor() -> None:
             known.classes.add(Equation(A, left))
     # (factor I) (A B) is both: but nobody who rewrites by these rules comes to think of I
     assert known.follows(whole, moved) is None
+
+
+def test_connected_terms_are_joined_in_parts_as_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = taso()
+    names = ("ewadd", "matmul", "transpose")
+    (family,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], Sizes(count=2))
+    whole = enumerate_family(rules, ("taso",), family, 3)
+    monkeypatch.setattr(enumeration, "_PAIRS", 20)
+    parts = enumerate_family(rules, ("taso",), family, 3)
+    assert len(whole) > 40
+    assert list(map(str, parts.equations())) == list(map(str, whole.equations()))
