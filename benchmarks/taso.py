@@ -18,6 +18,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +156,16 @@ def record(outcome: Outcome, options: argparse.Namespace) -> Record:
         "row": list(outcome.row()),
         "points": points,
         "uses": {step.rule: step.count for step in outcome.report.steps},
-        "written": f"`python -m benchmarks.taso {' '.join(sys.argv[1:])}`".replace(" `", "`")
+        "written": f"`python -m benchmarks.taso {' '.join(_shown(sys.argv[1:]))}`".replace(" `", "`")
         + f", {date.today().isoformat()}",
         "rules": f"{Path(options.rules).name} {outcome.report.rules[:12]}".strip(),
         "machine": machine.describe(options.threads),
     }
+
+
+def _shown(arguments: Sequence[str]) -> list[str]:
+    """The arguments without the folder of the cache, which is this machine's own business."""
+    return [one for before, one in pairwise(["", *arguments]) if "--cache" not in (before, one.partition("=")[0])]
 
 
 def points_of(records: Iterable[Record]) -> list[Point]:
