@@ -6,6 +6,7 @@ modulo a prime. The provers have the last word on what is left.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
@@ -38,6 +39,8 @@ from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 from dslc.syntax.vocabulary import KEYWORDS
 
+# of the lines of a documentation
+_WIDTH = 108
 _TRIALS = 2
 #: of a rule that a prover has refuted in a more general form
 _STRICT = 4
@@ -210,7 +213,7 @@ def rule_text(
     head, left, right = body(rules, rule.candidate, rule.typed, rule.form, operators)
     lines = [f"substitution {name}{head} {{"]
     if doc:
-        lines.append(f'"""{doc}"""')
+        lines.append('"""' + "\n  ".join(textwrap.wrap(doc, _WIDTH)) + '"""')
     lines += [left, rule.arrow, right]
     if tags:
         lines.append(f"tags {tags}")
