@@ -58,14 +58,14 @@ def command(
     Exit code 1 where a rule is refuted, or `dslc check` finds a mistake in the files: then nothing is proved.
     """
     from dslc.diagnostics.render import render, wants_color
+    from dslc.prove.laws import load_with_laws
     from dslc.prove.verify import PROVERS, verify
-    from dslc.semantics.library import load_many
 
     limit = seconds_of(timeout, "--timeout")
     if limit <= 0:
         raise click.BadParameter("a prover needs some time", param_hint="--timeout")
     wanted = names or ("std",)
-    rules = load_many(wanted)
+    rules = load_with_laws(wanted)
     chosen = _chosen(rules, wanted, patterns)
     mistakes = _mistakes(rules, wanted)
     if mistakes:
