@@ -30,13 +30,15 @@ def statuses(
 ) -> dict[str, RuleVerdict]:
     """The verdict of every definition by name; what neither a lock nor the cache knows is proved, and goes into the cache.
 
+    A rule with one of its modes chosen (a padding, an activation) is a case of the rule of its name, which is what is proved.
+
     Where rules of every status are allowed nothing is proved: a refutation is worth as much as the check of the outputs.
     """
     locks: dict[Path, Lock] = {}
     kept = ProofCache(cache)
     found: dict[str, RuleVerdict] = {}
     unknown: list[str] = []
-    for one in definitions:
+    for one in dict.fromkeys(rules.substitutions.get(each.name, each) for each in definitions):
         digest = rule_digest(rules, one)
         path = lock_path(one)
         if path not in locks:
