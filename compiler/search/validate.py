@@ -40,6 +40,8 @@ _WORST: tuple[How, ...] = ("exact", "field", "rule")
 _FEW, _NEAR, _FAR = 4, 16, 64
 #: constants up to so many elements keep their contents
 _SMALL = 4096
+#: the exact prover's time for one way to look at a rewrite, of which there are up to five
+_SECONDS = 1.0
 #: a comparison modulo p takes no more operations than that
 _OPERATIONS = 3e8
 #: symbolic dimensions are this large where sides are computed
@@ -154,7 +156,7 @@ class _Prover:
             old, new = expand(self._rules, (sides.old,)), expand(self._rules, (sides.new,))
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self._rules, old, new), Equal)
+        return isinstance(compare(self._rules, old, new, seconds=_SECONDS), Equal)
 
     def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
@@ -210,13 +212,15 @@ class Sides:
 def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
     """A rewrite in several ways: each next one knows more of what lies below.
 
-    First everything that the new value takes from the graph is arbitrary; then small constants are what they are; then of what is
-    taken only that is arbitrary of which no other part is taken. The last one holds all that a rule may rest on.
+    First everything that the new value takes from the graph is arbitrary but numbers (a 0 that is a threshold may be one that the
+    graph had before); then numbers too; then small constants are what they are; then of what is taken only that is arbitrary of
+    which no other part is taken. The last one holds all that a rule may rest on.
     """
     taken = _taken(rewrite.new, nodes)
     seen: set[tuple[Value, Value]] = set()
     lowest = {value for value in taken if not _holds(value, taken)}
-    for stop, limit in ((taken, _FEW), (taken, _NEAR), (_unknown(taken), _NEAR), (_unknown(lowest), _FAR)):
+    ways = (_unknown(taken, 1), _FEW), (taken, _FEW), (taken, _NEAR), (_unknown(taken), _NEAR), (_unknown(lowest), _FAR)
+    for stop, limit in ways:
         names: dict[Value, Value] = {}
         old = _over(rewrite.old, stop | _boundary(rewrite.old, stop, limit), names)
         new = _over(rewrite.new, stop | _boundary(rewrite.new, stop, limit), names)
@@ -242,14 +246,14 @@ def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
     return found
 
 
-def _unknown(values: set[Value]) -> set[Value]:
-    """Without the constants whose contents are at hand."""
-    return {value for value in values if not _small(value)}
+def _unknown(values: set[Value], most: int = _SMALL) -> set[Value]:
+    """Without the constants of up to so many elements, whose contents are at hand."""
+    return {value for value in values if not _small(value, most)}
 
 
-def _small(value: Value) -> bool:
+def _small(value: Value, most: int = _SMALL) -> bool:
     type = value.node.types[value.index]
-    return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= _SMALL
+    return isinstance(value.node, Constant) and type is not None and type.is_static and type.elements <= most
 
 
 def _holds(value: Value, others: set[Value]) -> bool:

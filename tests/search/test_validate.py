@@ -75,6 +75,21 @@ def test_what_rests_on_a_constant_is_proved_with_it() -> None:
     assert not found.failed and found.how["std.pow_half"] in {"exact", "field"}
 
 
+def test_a_threshold_that_the_graph_has_already_is_known_to_be_zero() -> None:
+    """Two prelus one after the other, with a pooling between: the second takes its 0 from what the first became."""
+    x = tensor("x", 4, 64, 11, 11)
+    slope, other = (array_value(np.random.default_rng(k).random((64, 1, 1), np.float32)) for k in range(2))
+    pooled = op("max_pool", op("prelu", x, slope), kernel=(3, 3), stride=(2, 2))
+    rules, graph = standard(), graph_of([op("prelu", pooled, other)], x)
+    rule = next(one for one in compile_directions(rules, rules.substitutions["std.prelu_by_relu"]) if not one.reverse)
+    last = Candidate(graph, 3.0)
+    for _ in range(2):
+        match = next(iter(find_matches(rule, GraphIndex(last.graph), limit=1)))
+        last = Candidate(rewritten(last.graph, replacements(match)), last.cost - 1, last, rule.name, 1)
+    found = validate(rules, last)
+    assert not found.failed and found.how == {"std.prelu_by_relu": "exact"} and found.rewrites == 2
+
+
 def test_a_wrong_rewrite_is_found_with_its_rule(tmp_path: Path) -> None:
     text = """
 substitution wrong(A: T[*S], B: T[*S]) -> Y {

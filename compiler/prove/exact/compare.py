@@ -330,7 +330,7 @@ class _Problem:
 
     def _within(self, seconds: float, question: Callable[[], _Answer]) -> _Answer | None:
         """The answer to a question; None where it takes too long."""
-        whole, self._deadline = self._deadline, Deadline(seconds, self._deadline.ends)
+        whole, self._deadline = self._deadline, self._deadline.part(seconds)
         try:
             with limited(int(seconds * _OPERATIONS) + 1):
                 return question()

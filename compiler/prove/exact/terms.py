@@ -40,6 +40,10 @@ class Deadline:
         self.ends = ends
         self._until = min(time.process_time() + _PATIENCE * seconds, ends)
 
+    def part(self, seconds: float) -> Deadline:
+        """A shorter one within this one."""
+        return Deadline(seconds, min(self.ends, self._until))
+
     def check(self) -> None:
         self._left -= 1
         # the clock is asked rarely: that takes longer than most steps
