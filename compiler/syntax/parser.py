@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import functools
+import hashlib
+import io
 import os
+import sys
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import lark
 from lark import Lark, Token, UnexpectedInput
 
 from dslc.errors import Diagnostic, DslcError, Source, Span
-from dslc.syntax import scan
+from dslc.folders import cache_folder
+from dslc.syntax import scan, store
 from dslc.syntax import tree as t
 from dslc.syntax.build import Builder
 from dslc.syntax.expected import explain
@@ -27,12 +33,35 @@ MAX_DEPTH = 200
 MAX_BYTES = 4 * 2**20
 
 
+#: the grammar's rules from which a text may start
+_STARTS = ["start", "items", "header_line"]
+#: tables of so many versions of the grammar are kept
+_MOST_TABLES = 4
+
+
 @functools.cache
 def grammar(strict: bool = False) -> Lark:
-    """The LALR parser; `strict` also refuses grammars whose terminals or rules collide (used by a test)."""
+    """The LALR parser; `strict` also refuses grammars whose terminals or rules collide (used by a test).
+
+    Its tables take half a second to build, and are kept between runs.
+    """
     text = resources.files("dslc.grammar").joinpath("dslc.lark").read_text(encoding="utf-8")
-    starts = ["start", "items", "header_line"]
-    return Lark(text, parser="lalr", start=starts, propagate_positions=True, maybe_placeholders=True, strict=strict)
+    if strict:
+        return _built(text, strict=True)
+    versions = f"{lark.__version__} {sys.version_info[:3]} {_STARTS}"
+    place = cache_folder() / "grammar" / f"{hashlib.sha256(f'{versions}{text}'.encode()).hexdigest()[:40]}.pickle"
+    tables = store.read(place)
+    if isinstance(tables, bytes):
+        with contextlib.suppress(Exception):  # damaged tables may raise anything
+            return Lark.load(io.BytesIO(tables))
+    built, out = _built(text), io.BytesIO()
+    built.save(out)
+    store.write(place, out.getvalue(), _MOST_TABLES)
+    return built
+
+
+def _built(text: str, strict: bool = False) -> Lark:
+    return Lark(text, parser="lalr", start=_STARTS, propagate_positions=True, maybe_placeholders=True, strict=strict)
 
 
 def decode(data: bytes, path: str) -> Source:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
 
 from dslc.errors import DslcError, Source
 from dslc.syntax import kept
-from dslc.syntax.parser import parse
+from dslc.syntax.parser import grammar, parse
 
 TEXT = "dslc 1\noperator twice(X: T[*S]) -> Y: T[*S] {\n  Y[*i] = 2 * X[*i]\n}\n"
 
@@ -51,3 +52,21 @@ def test_wrong_files_are_not_kept(cache: Path) -> None:
     with pytest.raises(DslcError):
         kept.parse_kept(Source("a.rules", "dslc 1\noperator {"))
     assert not list(cache.glob("*.pickle"))
+
+
+def test_kept_tables_of_the_grammar_parse_and_explain_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path))
+    try:
+        answers = []
+        for damage in (None, None, b"garbage", pickle.dumps(b"garbage")):
+            for place in tmp_path.glob("grammar/*.pickle") if damage else ():
+                place.write_bytes(damage or b"")
+            grammar.cache_clear()
+            with pytest.raises(DslcError) as broken:
+                parse(Source("b.rules", f"dslc 1\noperator {{{' ' * len(answers)}"))
+            findings = [(each.code, each.message, each.hint) for each in broken.value.diagnostics]
+            answers.append((parse(Source(f"{len(answers)}.rules", TEXT)).items[0].span.text, findings))
+            assert len(list(tmp_path.glob("grammar/*.pickle"))) == 1
+        assert answers == answers[:1] * 4
+    finally:
+        grammar.cache_clear()
