@@ -1,5 +1,7 @@
 """The exact prover: a normal form of tensor programs over isl, with all sizes symbolic."""
 
-from dslc.prove.exact.compare import Differs, Equal, Habit, Region, Undecided, compare, difference
+from dslc.prove.exact.answers import Differs, Equal, Undecided
+from dslc.prove.exact.compare import Habit, compare, difference
+from dslc.prove.exact.regions import Region
 
 __all__ = ["Differs", "Equal", "Habit", "Region", "Undecided", "compare", "difference"]

@@ -1,0 +1,29 @@
+"""What a comparison of two programs may say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Equal:
+    """The programs are equal for all sizes that satisfy the conditions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Differs:
+    """At these sizes, output number `output` differs at `position`, in the coefficient of `monomial`."""
+
+    sizes: Mapping[str, int]
+    output: int
+    position: tuple[int, ...]
+    monomial: str
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    reason: str
+
+
+Answer = Equal | Differs | Undecided

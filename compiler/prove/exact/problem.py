@@ -1,0 +1,139 @@
+"""Two programs as expressions: one per output and side (inline), in mixed radix (radix), over sizes that stay unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+
+from dslc.analysis.conditions import Case
+from dslc.analysis.poly import atom
+from dslc.ir.graph import Value, topological
+from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild, walk
+from dslc.prove.exact.equations import facts, named, solved
+from dslc.prove.exact.inline import Inliner
+from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
+from dslc.prove.exact.terms import Deadline, Unsolved
+
+
+class _Quotient(Unsolved):
+    """A position is divided by what does not divide its range, as far as is seen; with the ranges that there are."""
+
+    def __init__(self, extents: Sequence[Scalar]) -> None:
+        super().__init__("a position is divided by a size that does not divide the range")
+        self.extents = extents
+
+
+def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar], deadline: Deadline) -> Problem:
+    """The problem of two lists of outputs. Raises Unsolved, CannotInline and GivenUp where they are no such expressions."""
+    try:
+        return Problem(left, right, conditions, deadline)
+    except _Quotient as problem:
+        names, more = named(problem.extents)
+        if not names:
+            raise
+        return Problem(left, right, conditions, deadline, names, more)
+
+
+class Problem:
+    """What is to be compared; it is never changed.
+
+    `names`: sizes in terms of names for compound extents, with what is known of those (`more`).
+    """
+
+    def __init__(
+        self,
+        left: Sequence[Value],
+        right: Sequence[Value],
+        conditions: Sequence[Scalar],
+        deadline: Deadline,
+        names: Mapping[Scalar, Scalar] | None = None,
+        more: Sequence[Scalar] = (),
+    ) -> None:
+        self._check = deadline.check
+        #: the conditions as they were given
+        self.given = tuple(conditions)
+        #: what sizes are in terms of others, and the conditions in terms of these
+        self.known, self.conditions = solved(conditions)
+        if names:
+            put = cache(lambda node: rebuild(node, names.get))
+            self.known = {size: put(meaning) for size, meaning in self.known.items()} | dict(names)
+            self.conditions = [*(put(condition) for condition in self.conditions), *more]
+        inliner = Inliner(self.known, self._check, self._shorter((*left, *right)))
+        #: the tensors that the expressions read
+        self.inputs = inliner.inputs
+        roots: list[Scalar] = []
+        #: the position of each output
+        self.positions: list[tuple[Scalar, ...]] = []
+        if len(left) != len(right):
+            raise Unsolved("the programs have different numbers of outputs")
+        for a, b in zip(left, right, strict=True):
+            self._same_shape(inliner, a, b)
+            position = inliner.position(a)
+            roots += [inliner.output(a, position), inliner.output(b, position)]
+            self.positions.append(position)
+        self.radix = Radix(inliner.extents, self._facts(roots, inliner.extents.values()), self._check)
+        self.conditions = [self.radix.simplify(condition) for condition in self.conditions]
+        #: iterators that were taken apart, in terms of their parts
+        roots, self.parts = self.radix.split(roots)
+        #: for every output its element on the left and the one on the right
+        self.roots = self._flattened(inliner, roots)
+        #: the range of every iterator
+        self.extents = inliner.extents
+
+    def variables(self, number: int) -> tuple[Iter, ...]:
+        """The iterators of one output, with split ones as their parts."""
+        out: list[Iter] = []
+        for position in self.positions[number]:
+            if isinstance(position, Iter):
+                whole = self.parts.get(position, position)
+                out.extend(sorted(whole.free, key=lambda it: it.name) if position in self.parts else [position])
+        return tuple(out)
+
+    def _shorter(self, outputs: Sequence[Value]) -> Callable[[Scalar, dict[Iter, Scalar]], Scalar]:
+        """Indices simplified as soon as they are made, by what is known of the sizes of all tensors."""
+        sizes = [as_scalar(size) for node in topological(v.node for v in outputs) for v in node.values for size in v.type.shape]
+        known = self._facts((rebuild(size, self.known.get) for size in sizes), ())
+        found: list[Radix] = []
+
+        def shorter(index: Scalar, extents: dict[Iter, Scalar]) -> Scalar:
+            if not quotient_by_size(index):
+                return index
+            if not found:
+                found.append(Radix(extents, known, self._check))
+            return found[0].simplify(index)
+
+        return shorter
+
+    def _same_shape(self, inliner: Inliner, a: Value, b: Value) -> None:
+        shapes = [[inliner.size(size) for size in each.type.shape] for each in (a, b)]
+        if len(shapes[0]) != len(shapes[1]):
+            raise Unsolved(f"the types {a.type} and {b.type} differ")
+        radix = Radix({}, self._facts([size for shape in shapes for size in shape], ()), self._check)
+        for one, other in zip(*shapes, strict=True):
+            if one is not other and not (
+                radix.least(apply("-", one, other)) and radix.least(apply("-", other, one))
+            ):
+                raise Unsolved(f"the sizes {one} and {other} are not known to be equal")
+
+    def _flattened(self, inliner: Inliner, roots: list[Scalar]) -> list[Scalar]:
+        """Tensors that are still read at quotients by sizes, by their position in memory."""
+        for operand in sorted(quotients_left(roots)):
+            shape = [inliner.size(size) for size in self.inputs[operand].type.shape]
+            roots = [self.radix.simplify(flattened(root, operand, shape)) for root in roots]
+        if quotients_left(roots):
+            raise _Quotient(list(inliner.extents.values()))
+        return roots
+
+    def _facts(self, roots: Iterable[Scalar], extents: Iterable[Scalar]) -> Case:
+        """The conditions, and the least values of the sizes."""
+        sizes = symbols((*roots, *extents, *self.conditions))
+        lower = tuple(atom(size) - size.least for size in sizes if size.least is not None)
+        return facts(self.conditions) & Case(lower)
+
+
+def symbols(roots: Iterable[Scalar]) -> list[Sym]:
+    """The sizes that expressions are about, by name."""
+    names: dict[Sym, None] = {}
+    for root in roots:
+        names.update((node, None) for node in walk(root) if isinstance(node, Sym))
+    return sorted(names, key=lambda s: s.name)

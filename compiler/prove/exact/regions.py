@@ -1,0 +1,73 @@
+"""The set of positions at which two programs differ, parametric in the sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.analysis.isl import Frame
+from dslc.analysis.numeric import value
+from dslc.ir.scalar import Iter, Scalar, Sym, rebuild, walk
+from dslc.prove.exact.affine import unknown
+from dslc.prove.exact.equations import as_scalar_of
+from dslc.prove.exact.question import Question
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Where two programs differ: per output an isl set of its positions, parametric in the sizes.
+
+    `exact`: they differ at every point of the set, for some tensors; else they are equal outside it, and it may be too large.
+    The dimensions of a set are `variables`, in terms of which `positions` gives the axes of the output; `parameters` are what its
+    parameters stand for, in order.
+    """
+
+    sets: tuple[Any, ...]
+    exact: bool
+    parameters: tuple[Scalar, ...]
+    variables: tuple[tuple[Iter, ...], ...]
+    positions: tuple[tuple[Scalar, ...], ...]
+    frame: Frame
+
+    @property
+    def is_empty(self) -> bool:
+        return all(bool(each.is_empty()) for each in self.sets)
+
+    def at(self, sizes: Mapping[str, int]) -> tuple[frozenset[tuple[int, ...]], ...]:
+        """The positions of each output at given sizes."""
+        known: dict[Scalar, int] = {
+            part: sizes[part.name] for each in self.parameters for part in walk(each) if isinstance(part, Sym)
+        }
+        numbers = [int(value(each, known)) for each in self.parameters]
+        out: list[frozenset[tuple[int, ...]]] = []
+        for where, variables, position in zip(self.sets, self.variables, self.positions, strict=True):
+            points = self.frame.points(where, numbers)
+            whole = [{**known, **dict(zip(variables, point, strict=True))} for point in points]
+            out.append(frozenset(tuple(int(value(axis, at)) for axis in position) for at in whole))
+        return tuple(out)
+
+    def __str__(self) -> str:
+        return "\n".join(str(each) for each in self.sets)
+
+
+def region(question: Question) -> Region:
+    """Where the pairs of a question differ; it is asked for while the question is."""
+    exact = all(len(m) == 1 and isinstance(m[0], Sym) for m in question.monomials)
+    sets: list[Any] = []
+    for number in range(len(question.pairs)):
+        place, terms = question.terms(number)
+        total = place.domain.subtract(place.domain)
+        for term in terms:
+            exact = exact and not any(each.opaque for each in term.atoms) and term.coefficient.number is not None
+            total = total.union(term.map.domain())
+        sets.append(total.coalesce())
+    parts: dict[Scalar, Scalar] = dict(question.problem.parts.items())
+    return Region(
+        tuple(sets),
+        exact,
+        tuple(as_scalar_of(unknown(monomial)) for monomial in question.monomials),
+        tuple(question.variables(number) for number in range(len(sets))),
+        tuple(tuple(rebuild(axis, parts.get) for axis in position) for position in question.problem.positions),
+        question.frame,
+    )
