@@ -124,13 +124,12 @@ def _mistakes(rules: Rules, names: Sequence[str]) -> list[Diagnostic]:
 
 
 def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
-    """What rules that are shown assume of their right sides, a line for each: they are used only where that holds."""
+    """What rules that are shown assume of their right sides, a line for each condition below the rule's name."""
     out = []
     for verdict in verdicts:
-        said = next((one.reason for one in verdict.verdicts if one.prover == "exact" and one.answer == "equal"), "")
-        _, found, condition = said.partition("the right side needs ")
-        if found:
-            out.append(f"{verdict.rule} is used only where its right side has a meaning: {condition}")
+        conditions = [condition for one in verdict.verdicts for condition in one.needs]
+        if conditions:
+            out += [f"{verdict.rule} is used only where its right side has a meaning:", *(f"  {text}" for text in conditions)]
     return out
 
 
@@ -217,6 +216,7 @@ def as_dict(verdict: RuleVerdict) -> dict[str, Any]:
                 "reason": one.reason,
                 "scope": one.scope,
                 "error_bound": one.error_bound,
+                "needs": list(one.needs),
             }
             for one in verdict.verdicts
         ],

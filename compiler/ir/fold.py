@@ -279,9 +279,9 @@ def _factors(node: Scalar) -> tuple[Any, list[Scalar]]:
 
 
 def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
-    """`a // b` where the product b divides every term of the sum a (a divisor is never 0)."""
+    """`a // b` where b divides a as polynomials (a divisor is never 0)."""
     if isinstance(b, Apply) and b.name == "+":
-        return num(1) if a is b else None
+        return num(1) if a is b else _quotient_of_sums(a, b)
     divisor, factors = _factors(b)
     terms = []
     for part in a.args if isinstance(a, Apply) and a.name == "+" else (a,):
@@ -294,6 +294,54 @@ def _exact_quotient(a: Scalar, b: Scalar) -> Scalar | None:
             return None
         terms.append(_product((num(coefficient // divisor), *own)))
     return _sum(tuple(terms))
+
+
+def _quotient_of_sums(a: Scalar, b: Scalar) -> Scalar | None:
+    """The division of polynomials, highest terms first; None where something is left."""
+    rest, divisor = _monomials(a), _monomials(b)
+    if rest is None or divisor is None:
+        return None
+    head = min(divisor, key=_height)
+    quotient = []
+    while rest:
+        top = min(rest, key=_height)
+        factors = list(top)
+        for factor in head:
+            if factor not in factors:
+                return None
+            factors.remove(factor)
+        times, left = divmod(rest[top], divisor[head])
+        if left:
+            return None
+        quotient.append(_product((num(times), *factors)))
+        for monomial, coefficient in divisor.items():
+            product = tuple(sorted((*monomial, *factors), key=_total_order))
+            rest[product] = rest.get(product, 0) - times * coefficient
+            if not rest[product]:
+                del rest[product]
+    return _sum(tuple(quotient))
+
+
+def _monomials(node: Scalar) -> dict[tuple[Scalar, ...], int] | None:
+    """The coefficients of a polynomial by their factors; None where one is no integer."""
+    found: dict[tuple[Scalar, ...], int] = {}
+    for part in node.args if isinstance(node, Apply) and node.name == "+" else (node,):
+        coefficient, factors = _factors(part)
+        if not isinstance(coefficient, int):
+            return None
+        if coefficient:
+            found[tuple(sorted(factors, key=_total_order))] = coefficient
+    return found
+
+
+def _total_order(node: Scalar) -> tuple[str, int]:
+    """By text, and different nodes of one text apart: a quotient does not depend on which of them comes first."""
+    return _order(node), id(node)
+
+
+def _height(monomial: tuple[Scalar, ...]) -> tuple[int, list[tuple[str, int]]]:
+    """The graded lexicographic order: products keep it, so that a division ends."""
+    return -len(monomial), [_total_order(factor) for factor in monomial]
 
 
 def _binary(name: str, a: Scalar, b: Scalar) -> Scalar:

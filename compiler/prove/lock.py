@@ -117,6 +117,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
                 entry[name] = getattr(one, name)
         if one.error_bound is not None:
             entry["error_bound"] = one.error_bound
+        if one.needs:
+            entry["needs"] = list(one.needs)
         if one.counterexample is not None:
             entry["counterexample"] = {k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}}
         out["verdicts"].append(entry)
@@ -142,6 +144,7 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
             Verdict(
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
+                needs=tuple(str(condition) for condition in one.get("needs", ())),
             )
         )  # fmt: skip
     return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")))

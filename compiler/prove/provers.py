@@ -27,9 +27,6 @@ Definition = SubstitutionDef | PropertyDef
 
 # how long a comparison may take, and how long where another one is open already; so many open ones end a rule
 _SECONDS, _BRIEF, _OPEN = 10.0, 1.0, 3
-# conditions that are assumed of the right side, in a reason
-_SHOWN = 2
-_WIDTH = 100
 
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
@@ -70,7 +67,8 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     reasons, scopes = (dict.fromkeys(getattr(p, name) for p in parts if getattr(p, name)) for name in ("reason", "scope"))
     bounds = [part.error_bound for part in parts]
     bound = None if None in bounds else max(b for b in bounds if b is not None)
-    return Verdict(prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound)
+    needs = tuple(dict.fromkeys(condition for part in parts for condition in part.needs))
+    return Verdict(prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs)
 
 
 def _field(rules: Rules, sub: SubstitutionDef, seed: int) -> Verdict:
@@ -151,15 +149,9 @@ def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
     if undecided:
         return verdict("unknown", undecided[0])
     count = len(covered.instances)
-    open_ = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
-    assumed = f"; the right side needs {_shortened(list(open_))}" if open_ else ""
-    return verdict("equal", f"{count} symbolic instance" + "s" * (count > 1) + assumed, covered.scope)
-
-
-def _shortened(conditions: Sequence[str]) -> str:
-    """A few conditions as text."""
-    shown = [text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..." for text in conditions[:_SHOWN]]
-    return " and ".join(shown) + (f" and {len(conditions) - _SHOWN} more" if len(conditions) > _SHOWN else "")
+    needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
+    shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)
+    return replace(shown, needs=tuple(needs))
 
 
 def _at(reason: str, text: str) -> str:

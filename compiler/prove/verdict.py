@@ -48,6 +48,8 @@ class Verdict:
     counterexample: Counterexample | None = None
     #: bound of the probability that a `field` answer `equal` is wrong; None where functions that are no polynomials occur
     error_bound: float | None = None
+    #: what the right side asks of sizes and attributes and is not shown to follow: the rule is used only where it holds
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

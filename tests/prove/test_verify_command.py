@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from dslc.cli.verify import command, needs
+from dslc.cli.verify import as_dict, command, needs
+from dslc.prove.lock import from_dict, to_dict
 from dslc.prove.verdict import RuleVerdict, Verdict
 
 RULE = "import std.activation (relu)\nsubstitution twice(X: T[N]) -> Y {{\n  Y = relu(relu(X))\n  =>\n  Y = {right}\n}}\n"
@@ -48,7 +49,10 @@ def test_a_rule_whose_right_side_never_fits_is_an_error(tmp_path: Path) -> None:
 
 
 def test_what_a_proof_assumes_of_the_right_side_is_shown() -> None:
-    said = Verdict("exact", "equal", reason="3 symbolic instances; the right side needs p0 < k0 and p1 < k1 and 2 more")
+    said = Verdict("exact", "equal", reason="3 symbolic instances", needs=("p0 < k0", "p1 < k1", "p2 < k2"))
     plain = Verdict("exact", "equal", reason="1 symbolic instance")
     verdicts = [RuleVerdict("std.a", "bounded", (said,), ""), RuleVerdict("std.b", "proved", (plain,), "")]
-    assert needs(verdicts) == ["std.a is used only where its right side has a meaning: p0 < k0 and p1 < k1 and 2 more"]
+    head = "std.a is used only where its right side has a meaning:"
+    assert needs(verdicts) == [head, "  p0 < k0", "  p1 < k1", "  p2 < k2"]
+    assert as_dict(verdicts[0])["verdicts"][0]["needs"] == list(said.needs)
+    assert from_dict("std.a", to_dict(verdicts[0])) == verdicts[0]

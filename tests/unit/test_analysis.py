@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dslc.analysis.boxes import read_boxes, splits
@@ -11,11 +12,12 @@ from dslc.analysis.counts import graph_counts, scope_counts
 from dslc.analysis.describe import describe
 from dslc.analysis.iterators import groups_of, iterator_table
 from dslc.analysis.linearity import linear_classes
+from dslc.analysis.numeric import value
 from dslc.analysis.pointwise import is_pointwise
 from dslc.analysis.samples import sample
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value
-from dslc.ir.scalar import apply, iterator, num, read, reduce
+from dslc.ir.scalar import Scalar, apply, dimension, iterator, num, read, reduce
 from dslc.semantics.elaborate import elaborate, expand
 from dslc.semantics.library import Rules, standard
 
@@ -157,3 +159,23 @@ def test_an_operator_without_inputs(rules: Rules) -> None:
     value = scope_value(scope, ())
     assert graph_counts((value,)).written == 3
     assert linear_classes((), (value,)) == ()
+
+
+def test_a_sum_divides_its_multiples_and_nothing_else() -> None:
+    rng = np.random.default_rng(0)
+    names = [dimension(name) for name in "ABC"]
+
+    def drawn(terms: int) -> Scalar:
+        parts = [rng.choice(names, int(rng.integers(1, 3))) for _ in range(terms)]
+        return apply("+", *(apply("*", num(int(rng.integers(1, 4))), *part) for part in parts), num(int(rng.integers(3))))
+
+    exact = 0
+    for _ in range(60):
+        divisor, quotient, rest = drawn(2), drawn(2), num(int(rng.integers(2)))
+        whole = apply("+", apply("*", divisor, quotient), rest)
+        shown = apply("//", whole, divisor), apply("%", whole, divisor)
+        exact += shown == (quotient, num(0))
+        for _ in range(5):
+            at: dict[Scalar, int] = {name: int(rng.integers(1, 6)) for name in names}
+            assert [value(each, at) for each in shown] == list(divmod(value(whole, at), value(divisor, at)))
+    assert 20 < exact < 40
