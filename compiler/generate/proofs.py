@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
-from dslc.errors import DslcError, error
+from dslc.errors import DslcError
 from dslc.generate.general import GeneralRule, definition, names_in, rule_text
-from dslc.prove.digest import modules_digest, rule_digest
+from dslc.prove.digest import rule_digest
 from dslc.prove.lock import LOCK, ProofCache, read_lock, write_lock
-from dslc.prove.pool import CannotStart, Changed, Pool
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
 from dslc.prove.verify import conclude
-from dslc.prove.worker import Task, answers
+from dslc.prove.worker import Task
+from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
 
 #: seconds of processor time after which the exact prover gives up, a quarter of that for rules of more operators than `_SMALL`, of
@@ -35,14 +35,11 @@ class Proofs:
     ) -> None:
         """`cache`: a folder of what was decided, for a run that goes on where it was interrupted."""
         self._rules, self._seed, self._limit = rules, seed, limit
-        places = [module.file.source.path for module in rules.modules]
-        self._pool: Pool | None = None
-        if workers > 0 and all(Path(place).is_file() for place in places):
-            self._pool = Pool(places, modules_digest(rules.modules), workers, _BACKSTOP * limit)
+        self._workers = Workers(rules, workers, _BACKSTOP * limit)
         self._number = 0
         self._cache = None if cache is None else ProofCache(cache)
         #: rules that were given to the provers, by the name of their task, and what has been answered of each
-        self._asked: dict[str, tuple[GeneralRule, Task]] = {}
+        self._asked: dict[str, GeneralRule] = {}
         self._answered: dict[str, list[Verdict]] = {}
         #: the rules of `_asked`; the verdicts of those that are done
         self._begun: set[GeneralRule] = set()
@@ -52,18 +49,16 @@ class Proofs:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._pool is not None:
-            self._pool.__exit__(kind, error, at)
+        self._workers.__exit__(kind, error, at)
 
     def begin(self, rule: GeneralRule) -> None:
         """Gives a rule to the provers and goes on; `of` has the verdict later. Without workers nothing happens before that."""
-        if self._pool is not None and rule not in self._begun and self._known(rule) is None:
+        if self._workers.parallel and rule not in self._begun and self._known(rule) is None:
             self._ask(rule)
 
     def look(self) -> None:
         """Takes what the provers have answered meanwhile, and gives them more to do."""
-        if self._pool is not None and self._pool.left:
-            self._answers(wait=False)
+        self._answers(wait=False)
 
     def of(
         self,
@@ -98,36 +93,20 @@ class Proofs:
         short = tuple(operators.items())
         seconds = self._limit if rule.size <= _SMALL else self._limit / 4
         task = Task(name, _FIRST, self._seed, int(self._limit * _LAWS), seconds, text=text, operators=short)
-        self._asked[name] = rule, task
+        self._asked[name] = rule
         self._begun.add(rule)
-        if self._pool is not None:
-            self._pool.submit([task])
+        self._workers.submit([task])
 
     def _answers(self, wait: bool) -> None:
-        """Some answers, all of what is open where this process has to prove itself."""
-        if self._pool is not None:
-            try:
-                for task, answered in self._pool.answers(wait):
-                    self._take(task, answered)
-            except Changed:
-                hint = "generate again: what was proved is kept"
-                raise error("E0519", "the rule files were changed while they were proved", hint=hint) from None
-            except CannotStart:
-                # then in this process, without a limit of time
-                self._pool.__exit__(None, None, None)
-                self._pool = None
-        else:
-            for name, (_, task) in list(self._asked.items()):
-                part = _SECOND if self._answered.get(name) else _FIRST
-                self._take(_asking(task, part), answers(self._rules, _asking(task, part)))
+        for task, answered in self._workers.answers(wait):
+            self._take(task, answered)
 
     def _take(self, task: Task, answered: Sequence[Verdict]) -> None:
-        rule, whole = self._asked[task.rule]
+        rule = self._asked[task.rule]
         verdicts = self._answered.setdefault(task.rule, [])
         verdicts.extend(answered)
-        if task.provers == _FIRST and _open(verdicts):
-            if self._pool is not None:
-                self._pool.submit([_asking(whole, _SECOND)])
+        if _open(verdicts) and not any(one.prover in _SECOND for one in verdicts):
+            self._workers.submit([replace(task, provers=_SECOND)])
             return
         del self._asked[task.rule], self._answered[task.rule]
         self._done[rule] = self._concluded(rule, verdicts)
@@ -167,10 +146,6 @@ def write_proofs(path: Path, names: Mapping[GeneralRule, str], verdicts: Mapping
     library = next(iter(own.values())).module.library
     others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] != library}
     return write_lock(beside, {**others, **new})
-
-
-def _asking(task: Task, provers: tuple[ProverName, ...]) -> Task:
-    return replace(task, provers=provers)
 
 
 def _open(verdicts: Sequence[Verdict]) -> bool:

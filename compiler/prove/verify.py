@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dslc.errors import Diagnostic, DslcError, error
+from dslc.errors import Diagnostic, DslcError
 from dslc.prove.counterexample import text_of
-from dslc.prove.digest import modules_digest, rule_digest
+from dslc.prove.digest import rule_digest
 from dslc.prove.lock import LOCK, Lock, lock_path, read_lock, write_lock
-from dslc.prove.pool import CannotStart, Changed, Pool
 from dslc.prove.provers import PROVERS, Definition
 from dslc.prove.verdict import ProverName, RuleVerdict, Status, Verdict
 from dslc.prove.worker import Task, answers, definition_of
+from dslc.prove.workers import Workers
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -112,16 +112,17 @@ def verify(
     ]
     done, written = len(found), time.monotonic()
     try:
-        for task, verdicts in _results(rules, tasks, workers, limit):
-            definition = definition_of(rules, task.rule)
-            verdict = conclude(rules, definition, verdicts, digests[task.rule])
-            found[task.rule] = verdict
-            done += 1
-            if time.monotonic() > written + _KEEP:
-                locks.write(found)
-                written = time.monotonic()
-            if progress is not None:
-                progress(done, len(definitions), verdict)
+        with Workers(rules, workers if tasks else 0, limit) as pool:
+            for task, verdicts in pool.run(tasks):
+                definition = definition_of(rules, task.rule)
+                verdict = conclude(rules, definition, verdicts, digests[task.rule])
+                found[task.rule] = verdict
+                done += 1
+                if time.monotonic() > written + _KEEP:
+                    locks.write(found)
+                    written = time.monotonic()
+                if progress is not None:
+                    progress(done, len(definitions), verdict)
     finally:
         locks.write(found)
     return tuple(found[one.name] for one in definitions)
@@ -141,32 +142,6 @@ def _operators(definition: Definition) -> frozenset[str]:
     called = (node.function for node in walk_expr(definition.syntax) if isinstance(node, t.Call))
     found = (definition.module.lookup(name) for name in called)
     return frozenset(op.name for op in found if isinstance(op, OperatorDef))
-
-
-def _results(rules: Rules, tasks: Sequence[Task], workers: int, limit: float) -> Iterator[tuple[Task, list[Verdict]]]:
-    places = [module.file.source.path for module in rules.modules]
-    if not tasks:
-        return
-    digest = modules_digest(rules.modules)
-    done: set[str] = set()
-    # rules that were made in memory are in no file that a worker could load
-    written = {id(item) for module in rules.modules for item in module.file.items}
-    readable = all(id(definition_of(rules, task.rule).syntax) in written for task in tasks)
-    if workers > 0 and readable and all(Path(place).is_file() for place in places):
-        try:
-            with Pool(places, digest, workers, limit) as pool:
-                for task, verdicts in pool.run(tasks):
-                    done.add(task.rule)
-                    yield task, verdicts
-            return
-        except Changed:
-            hint = "prove again: what was proved is kept"
-            raise error("E0519", "the rule files were changed while they were proved", hint=hint) from None
-        except CannotStart:
-            pass  # then without a limit of time, in this process
-    for task in tasks:
-        if task.rule not in done:
-            yield task, answers(rules, task)
 
 
 class _Locks:

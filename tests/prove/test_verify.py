@@ -21,6 +21,7 @@ from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.prove.verify import conclude, has_laws, verify, verify_rule
 from dslc.prove.worker import Task, answers
+from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
 
 TEXT = """dslc 1
@@ -142,6 +143,23 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
     assert all(one.answer in {"differs", "equal"} or "died" in one.reason for verdicts in found.values() for one in verdicts)
     with pytest.raises(Changed), Pool(places, "another digest", 1, 60) as pool:
         list(pool.run([Task("own.swapped", ("field",))]))
+
+
+def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dslc.prove.pool.sys.executable", "/bin/false")
+    tasks = [Task("own.swapped", ("field",)), Task("own.wrong", ("field",))]
+    with Workers(rules, 1, 60) as workers:
+        assert workers.parallel and not workers.answers(wait=False)
+        found = {task.rule: verdicts[0].answer for task, verdicts in workers.run(tasks)}
+        assert not workers.parallel
+    assert found == {"own.swapped": "equal", "own.wrong": "differs"}
+
+
+def test_files_that_change_meanwhile_end_the_run(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dslc.prove.workers.modules_digest", lambda _: "another digest")
+    with pytest.raises(DslcError) as problem:
+        verify(rules, ["own.swapped"], 1, provers=("field",))
+    assert [each.code for each in problem.value.diagnostics] == ["E0519"]
 
 
 def test_an_interrupted_run_keeps_what_is_done(file: Path, rules: Rules) -> None:
