@@ -6,10 +6,12 @@ is decided exactly, since it is zero where its numerator is.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, reduce
-from math import gcd
+from math import gcd, lcm
 
 from dslc.analysis.poly import Monomial, Poly, as_poly, atom
 from dslc.ir.scalar import Apply, Num, Scalar, Sym
@@ -176,6 +178,47 @@ def from_number(value: bool | int | Fraction | float) -> Ratio:
 
 def from_poly(poly: Poly) -> Ratio:
     return Ratio(poly, _ONE) if poly.terms else ZERO
+
+
+def positive_factor(coefficients: Sequence[Ratio]) -> Ratio:
+    """What all coefficients but zeros have in common: a positive number, and powers (also negative ones) of sizes that are at least 1.
+
+    The factor of some coefficients times such a number or size is their factor times that; it is 1 for zeros alone.
+    """
+    there = [coefficient for coefficient in coefficients if not coefficient.is_zero]
+    if all(coefficient == ONE for coefficient in there):
+        return ONE
+    numbers = [Fraction(_content(each.top), _content(each.bottom)) for each in there]
+    powers = [_powers(each) for each in there]
+    total = _ratio(as_poly(gcd(*(n.numerator for n in numbers))), as_poly(lcm(*(n.denominator for n in numbers))))
+    for size in dict.fromkeys(size for each in powers for size in each):
+        power = min(each[size] for each in powers)
+        unit = from_poly(atom(size)) if power > 0 else from_poly(atom(size)).inverse
+        total = reduce(lambda a, b: a * b, [unit] * abs(power), total)
+    return total
+
+
+def is_positive(coefficient: Ratio) -> bool:
+    """Whether a coefficient is known to be above 0: a positive number times powers of sizes that are at least 1."""
+    return all(
+        len(poly.terms) == 1 and poly.terms[0][1] > 0 and all(_is_size(factor) for factor in poly.terms[0][0])
+        for poly in (coefficient.top, coefficient.bottom)
+    )
+
+
+def _content(poly: Poly) -> int:
+    return gcd(*(c for _, c in poly.terms))
+
+
+def _powers(coefficient: Ratio) -> Counter[Scalar]:
+    """How often a size is a factor: of the numerator, less of the denominator."""
+    found = Counter(size for size in _common([m for m, _ in coefficient.top.terms]) if _is_size(size))
+    found.subtract(size for size in _common([m for m, _ in coefficient.bottom.terms]) if _is_size(size))
+    return found
+
+
+def _is_size(factor: Scalar) -> bool:
+    return isinstance(factor, Sym) and (factor.least or 0) >= 1
 
 
 @cache

@@ -15,7 +15,17 @@ from typing import Any
 from dslc.analysis.isl import Frame
 from dslc.analysis.poly import as_poly
 from dslc.ir.scalar import Num, apply, num
-from dslc.prove.exact.coefficient import MINUS_ONE, ONE, ZERO, NotRational, Ratio, from_number, from_poly
+from dslc.prove.exact.coefficient import (
+    MINUS_ONE,
+    ONE,
+    ZERO,
+    NotRational,
+    Ratio,
+    from_number,
+    from_poly,
+    is_positive,
+    positive_factor,
+)
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
 Label = tuple[int, tuple[Atom, ...], Ratio]
@@ -306,15 +316,16 @@ class Functions:
             (_, atoms, coefficient), map = parts[0]
             if coefficient.is_zero:
                 return ()
-            found = self._known.get(self.resolve(atoms[0]).name) if len(atoms) == 1 and coefficient == ONE else None
+            found = self._known.get(self.resolve(atoms[0]).name) if len(atoms) == 1 else None
             if found is not None and found.name == "sum":
                 return tuple(
-                    Term(c, inner, map.apply_range(body))
+                    Term(coefficient * c, inner, map.apply_range(body))
                     for (_, inner, c), body in zip(found.labels, found.bodies, strict=True)
                 )
             return (Term(coefficient, atoms, map),)
+        factor, parts = _homogeneous(parts)
         atom, index = self._function("largest", parts, region)
-        return (Term(ONE, (atom,), index),)
+        return (Term(factor, (atom,), index),)
 
     def _elements(self, terms: Sum, domain: Any) -> list[tuple[Label, Any]]:
         """The members as monomials: a longer sum is an atom of its own; a nested largest is what it is the largest of."""
@@ -325,19 +336,33 @@ class Functions:
                 out.append(((0, (), ZERO), self.algebra.frame.relation(region, ())))
                 continue
             if len(here) > 1 or not here[0][1].is_single_valued():
+                factor, here = _homogeneous(here)
                 atom, index = self._function("sum", here, region)
-                out.append(((0, (atom,), ONE), index))
+                out.append(((0, (atom,), factor), index))
                 continue
             (_, atoms, coefficient), map = here[0]
             if atoms == (INFINITY,) and (value := coefficient.number) is not None and value < 0:
                 continue
-            found = self._known.get(atoms[0].name) if len(atoms) == 1 and coefficient == ONE else None
+            found = self._known.get(atoms[0].name) if len(atoms) == 1 and is_positive(coefficient) else None
             if found is not None and found.name == "largest":
                 bodies = zip(found.labels, found.bodies, strict=True)
-                out.extend((self._resolved(label), map.apply_range(body)) for label, body in bodies)
+                out.extend((_scaled(self._resolved(label), coefficient), map.apply_range(body)) for label, body in bodies)
             else:
                 out.append(((0, atoms, coefficient), map))
         return [(label, map) for label, map in out if not map.is_empty()]
+
+
+def _homogeneous(parts: list[tuple[Label, Any]]) -> tuple[Ratio, list[tuple[Label, Any]]]:
+    """The positive factor that all terms have in common, and the terms without it: a sum, or the largest, is that times theirs."""
+    factor = positive_factor([coefficient for (_, _, coefficient), _ in parts])
+    if factor == ONE:
+        return ONE, parts
+    return factor, [(_scaled(label, factor.inverse), map) for label, map in parts]
+
+
+def _scaled(label: Label, by: Ratio) -> Label:
+    argument, atoms, coefficient = label
+    return argument, atoms, coefficient * by
 
 
 def _component(frame: Frame, atoms: Sequence[Atom], map: Any, k: int) -> Any:
