@@ -54,9 +54,11 @@ class _Rows:
 class Arguments:
     """The batches of a level over the terms found so far."""
 
-    def __init__(self, planner: Planner, table: Table, level: int, varied: int, mirrors: bool = False) -> None:
-        """`varied`: up to this level items with an attribute off its default are used, and terms that have one. `mirrors`: both orders
-        of the arguments of items for which one is enough."""
+    def __init__(
+        self, planner: Planner, table: Table, level: int, varied: int, constants: int, mirrors: bool = False
+    ) -> None:
+        """`varied`: up to this level items with an attribute off its default are used, and terms that have one; `constants`: up to
+        this level terms that have a constant. `mirrors`: both orders of the arguments of items for which one is enough."""
         self._planner, self._table, self._level = planner, table, level
         self._varied = level <= varied
         self._mirrors = mirrors
@@ -66,10 +68,11 @@ class Arguments:
         self._lists: dict[int, dict[int, Array]] = {}
         self._indexes: dict[int, Index] = {}
         for size in range(level):
-            terms = np.flatnonzero((table.size == size) & (~table.varied | self._varied)).astype(np.int32)
+            mine = (table.size == size) & (~table.varied | self._varied) & (~table.constant | (level <= constants))
+            terms = np.flatnonzero(mine).astype(np.int32)
             kinds = self._shape[terms]
             self._lists[size] = {int(kind): terms[kinds == kind] for kind in np.unique(kinds)}
-            self._indexes[size] = Index.of(terms, table.ops)
+            self._indexes[size] = Index(terms, table.ops)
 
     def batches(self) -> Iterator[Batch]:
         arities = sorted({count for count in self._planner.arities if count > 0})
@@ -119,7 +122,7 @@ class Arguments:
                     for left, right in disjoint(own, len(rows.ops), terms, ops):
                         yield self._extended(rows, shape, left, right)
             return
-        for left, right in sharing(rows.ops, self._indexes[other], ops, shared):
+        for left, right in sharing(rows.ops, self._indexes[other], shared):
             kinds = self._shape[right]
             for kind in np.unique(kinds):
                 if self._wanted((*rows.shapes, int(kind)), count):

@@ -14,10 +14,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from dslc.errors import error
-from dslc.generate.evaluate import Chunk, State, evaluate_chunk
+from dslc.generate.evaluate import evaluate_chunk
 from dslc.generate.settings import Settings
-from dslc.generate.workers import Mapper, forked, serial
-from dslc.interpret.domain import Array
+from dslc.generate.workers import Mapper, Work, forked, serial
 
 #: chunks on their way, for each worker
 _AHEAD = 2
@@ -67,16 +66,19 @@ def on_cluster(client: Any) -> Mapper:
     The state is the result of a task, so that Dask makes it again where it was lost with all workers that had it.
     """
 
-    def mapped(state: State, chunks: Iterable[Chunk]) -> Iterator[Array]:
+    def submitted(*task: Any) -> Any:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            held = client.submit(_itself, state, retries=_RETRIES, pure=False)
+            return client.submit(*task, retries=_RETRIES, pure=False)
+
+    def mapped(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
+        held = submitted(_itself, state)
         waiting: deque[Any] = deque()
-        todo = iter(chunks)
+        todo = iter(tasks)
         while True:
             ahead = _AHEAD * max(1, len(client.nthreads()))
-            while len(waiting) < ahead and (chunk := next(todo, None)) is not None:
-                waiting.append(client.submit(evaluate_chunk, held, chunk, retries=_RETRIES, pure=False))
+            while len(waiting) < ahead and (task := next(todo, None)) is not None:
+                waiting.append(submitted(work, held, task))
             if not waiting:
                 return
             yield waiting.popleft().result()
@@ -84,5 +86,5 @@ def on_cluster(client: Any) -> Mapper:
     return mapped
 
 
-def _itself(state: State) -> State:
+def _itself(state: Any) -> Any:
     return state

@@ -11,7 +11,7 @@ Of all renamings of an equation's larger side one is kept: that whose inputs of 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,19 +20,17 @@ from dslc.generate.arguments import Arguments, Batch
 from dslc.generate.equations import FloatTest
 from dslc.generate.evaluate import State
 from dslc.generate.fingerprint import first_hash, mix
-from dslc.generate.inputs import VARIED, Family
+from dslc.generate.inputs import CONSTANTS, VARIED, Family
 from dslc.generate.plan import Planner
 from dslc.generate.resume import Store
-from dslc.generate.rewriting import Applications, Found, Rewriting, components
+from dslc.generate.rewriting import Applications, Found
+from dslc.generate.settle import PART, Below, Known, Open, Part, grouped, part_of, settled, together
 from dslc.generate.space import Reader, Table, Types, in_first_order, joined_orders, leaves
 from dslc.generate.term import Equation, inputs, subterms
 from dslc.generate.values import Values
 from dslc.generate.workers import Mapper, serial
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
-
-#: so many connected pairs of terms are held at once
-_PAIRS = 1 << 22
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,26 +86,6 @@ class Enumeration:
         return (self.equation(k) for k in range(len(self.left)))
 
 
-@dataclass
-class _Known:
-    """Fingerprints found so far in order, and the representative of each."""
-
-    hashes: Array
-    rows: Array
-
-    def find(self, hashes: Array) -> Array:
-        """The row of each fingerprint, -1 for new ones."""
-        if not len(self.hashes):
-            return np.full(len(hashes), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-        return np.where(self.hashes[at] == hashes, self.rows[at], -1)
-
-    def plus(self, hashes: Array, rows: Array) -> _Known:
-        both = np.concatenate([self.hashes, hashes])
-        order = np.argsort(both, kind="stable")
-        return _Known(both[order], np.concatenate([self.rows, rows])[order])
-
-
 def _cut_key(hashes: Array, types: Array) -> Array:
     """Of terms of one value those of different split trees are kept apart."""
     return mix(hashes ^ mix(types.astype(np.uint64) + np.uint64(1)))
@@ -115,24 +93,25 @@ def _cut_key(hashes: Array, types: Array) -> Array:
 
 def enumerate_family(
     rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0, varied: int = VARIED,
-    mapper: Mapper = serial, store: Store | None = None, progress: Progress | None = None,
+    constants: int = CONSTANTS, mapper: Mapper = serial, store: Store | None = None, progress: Progress | None = None,
 ) -> Enumeration:  # fmt: skip
     """All equations between terms of up to so many operators, as far as they don't follow from smaller ones by replacing subterms.
 
     Args:
         libraries: what workers load to have the same rules.
         varied: terms of more operators have no attribute off its default.
+        constants: terms of more operators have no constant among their leaves.
         mapper: evaluates chunks, in order; `dslc.generate.workers` has one for this process and one for several.
         store: keeps what is finished, so that an interrupted enumeration goes on where it was.
     """
-    return _Run(rules, libraries, family, operators, seed, varied, mapper, store, progress).run()
+    return _Run(rules, libraries, family, operators, seed, varied, constants, mapper, store, progress).run()
 
 
 def all_terms(
     rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int = 0
 ) -> tuple[Table, Array, Types]:
     """Every term of up to so many operators, whether or not another has its value, and the terms' fingerprints (for counting)."""
-    run = _Run(rules, libraries, family, operators, seed, operators, serial, None, None)
+    run = _Run(rules, libraries, family, operators, seed, operators, operators, serial, None, None)
     run.mirrors = True
     hashes = [run.leaves(every=True)]
     for size in range(1, operators + 1):
@@ -144,11 +123,11 @@ def all_terms(
 
 class _Run:
     def __init__(
-        self, rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int, varied: int, mapper: Mapper,
-        store: Store | None, progress: Progress | None,
+        self, rules: Rules, libraries: tuple[str, ...], family: Family, operators: int, seed: int, varied: int, constants: int,
+        mapper: Mapper, store: Store | None, progress: Progress | None,
     ) -> None:  # fmt: skip
         self.family, self.operators, self.mapper, self.store, self.progress = family, operators, mapper, store, progress
-        self.varied = varied
+        self.varied, self.constants = varied, constants
         #: whether both orders of a commutative item's arguments are made
         self.mirrors = False
         self.types = Types()
@@ -161,7 +140,7 @@ class _Run:
         self.right: list[Table] = []
         self.levels: list[Level] = []
         self.fallen: list[Equation] = []
-        self.known = _Known(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
+        self.known = Known(np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64))
         self.cut_known = self.known
         self.nodes = 0
         #: the first row of each row's value class
@@ -224,7 +203,7 @@ class _Run:
 
     def evaluated(self, size: int) -> tuple[Array, Array, list[Batch]]:
         """Fingerprints and types of all terms of a size, batch after batch: [results of all steps, tuples] in row-major order."""
-        batches = list(Arguments(self.planner, self.table, size, self.varied, self.mirrors).batches())
+        batches = list(Arguments(self.planner, self.table, size, self.varied, self.constants, self.mirrors).batches())
         hashes = self.store.parts(size, [batch.terms for batch in batches]) if self.store is not None else []
         done, kept = sum(part.size for part in hashes), len(hashes)
         try:
@@ -252,26 +231,19 @@ class _Run:
     def _settled(self, size: int, hashes: Array, types: Array, batches: list[Batch]) -> tuple[int, int, int, int, int]:
         """Which terms are new, which are equations; the new ones become representatives."""
         last = size == self.operators
-        left = self.known.find(hashes)
-        new = np.flatnonzero(left < 0)
-        _, first, inverse = np.unique(hashes[new], return_index=True, return_inverse=True)
-        head = new[first][inverse]
-        # the left side of an equation is a row, or a head: a position of this level, as a negative number
-        left[new] = -1 - head
-        equations = np.flatnonzero(left != -1 - np.arange(len(left)))
-        kept = self._independent(size, hashes, types, batches, left, equations)
-        sides = left[kept]
+        open_ = self._open(hashes, batches)
+        kept = self._independent(size, hashes, types, batches, open_)
+        sides = open_.left[kept]
         if last:
-            wanted = np.unique(-1 - sides[sides < 0])
+            wanted = np.unique(open_.at[-1 - sides[sides < 0]])
         else:
             unseen = np.flatnonzero(self.cut_known.find(keys := _cut_key(hashes, types)) < 0)
             _, one = np.unique(keys[unseen], return_index=True)
             wanted = np.sort(unseen[one])
-        self.right.append(self._rows(kept, types, batches, size))
+        self.right.append(self._rows(open_.at[kept], types, batches, size))
         rows = np.arange(len(wanted)) + len(self.table)
         self.table = self.table.plus(self._rows(wanted, types, batches, size))
-        at = np.searchsorted(wanted, -1 - sides[sides < 0])
-        sides[sides < 0] = rows[at]
+        sides[sides < 0] = rows[np.searchsorted(wanted, open_.at[-1 - sides[sides < 0]])]
         self.left.append(sides)
         if not last:
             self.values.add(self.table, rows)
@@ -281,85 +253,57 @@ class _Run:
             self.lower = self.lower.plus(
                 Found.of(mine.keys(self.planner.commutative), self.cut_known.find(_cut_key(hashes, types)))
             )
-        return size, len(hashes), len(first), len(equations), len(kept)
+        return size, len(hashes), open_.classes, open_.equations, len(kept)
 
-    def _independent(
-        self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Array, equations: Array
-    ) -> Array:
-        """The positions of equations that don't follow at one step from smaller or more general ones, one of all renamings of each.
-
-        Only what has the value of another term is looked at: `members`, in whose numbers most of this is.
-        """
-        heads = left[equations]
-        members = np.union1d(equations, -1 - heads[heads < 0])
-        own = left[members]
-        own[own < 0] = -1 - np.searchsorted(members, -1 - own[own < 0])
-        inside, same = np.searchsorted(members, equations), hashes[members]
+    def _below(self) -> Below:
         numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
-        mine = self._applications(batches, members)
-        rewriting = Rewriting(self.table, numbers, self.lower, mine, self.planner.commutative)
-        smaller = [equation for equation in self._equations() if equation.right.args]
-        groups = self._groups(rewriting, smaller, inside, same, own, None)
-        open_ = inside[groups[inside] >= 0]
-        good = self._in_order(members[open_], left, size, types, batches)
+        known, smaller = self.known, tuple(self._equations())
+        return Below(self.table, self.lower, known, self.classes, smaller, numbers, self.planner.commutative)
+
+    def _open(self, hashes: Array, batches: list[Batch]) -> Open:
+        """What does not follow at one step from smaller equations: in parts where a level is large."""
+        below, parts = self._below(), 1 + len(hashes) // PART
+        if parts == 1:
+            return settled(below, Part(hashes, self._applications(batches)))
+        numbers = part_of(hashes, parts)
+        order = np.argsort(numbers, kind="stable")
+        positions = np.split(order, np.cumsum(np.bincount(numbers, minlength=parts))[:-1])
+        tasks = (Part(hashes[mine], self._applications(batches, mine)) for mine in positions)
+        return together(list(zip(positions, self.mapper(below, tasks, settled), strict=True)))
+
+    def _independent(self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Open) -> Array:
+        """Which of what is open is kept: of the renamings of an equation one, and none that is an instance of a more general one."""
+        open_ = np.flatnonzero((left.groups >= 0) & ~left.heads)
+        good = self._in_order(open_, left, size, types, batches)
         open_, good = open_[good > 0], good[good > 0]
         # of a group one with its inputs in order
-        open_ = open_[np.lexsort((open_, -good, groups[open_]))]
-        _, one = np.unique(groups[open_], return_index=True)
+        open_ = open_[np.lexsort((open_, -good, left.groups[open_]))]
+        _, one = np.unique(left.groups[open_], return_index=True)
         open_ = np.sort(open_[one])
         # then the more general ones of this level: more inputs and fewer constants
-        open_ = open_[self._on_floats(members[open_], left, types, batches, size)]
-        terms = list(self._among(members[open_], left, types, batches, size).equations())
+        open_ = open_[self._on_floats(open_, left, types, batches, size)]
+        terms = list(self._among(open_, left, types, batches, size).equations())
         rank = np.array([_generality(equation) for equation in terms], dtype=np.int64)
         order = np.argsort(rank, kind="stable")
-        ranks = np.full(len(members), -1, dtype=np.int64)
+        ranks = np.full(len(left.at), -1, dtype=np.int64)
         ranks[open_] = rank
-        groups = self._groups(rewriting, [terms[k] for k in order], open_, same, own, (ranks, rank[order]))
+        below = self._below()
+        rewriting = below.rewriting(self._applications(batches, left.at))
+        general = [terms[k] for k in order]
+        groups = grouped(below, rewriting, general, open_, hashes[left.at], left.left, (ranks, rank[order]))
         open_ = open_[groups[open_] >= 0]
         _, one = np.unique(groups[open_], return_index=True)
-        return members[np.sort(open_[one])]
+        return np.asarray(open_[np.sort(one)])
 
-    def _groups(
-        self, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
-        ranks: tuple[Array, Array] | None,
-    ) -> Array:  # fmt: skip
-        """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
-        is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only."""
-        settled = np.zeros(len(hashes), dtype=bool)
-        groups = np.arange(len(hashes))
-        pairs: list[Array] = []
-        held = 0
-        for number, positions, rows, others in rewriting.steps(rules, equations):
-            if ranks is not None:
-                allowed = ranks[0][positions] > ranks[1][number]
-                positions, rows, others = positions[allowed], rows[allowed], others[allowed]
-            below = (rows >= 0) & (left[positions] >= 0)
-            below[below] = self.classes[rows[below]] == left[positions[below]]
-            settled[positions[below]] = True
-            beside = others >= 0
-            beside[beside] = (hashes[others[beside]] == hashes[positions[beside]]) & (
-                others[beside] != positions[beside]
-            )
-            if beside.any():
-                pairs.append(np.stack([positions[beside], others[beside]]))
-                held += pairs[-1].shape[1]
-            if held > _PAIRS:
-                groups, pairs, held = _connected(groups, pairs), [], 0
-        groups = _connected(groups, pairs)
-        done = np.zeros(len(hashes), dtype=bool)
-        done[groups[settled]] = True
-        done[groups[-1 - left[left < 0]]] = True
-        return np.where(done[groups], -1, groups)
-
-    def _among(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> Enumeration:
-        """The equations at some positions of a level."""
-        sides = left[at].copy()
+    def _among(self, at: Array, left: Open, types: Array, batches: list[Batch], size: int) -> Enumeration:
+        """The equations of some of what is open."""
+        sides = left.left[at]
         heads = np.unique(-1 - sides[sides < 0])
-        table = self.table.plus(self._rows(heads, types, batches, size))
+        table = self.table.plus(self._rows(left.at[heads], types, batches, size))
         sides[sides < 0] = len(self.table) + np.searchsorted(heads, -1 - sides[sides < 0])
-        return Enumeration(self.family, self.types, table, sides, self._rows(at, types, batches, size))
+        return Enumeration(self.family, self.types, table, sides, self._rows(left.at[at], types, batches, size))
 
-    def _on_floats(self, at: Array, left: Array, types: Array, batches: list[Batch], size: int) -> Array:
+    def _on_floats(self, at: Array, left: Open, types: Array, batches: list[Batch], size: int) -> Array:
         """Which equations hold on floats too; the others are listed."""
         found = self._among(at, left, types, batches, size)
         holds = FloatTest(self.state.rules, self.family, self.types, self.state.seed).holds(
@@ -368,17 +312,17 @@ class _Run:
         self.fallen += [found.equation(int(k)) for k in np.flatnonzero(~holds)]
         return holds
 
-    def _in_order(self, at: Array, left: Array, size: int, types: Array, batches: list[Batch]) -> Array:
+    def _in_order(self, at: Array, left: Open, size: int, types: Array, batches: list[Batch]) -> Array:
         """2 where the inputs of an equation's right side occur in the order of their numbers, else 1 where the left side is as large
         and its inputs do (the right side's renaming may be a left side then), else 0."""
-        out = 2 * in_first_order(self._rows(at, types, batches, size).order, self.family).astype(np.int64)
-        sides = left[at]
+        out = 2 * in_first_order(self._rows(left.at[at], types, batches, size).order, self.family).astype(np.int64)
+        sides = left.left[at]
         known = sides >= 0
         rows = sides[known]
         second = np.zeros(len(at), dtype=bool)
         second[known] = (self.table.size[rows] == size) & in_first_order(self.table.order[rows], self.family)
         heads, inverse = np.unique(-1 - sides[~known], return_inverse=True)
-        second[~known] = in_first_order(self._rows(heads, types, batches, size).order, self.family)[inverse]
+        second[~known] = in_first_order(self._rows(left.at[heads], types, batches, size).order, self.family)[inverse]
         return np.where((out == 0) & second, 1, out)
 
     def _equations(self) -> Iterator[Equation]:
@@ -427,11 +371,12 @@ class _Run:
             order = joined_orders([np.where(args[:, j] >= 0, self.table.order[args[:, j]], 0) for j in used])
         ops = self._operators(args, node)
         varied = np.isin(item, sorted(self.family.varied))
+        constant = np.zeros(len(item), dtype=bool)
         for j in used:
             varied |= (args[:, j] >= 0) & self.table.varied[args[:, j]]
-        return Table(
-            item, output, args, types[positions], np.full(len(positions), size, dtype=np.int32), ops, order, varied
-        )
+            constant |= (args[:, j] >= 0) & self.table.constant[args[:, j]]
+        sizes = np.full(len(positions), size, dtype=np.int32)
+        return Table(item, output, args, types[positions], sizes, ops, order, varied, constant)
 
     def _operators(self, args: Array, node: Array) -> Array:
         """The operators of new terms: those of their arguments and one of their own, equal for the results of one application."""
@@ -450,21 +395,13 @@ class _Run:
         return np.where(out == np.iinfo(np.int32).max, -1, out)
 
 
-def _connected(groups: Array, pairs: Sequence[Array]) -> Array:
-    """The smallest member of each one's group, where `pairs` [2, pairs] are connected as well."""
-    if not pairs:
-        return groups
-    left, right = np.concatenate(pairs, axis=1)
-    return components(len(groups), groups[left], groups[right])[groups]
-
-
 def _generality(equation: Equation) -> int:
     """Small for what says most: many inputs, few constants."""
     roots = (equation.left, equation.right)
     return sum(term.is_constant for term in subterms(roots)) - len(inputs(roots))
 
 
-def _first(keys: Array, rows: Array, known: _Known) -> tuple[Array, Array]:
+def _first(keys: Array, rows: Array, known: Known) -> tuple[Array, Array]:
     """The first of each new key."""
     new = np.flatnonzero(known.find(keys) < 0)
     unique, first = np.unique(keys[new], return_index=True)

@@ -34,6 +34,8 @@ Shape: TypeAlias = tuple[int, ...]
 #: attributes off their defaults (a stride of 2, another padding) are tried in terms of up to so many operators: what holds for
 #: the defaults is tried for all values when it becomes a rule
 VARIED = 2
+#: constants are leaves of terms of up to so many operators: sums and products of them are numbers in many disguises
+CONSTANTS = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from dslc.generate.derivable import Known
 from dslc.generate.dimensions import Ungeneral
 from dslc.generate.foresee import derivable_pairs
 from dslc.generate.general import GeneralRule, generalise, names_in, narrowed, rule_text
-from dslc.generate.inputs import Family, Sizes, families
-from dslc.generate.join import joined, taken_apart
+from dslc.generate.inputs import CONSTANTS, Family, Sizes, families
+from dslc.generate.join import along_axes, joined, taken_apart
 from dslc.generate.proofs import Proofs
 from dslc.generate.prune import Values, key, most_general, reduced, without_renamed
 from dslc.generate.settings import Progress, Settings, Stages
@@ -38,9 +38,8 @@ from dslc.semantics.library import Rules, load_many, modules_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-#: graphs with a constant are looked at up to so many operators, those with more constants up to fewer (the fewest where something
-#: slides): sums and products of constants are numbers in many disguises
-_WITH_ONE, _WITH_MORE, _SLIDING_WITH_MORE = 3, 2, 1
+#: graphs with several constants are looked at up to so many operators (the fewest where something slides), with one up to `CONSTANTS`
+_WITH_MORE, _SLIDING_WITH_MORE = 2, 1
 
 
 @dataclass(slots=True)
@@ -259,7 +258,7 @@ class _Generation:
     def constant(self, term: Term, target: Term) -> bool:
         """Whether an equation is too large to be looked at with its constants."""
         constants = _constants((term,)) + _constants((target,))
-        return constants > 0 and max(size((term,)), size((target,))) > (_WITH_ONE if constants == 1 else self.with_more)
+        return constants > 0 and max(size((term,)), size((target,))) > (CONSTANTS if constants == 1 else self.with_more)
 
     def _decision(self, candidate: Candidate, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
@@ -303,7 +302,10 @@ class _Generation:
         most = self.settings.max_operators
         found = list(joined(self.rules, accepted, most))
         for rule in self.library.found:
-            found += taken_apart(self.rules, family.items, rule.candidate, most)
+            # a rule for any axis is taken apart on each: what has several results says on which
+            along = along_axes(self.rules, family.items, rule.candidate) if rule.form.pack == "axis" else (rule.candidate,)
+            for candidate in along:
+                found += taken_apart(self.rules, family.items, candidate, most)
         candidates = sorted(dict.fromkeys(found), key=_joint_order)
         self.count("joined", len(candidates))
         settled = False

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import comb
 
 import numpy as np
 
+from dslc.generate.fingerprint import mix
 from dslc.interpret.domain import Array
 
 #: about so many rows are held at once
@@ -57,56 +60,60 @@ def disjoint(own: Array | None, count: int, others: Array, ops: Array) -> Iterat
 
 @dataclass(frozen=True)
 class Index:
-    """The terms that contain each operator."""
+    """Terms of one size, to be found by some of their operators."""
 
-    operators: Array
     terms: Array
+    ops: Array
+    _subsets: dict[int, tuple[Array, Array]] = field(default_factory=dict, repr=False)
 
-    @staticmethod
-    def of(terms: Array, ops: Array) -> Index:
-        own = ops[terms]
-        rows, columns = np.nonzero(own >= 0)
-        operators, listed = own[rows, columns], terms[rows]
-        order = np.lexsort((listed, operators))
-        return Index(operators[order], listed[order])
+    def subsets(self, count: int) -> tuple[Array, Array]:
+        """The keys of all sets of `count` operators of a term, in order, and the terms."""
+        found = self._subsets.get(count)
+        if found is None:
+            keys = subset_keys(self.ops[self.terms], count)
+            listed = np.repeat(self.terms, keys.shape[1])
+            order = np.argsort(keys.reshape(-1), kind="stable")
+            found = self._subsets[count] = keys.reshape(-1)[order], listed[order]
+        return found
 
 
-def sharing(own: Array, index: Index, ops: Array, shared: int) -> Iterator[tuple[Array, Array]]:
+def subset_keys(ops: Array, count: int) -> Array:
+    """A word for each set of `count` of the operators of a row [rows, sets]; rows of equally many operators, in order."""
+    width = int((ops[0] >= 0).sum()) if len(ops) else 0
+    keys = []
+    for columns in combinations(range(width), count):
+        key = np.zeros(len(ops), dtype=np.uint64)
+        for column in columns:
+            with np.errstate(over="ignore"):
+                key = mix(key + (ops[:, column] + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+        keys.append(key)
+    return np.stack(keys, axis=1) if keys else np.zeros((len(ops), 0), dtype=np.uint64)
+
+
+def sharing(own: Array, index: Index, shared: int) -> Iterator[tuple[Array, Array]]:
     """The pairs of a row (with the operators `own`) and a term of the index that have exactly `shared` (at least one) in common.
 
-    Yields row numbers and terms.
+    Yields row numbers and terms. A pair is met at the one set of so many operators that both have.
     """
     if not len(own) or not len(index.terms):
         return
-    low = np.searchsorted(index.operators, own, side="left")
-    high = np.searchsorted(index.operators, own, side="right")
-    counts = np.where(own >= 0, high - low, 0)
-    weight = np.cumsum(counts.sum(axis=1))
-    start = 0
-    while start < len(own):
-        base = weight[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(weight, base + ROWS, side="right")))
-        for rows, terms in _expanded(own[start:stop], low[start:stop], counts[start:stop], index, ops, shared):
-            yield rows + start, terms
-        start = stop
-
-
-def _expanded(
-    own: Array, low: Array, counts: Array, index: Index, ops: Array, shared: int
-) -> Iterator[tuple[Array, Array]]:
-    for column in range(own.shape[1]):
-        count = counts[:, column]
-        whole = int(count.sum())
-        if not whole:
-            continue
-        rows = np.repeat(np.arange(len(own)), count)
-        inside = np.arange(whole) - np.repeat(np.cumsum(count) - count, count)
-        other = index.terms[low[rows, column] + inside]
-        theirs = ops[other]
-        keep = overlap(own[rows], theirs) == shared
-        # a pair is counted at the first operator that it shares
-        for earlier in range(column):
-            before = own[rows, earlier]
-            keep &= ~(theirs == before[:, None]).any(axis=1) | (before < 0)
-        if keep.any():
-            yield rows[keep], other[keep]
+    listed, terms = index.subsets(shared)
+    step = max(1, ROWS // max(1, comb(own.shape[1], shared)))
+    for start in range(0, len(own), step):
+        keys = subset_keys(own[start : start + step], shared)
+        low = np.searchsorted(listed, keys.reshape(-1), side="left")
+        counts = np.searchsorted(listed, keys.reshape(-1), side="right") - low
+        rows = np.repeat(np.arange(len(keys)), keys.shape[1]) + start
+        whole = np.cumsum(counts)
+        first = 0
+        while first < len(rows):
+            base = int(whole[first - 1]) if first else 0
+            last = max(first + 1, int(np.searchsorted(whole, base + ROWS, side="right")))
+            many = counts[first:last]
+            left = np.repeat(rows[first:last], many)
+            inside = np.arange(len(left)) - np.repeat(np.cumsum(many) - many, many)
+            right = terms[np.repeat(low[first:last], many) + inside]
+            keep = overlap(own[left], index.ops[right]) == shared
+            if keep.any():
+                yield left[keep], right[keep]
+            first = last

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dslc.generate.inputs import VARIED, Family
+from dslc.generate.inputs import CONSTANTS, VARIED, Family
 from dslc.interpret.domain import Array
 from dslc.version import __version__
 
@@ -20,7 +20,7 @@ from dslc.version import __version__
 SECONDS = 10.0
 
 
-def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED) -> str:
+def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED, constants: int = CONSTANTS) -> str:
     """A name for an enumeration: equal for equal rules, inputs, menus and seeds; the number of operators does not matter."""
     order = sorted(family.varied)
     shown = (
@@ -34,6 +34,7 @@ def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED) -
         order,
         seed,
         varied,
+        constants,
     )
     return hashlib.sha256("\n".join(map(str, shown)).encode()).hexdigest()[:24]
 

@@ -144,7 +144,7 @@ class Rewriting:
             commutative,
         )
         self._here = Found.of(level.keys(commutative), np.arange(len(level.item)))
-        self._rows_of = {int(item): row for row, item in enumerate(table.item) if (table.args[row] < 0).all()}
+        self._rows_of = {int(table.item[row]): int(row) for row in np.flatnonzero((table.args < 0).all(axis=1))}
         self._widest = table.args.shape[1]
 
     def steps(self, equations: Sequence[Equation], wanted: Array) -> Iterator[tuple[int, Array, Array, Array]]:

@@ -52,7 +52,7 @@ class Types:
 class Table:
     """Terms: `item` (INPUT, or an index of the menu followed by the constants), `output`, `args` (-1 where there are fewer), `type`,
     `size` (operators), `ops` (the numbers of its operators, -1 after the last), `order` (its inputs by first occurrence, encoded),
-    `varied` (whether an operator has an attribute off its default)."""
+    `varied` (whether an operator has an attribute off its default), `constant` (whether a constant is among its leaves)."""
 
     item: Array
     output: Array
@@ -62,6 +62,7 @@ class Table:
     ops: Array
     order: Array
     varied: Array
+    constant: Array
 
     def __len__(self) -> int:
         return len(self.item)
@@ -90,6 +91,7 @@ def leaves(family: Family, types: Types, arity: int, operators: int) -> Table:
         np.full((count, operators), -1, dtype=np.int32),
         np.array(order, dtype=np.int64),
         np.zeros(count, dtype=bool),
+        np.array(own, dtype=np.int32) != INPUT,
     )
 
 
