@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from dslc.cli.main import run
 from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.formats import read_rules
-from dslc.foreign.importing import import_rules, imported_text
 from dslc.foreign.parallel import AxisOrder
 from dslc.foreign.rule import ForeignRule, Operator
+from tests.foreign.files import exported, imported, rule_file, translated
 from tests.foreign.shaped import IMAGE, KERNEL, W4, W5, X1, X2, at, concat, plain, pool, rule
 from tests.foreign.test_counterparts import FOLD_NORM, MERGE_GROUPS, along
 from tests.foreign.test_flexflow_rules import linear, parallel
@@ -36,22 +34,17 @@ COPIES: dict[AxisOrder, tuple[ForeignRule, ...]] = {
 }
 
 
-def exported(path: Path, form: str, out: Path, *more: str) -> int:
-    return run(["export-rules", "--to", form, str(path), "-o", str(out), *more])
-
-
 @pytest.mark.parametrize("suffix", ["json", "pb"])
 @pytest.mark.parametrize("order", ["outer", "inner"])
 def test_copies_and_sums_come_back_to_flexflow(order: AxisOrder, suffix: str, tmp_path: Path) -> None:
     rules = [replace(each, name=f"flexflow_{k}") for k, each in enumerate(COPIES[order])]
     mine = tmp_path / "mine.rules"
-    found = import_rules(rules, "flexflow", mine, workers=0, guards=False, axes=order)
+    found = translated(rules, "flexflow", mine, axes=order)
     assert [each.outcome for each in found.rules] == ["proved"] * len(rules)
-    mine.write_text(imported_text(found, "flexflow", "some.json"))
     out = tmp_path / f"back.{suffix}"
     assert exported(mine, "flexflow", out, "--axes", order) == 0
     assert out.read_bytes() == (flexflow.write(rules) if suffix == "json" else taso.write(rules))
-    again = import_rules(read_rules("flexflow", out), "flexflow", mine, workers=0, guards=False, axes=order)
+    again = translated(read_rules("flexflow", out), "flexflow", mine, axes=order)
     texts = [
         [each.translation.text.split("\n")[2:] for each in which.rules if each.translation] for which in (found, again)
     ]
@@ -63,8 +56,7 @@ def test_a_convolution_of_any_strides_is_flexflows(tmp_path: Path, capsys: pytes
     fused = Operator("conv2d", (IMAGE, KERNEL), (("acti", 2),))
     each = replace(rule([opened, plain("relu", at(0))], [fused]), name="flexflow_0")
     mine, out = tmp_path / "mine.rules", tmp_path / "back.json"
-    found = import_rules([each], "flexflow", mine, workers=0, guards=False)
-    mine.write_text(imported_text(found, "flexflow", "some.json"))
+    translated([each], "flexflow", mine)
     assert exported(mine, "flexflow", out) == 0
     assert flexflow.read(out.read_bytes()) == (each,)
     assert exported(mine, "taso", tmp_path / "back.pb") == 1
@@ -74,12 +66,13 @@ def test_a_convolution_of_any_strides_is_flexflows(tmp_path: Path, capsys: pytes
 
 def test_copies_that_a_product_reads_would_be_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """FlexFlow's own reading of copies along the replica axis in front of a product: each device has one."""
-    mine, out = tmp_path / "mine.rules", tmp_path / "back.json"
-    mine.write_text(
-        "dslc 1\nimport taso.foreign (dense, replicate)\nimport taso.operators (relu)\n\n"
-        "substitution copies(X: T[D, M, K], W: T[(2, D), N, K]) -> Y {\n"
+    out = tmp_path / "back.json"
+    mine = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.foreign (dense, replicate)", "taso.operators (relu)"],
+        "copies(X: T[D, M, K], W: T[(2, D), N, K]) -> Y {\n"
         "  Y = relu(dense(replicate(X, axis=0, degree=2), W))\n  =>\n"
-        '  Y = dense(replicate(X, axis=0, degree=2), W, activation="relu")\n}\n'
+        '  Y = dense(replicate(X, axis=0, degree=2), W, activation="relu")\n}',
     )
     assert exported(mine, "flexflow", out) == 1
     assert "would be read" in capsys.readouterr().err and not out.exists()
@@ -104,9 +97,7 @@ def test_the_operators_beyond_table_1_come_back(form: str, tmp_path: Path) -> No
         text = "(conv2d 1 1 0 0 ?x ?w)=>(conv2d 1 1 0 0 ?x (merge ?w 2))\n(reshape (relu ?x) 2_3)=>(relu (reshape ?x 2_3))\n"
         rules = list(tensat.read(text.encode()))
     mine = tmp_path / "mine.rules"
-    found = import_rules(rules, form, mine, workers=0, guards=False)
-    assert {each.outcome for each in found.rules} == {"proved"}
-    mine.write_text(imported_text(found, form, "some.file"))
+    assert {each.outcome for each in translated(rules, form, mine).rules} == {"proved"}
     out = tmp_path / f"back.{'json' if form == 'flexflow' else 'pb'}"
     assert exported(mine, form, out) == 0
     back = [replace(each, name="") for each in read_rules(form, out)]
@@ -114,49 +105,34 @@ def test_the_operators_beyond_table_1_come_back(form: str, tmp_path: Path) -> No
 
 
 def test_what_the_other_project_would_misuse_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mine = tmp_path / "mine.rules"
-    mine.write_text(
-        "dslc 1\nimport taso.operators (conv)\nimport taso.foreign (merge_gconv)\n\n"
-        "substitution two_groups(X: T[N, (2, C), H, W], K: T[(2, F), C, R, S]) -> Y {\n  Y = conv(X, K)\n  =>\n"
-        "  Y = conv(X, merge_gconv(K, count=2))\n}\n"
+    mine = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.operators (conv)", "taso.foreign (merge_gconv)"],
+        "two_groups(X: T[N, (2, C), H, W], K: T[(2, F), C, R, S]) -> Y {\n  Y = conv(X, K)\n  =>\n"
+        "  Y = conv(X, merge_gconv(K, count=2))\n}",
     )
     assert exported(mine, "taso", tmp_path / "out.pb") == 0
     assert "warning: two_groups: taso's format has no place for its types" in capsys.readouterr().err
 
 
 def test_a_shape_has_a_name_in_tensat(tmp_path: Path) -> None:
-    mine, out = tmp_path / "mine.rules", tmp_path / "back.txt"
-    mine.write_text(
-        "dslc 1\nimport taso.operators (relu)\nimport std.layout as layout\n\n"
-        "substitution one(x: T[*S]) -> Y {\n  Y = relu(layout.reshape(x, shape=[*P]))\n  =>\n"
-        "  Y = layout.reshape(relu(x), shape=[*P])\n}\n"
+    out = tmp_path / "back.txt"
+    mine = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.operators (relu)", "std.layout as layout"],
+        "one(x: T[*S]) -> Y {\n  Y = relu(layout.reshape(x, shape=[*P]))\n  =>\n  Y = layout.reshape(relu(x), shape=[*P])\n}",
     )
     assert exported(mine, "tensat", out) == 0
     assert out.read_text() == "(relu (reshape ?x ?shape_P))=>(reshape (relu ?x) ?shape_P)\n"
-    shutil.copy(out, tmp_path / "again.txt")
-    assert (
-        run(
-            [
-                "import-rules",
-                "--from",
-                "tensat",
-                str(tmp_path / "again.txt"),
-                "-o",
-                str(tmp_path / "b.rules"),
-                "--workers",
-                "0",
-            ]
-        )
-        == 0
-    )
+    assert imported(out, "tensat", tmp_path / "b.rules") == 0
 
 
 def test_an_epsilon_of_its_own_has_no_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    mine = tmp_path / "mine.rules"
-    mine.write_text(
-        "dslc 1\nimport taso.operators (relu)\nimport std.norm as norm\n\n"
-        "substitution one(X: T[N, C, H, W], s: T[C]) -> Y {\n  Y = relu(relu(norm.batch_norm(X, s, s, s, s, epsilon=0.5)))\n"
-        "  =>\n  Y = relu(norm.batch_norm(X, s, s, s, s, epsilon=0.5))\n}\n"
+    mine = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.operators (relu)", "std.norm as norm"],
+        "one(X: T[N, C, H, W], s: T[C]) -> Y {\n  Y = relu(relu(norm.batch_norm(X, s, s, s, s, epsilon=0.5)))\n"
+        "  =>\n  Y = relu(norm.batch_norm(X, s, s, s, s, epsilon=0.5))\n}",
     )
     assert exported(mine, "taso", tmp_path / "out.pb") == 1
     assert "an epsilon" in capsys.readouterr().err
@@ -165,7 +141,6 @@ def test_an_epsilon_of_its_own_has_no_place(tmp_path: Path, capsys: pytest.Captu
 def test_linear_layers_keep_their_activation(tmp_path: Path) -> None:
     each = replace(rule([linear(X1, W5), plain("relu", at(0))], [linear(X1, W5, 2)]), name="flexflow_0")
     mine, out = tmp_path / "mine.rules", tmp_path / "back.json"
-    found = import_rules([each], "flexflow", mine, workers=0)
-    mine.write_text(imported_text(found, "flexflow", "some.json"))
+    translated([each], "flexflow", mine, guards=True)
     assert exported(mine, "flexflow", out) == 0
     assert flexflow.read(out.read_bytes()) == (each,)

@@ -10,16 +10,15 @@ from pathlib import Path
 import pytest
 
 from dslc.cli.check import check_files
-from dslc.cli.main import run
 from dslc.foreign import flexflow, taso, tensat
 from dslc.foreign.define import definition, operators
-from dslc.foreign.importing import import_rules, imported_text
 from dslc.foreign.parallel import undistributed
 from dslc.foreign.parameters import permutation
 from dslc.foreign.rule import ForeignRule, Operator
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
 from dslc.interpret.check_rule import check_substitution
+from tests.foreign.files import exported, imported, rule_file, translated
 from tests.foreign.shaped import (
     IMAGE,
     KERNEL,
@@ -162,12 +161,12 @@ def test_a_flexflow_file(tmp_path: Path) -> None:
     data = flexflow.read(flexflow.write(rules))
     assert data == rules
     out = tmp_path / "mine.rules"
-    found = import_rules(data, "flexflow", out, workers=0, guards=False)
+    found = translated(data, "flexflow", out)
     assert [(each.name, each.outcome, each.left_out) for each in found.rules] == [
         ("taso_rule_0", "distribution", 2),
         ("taso_rule_1", "proved", 3),
     ]
-    text = imported_text(found, "flexflow", "mine.json")
+    text = out.read_text()
     assert "3 operators that distribute tensors are left out" in text
     assert 'Y = relu(dense(X1, X4))\n  =>\n  Y = dense(X1, X4, activation="relu")' in text
 
@@ -182,14 +181,13 @@ def test_no_wrong_rule_enters(tmp_path: Path) -> None:
         rule([concat(0, 2, X1, X1), plain("ew_add", at(0), X1)], [plain("relu", X1)]),
     )
     out = tmp_path / "mine.rules"
-    found = import_rules((*WRONG, *others), "taso", out, workers=0, guards=False)
+    found = translated((*WRONG, *others), "taso", out)
     outcomes = [each.outcome for each in found.rules]
     assert outcomes[3:] == ["proved", "duplicate", "same", "unknown", "impossible"]
     assert outcomes[:3] == ["rejected"] * 3
     assert found.unknown == {"resize": 1, "cast": 1}
     assert sum(found.counts().values()) == len(found.rules) == 8
-    text = imported_text(found, "taso", "mine.pb")
-    out.write_text(text)
+    text = out.read_text()
     assert [each for each in check_files([out]) if each.severity == "error"] == []
     live = re.findall(r"^substitution (\w+)", text, re.M)
     assert live == [each.name for each in found.rules if each.outcome == "proved"]
@@ -204,12 +202,12 @@ def test_taso_to_rules_and_back_byte_for_byte(tmp_path: Path, capsys: pytest.Cap
     data = taso.write(chosen)
     (tmp_path / "graph.pb").write_bytes(data)
     rules, back = tmp_path / "graph.rules", tmp_path / "back.pb"
-    assert run(["import-rules", "--from", "taso", str(tmp_path / "graph.pb"), "-o", str(rules), "--workers", "0"]) == 0
+    assert imported(tmp_path / "graph.pb", "taso", rules) == 0
     assert f"proved       {len(chosen):>7}" in capsys.readouterr().out
-    assert run(["export-rules", "--to", "taso", str(rules), "-o", str(back)]) == 0
+    assert exported(rules, "taso", back) == 0
     assert taso.read(back.read_bytes()) == tuple(chosen)
     assert back.read_bytes() == data
-    assert run(["export-rules", "--to", "flexflow", str(rules), "-o", str(tmp_path / "back.json")]) == 0
+    assert exported(rules, "flexflow", tmp_path / "back.json") == 0
     named = flexflow.read((tmp_path / "back.json").read_bytes())
     assert [replace(each, name="") for each in named] == chosen
 
@@ -217,8 +215,7 @@ def test_taso_to_rules_and_back_byte_for_byte(tmp_path: Path, capsys: pytest.Cap
 def test_report_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "some.txt"
     path.write_text("(matmul ?x ?y)=>(matmul ?y ?x)\n(relu (relu ?x))=>(relu ?x)\n(mystery 3 ?x)=>(relu ?x)\n")
-    arguments = ["import-rules", "--from", "tensat", str(path), "-o", str(tmp_path / "some.rules"), "--workers", "0"]
-    assert run([*arguments, "--output-format", "json"]) == 0
+    assert imported(path, "tensat", tmp_path / "some.rules", "--output-format", "json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["unknown_operators"] == {"mystery": 1}
     assert [each["outcome"] for each in report["rules"]] == ["guarded", "proved", "unknown"]
@@ -230,46 +227,48 @@ def test_report_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_damaged_files_leave_nothing_behind(form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "damaged"
     path.write_bytes(taso.write(RIGHT)[:-3] if form == "taso" else b"{]")
-    assert run(["import-rules", "--from", form, str(path), "-o", str(tmp_path / "out.rules")]) == 1
+    assert imported(path, form, tmp_path / "out.rules") == 1
     assert "E1001" in capsys.readouterr().err
     assert not (tmp_path / "out.rules").exists()
 
 
 def test_a_rule_that_needs_its_guard_is_not_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, out = tmp_path / "mine.rules", tmp_path / "mine.txt"
-    path.write_text(
-        "dslc 1\nimport taso.operators (matmul, relu)\n\n"
-        "substitution square(A: T[M, M], B: T[M, M]) -> Y {\n  Y = matmul(A, B)\n  where M == 1\n  =>\n  Y = matmul(B, A)\n}\n"
-        "substitution twice(A: T[*S]) -> Y {\n  Y = relu(relu(A))\n  =>\n  Y = relu(A)\n}\n"
+    out = tmp_path / "mine.txt"
+    path = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.operators (matmul, relu)"],
+        "square(A: T[M, M], B: T[M, M]) -> Y {\n  Y = matmul(A, B)\n  where M == 1\n  =>\n  Y = matmul(B, A)\n}",
+        "twice(A: T[*S]) -> Y {\n  Y = relu(relu(A))\n  =>\n  Y = relu(A)\n}",
     )
-    assert run(["export-rules", "--to", "tensat", str(path), "-o", str(out)]) == 1
+    assert exported(path, "tensat", out) == 1
     errors = capsys.readouterr().err
     assert "E1002" in errors and "mine.square" in errors and not out.exists()
-    assert run(["export-rules", "--to", "tensat", str(path), "-o", str(out), "--skip"]) == 0
+    assert exported(path, "tensat", out, "--skip") == 0
     (found,) = tensat.read(out.read_bytes())
     assert out.read_text() == "(relu (relu ?A))=>(relu ?A)\n" and found.names == ((-1, "A"),)
 
 
 def test_what_the_other_formats_lack_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "mine.rules"
-    path.write_text(
-        "dslc 1\nimport taso.operators (conv, relu)\nimport std.pointwise (abs)\n\n"
-        "substitution one(A: T[*S]) -> Y {\n  Y = relu(abs(A))\n  =>\n  Y = abs(A)\n}\n"
-        "substitution two(X: T[N, C, H, W], K: T[F, C, R, S]) -> Y {\n"
-        '  Y = relu(conv(X, K, stride=s))\n  =>\n  Y = conv(X, K, stride=s, activation="relu")\n}\n'
+    path = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.operators (conv, relu)", "std.pointwise (abs)"],
+        "one(A: T[*S]) -> Y {\n  Y = relu(abs(A))\n  =>\n  Y = abs(A)\n}",
+        "two(X: T[N, C, H, W], K: T[F, C, R, S]) -> Y {\n"
+        '  Y = relu(conv(X, K, stride=s))\n  =>\n  Y = conv(X, K, stride=s, activation="relu")\n}',
     )
-    assert run(["export-rules", "--to", "taso", str(path), "-o", str(tmp_path / "out.pb")]) == 1
+    assert exported(path, "taso", tmp_path / "out.pb") == 1
     errors = capsys.readouterr().err
     assert "the operator `abs`" in errors and "an attribute that is no number" in errors
 
 
 def test_two_way_rules_are_two_rules_there(tmp_path: Path) -> None:
-    path, out = tmp_path / "mine.rules", tmp_path / "out.pb"
-    path.write_text(
-        "dslc 1\nimport taso.operators (transpose, ewadd)\n\n"
-        "substitution sums(X1: T[M, N], X2: T[M, N]) -> Y {\n  Y = transpose(ewadd(X1, X2))\n  <=>\n"
-        "  Y = ewadd(transpose(X1), transpose(X2))\n}\n"
+    out = tmp_path / "out.pb"
+    path = rule_file(
+        tmp_path / "mine.rules",
+        ["taso.operators (transpose, ewadd)"],
+        "sums(X1: T[M, N], X2: T[M, N]) -> Y {\n  Y = transpose(ewadd(X1, X2))\n  <=>\n"
+        "  Y = ewadd(transpose(X1), transpose(X2))\n}",
     )
-    assert run(["export-rules", "--to", "taso", str(path), "-o", str(out)]) == 0
+    assert exported(path, "taso", out) == 0
     forth, back = taso.read(out.read_bytes())
     assert (forth.source, forth.target) == (back.target, back.source)
