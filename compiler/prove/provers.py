@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dslc.ir.graph import Value, topological
+from dslc.prove.depth import deeply
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Answer, Counterexample, ProverName, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
@@ -51,7 +53,7 @@ def prover_verdict(
     }
     parts = []
     for sub in subjects(rules, definition):
-        parts.append(answers[prover](sub))
+        parts.append(deeply(partial(answers[prover], sub)))
         if parts[-1].answer == "differs":
             break
     return _joined(prover, parts, round((time.perf_counter() - began) * 1e3, 3))
