@@ -24,7 +24,7 @@ from dslc.generate.inputs import CONSTANTS, VARIED, Family
 from dslc.generate.plan import Planner
 from dslc.generate.resume import Store
 from dslc.generate.rewriting import Applications, Found
-from dslc.generate.settle import PART, Below, Known, Open, Part, grouped, part_of, settled, together
+from dslc.generate.settle import PART, Below, Known, Open, Part, further, grouped, part_of, settled, together
 from dslc.generate.space import Reader, Table, Types, in_first_order, joined_orders, leaves
 from dslc.generate.term import Equation, inputs, subterms
 from dslc.generate.values import Values
@@ -231,7 +231,7 @@ class _Run:
     def _settled(self, size: int, hashes: Array, types: Array, batches: list[Batch]) -> tuple[int, int, int, int, int]:
         """Which terms are new, which are equations; the new ones become representatives."""
         last = size == self.operators
-        open_ = self._open(hashes, batches)
+        open_ = self._open(size, hashes, batches)
         kept = self._independent(size, hashes, types, batches, open_)
         sides = open_.left[kept]
         if last:
@@ -255,21 +255,28 @@ class _Run:
             )
         return size, len(hashes), open_.classes, open_.equations, len(kept)
 
-    def _below(self) -> Below:
+    def _below(self, size: int) -> Below:
         numbers = {item: k for k, item in enumerate((*self.family.items, *(item for item, _ in self.family.constants)))}
-        known, smaller = self.known, tuple(self._equations())
-        return Below(self.table, self.lower, known, self.classes, smaller, numbers, self.planner.commutative)
+        smaller: dict[int, list[Equation]] = {}
+        for equation in self._equations():
+            leaves = subterms((equation.left, equation.right))
+            if equation.right.args and (size <= self.constants or not any(leaf.is_constant for leaf in leaves)):
+                smaller.setdefault(equation.right.size, []).append(equation)
+        rules = tuple(tuple(smaller.get(k, ())) for k in range(1, size))
+        return Below(self.table, self.lower, self.known, self.classes, rules, numbers, self.planner.commutative)
 
-    def _open(self, hashes: Array, batches: list[Batch]) -> Open:
+    def _open(self, size: int, hashes: Array, batches: list[Batch]) -> Open:
         """What does not follow at one step from smaller equations: in parts where a level is large."""
-        below, parts = self._below(), 1 + len(hashes) // PART
+        below, parts = self._below(size), 1 + len(hashes) // PART
         if parts == 1:
-            return settled(below, Part(hashes, self._applications(batches)))
-        numbers = part_of(hashes, parts)
-        order = np.argsort(numbers, kind="stable")
-        positions = np.split(order, np.cumsum(np.bincount(numbers, minlength=parts))[:-1])
-        tasks = (Part(hashes[mine], self._applications(batches, mine)) for mine in positions)
-        return together(list(zip(positions, self.mapper(below, tasks, settled), strict=True)))
+            found = settled(below, Part(hashes, self._applications(batches)))
+        else:
+            numbers = part_of(hashes, parts)
+            order = np.argsort(numbers, kind="stable")
+            positions = np.split(order, np.cumsum(np.bincount(numbers, minlength=parts))[:-1])
+            tasks = (Part(hashes[mine], self._applications(batches, mine)) for mine in positions)
+            found = together(list(zip(positions, self.mapper(below, tasks, settled), strict=True)))
+        return further(below, self._applications(batches, found.at), hashes[found.at], found)
 
     def _independent(self, size: int, hashes: Array, types: Array, batches: list[Batch], left: Open) -> Array:
         """Which of what is open is kept: of the renamings of an equation one, and none that is an instance of a more general one."""
@@ -287,7 +294,7 @@ class _Run:
         order = np.argsort(rank, kind="stable")
         ranks = np.full(len(left.at), -1, dtype=np.int64)
         ranks[open_] = rank
-        below = self._below()
+        below = self._below(size)
         rewriting = below.rewriting(self._applications(batches, left.at))
         general = [terms[k] for k in order]
         groups = grouped(below, rewriting, general, open_, hashes[left.at], left.left, (ranks, rank[order]))

@@ -1,4 +1,4 @@
-"""Which terms of a level are equations that don't follow at one step from smaller ones: asked for parts of a level, one by one.
+"""Which terms of a level are equations that don't follow from smaller ones: asked for parts of a level, one by one.
 
 A part holds the terms of some fingerprints, so that terms of one value are in one part, and rewriting leads from a part into no
 other. A part is settled by a pure function of what is known of the levels below and of the part's terms: in this process or on a
@@ -21,7 +21,7 @@ from dslc.interpret.domain import Array
 #: a part has about so many terms
 PART = 1 << 21
 #: so many connected pairs of terms are held at once
-_PAIRS = 1 << 22
+_PAIRS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,21 @@ class Known:
 @dataclass(frozen=True)
 class Below:
     """The levels below: the representatives in `table`, `lower` every term, `known` the fingerprints, `classes` the first row of each
-    row's value, `equations` those kept. `numbers`: of the items and constants; `commutative` those of them that are."""
+    row's value, `rules` for each size the equations kept that may rewrite a term of this level. `numbers`: of the items and
+    constants; `commutative` those of them that are."""
 
     table: Table
     lower: Found
     known: Known
     classes: Array
-    equations: tuple[Equation, ...]
+    rules: tuple[tuple[Equation, ...], ...]
     numbers: dict[Item, int]
     commutative: frozenset[int]
+
+    @property
+    def smallest(self) -> tuple[tuple[Equation, ...], ...]:
+        """Most follows from these, all but those of the level just below; of which there are most."""
+        return self.rules[:-1]
 
     def rewriting(self, level: Applications) -> Rewriting:
         return Rewriting(self.table, self.numbers, self.lower, level, self.commutative)
@@ -72,7 +78,7 @@ class Part:
 @dataclass(frozen=True)
 class Open:
     """What is left of a part, or of all parts: `at`, the terms' places; `left`, what each is compared with: a row of the table, or -1 -
-    k for the k-th of these; `groups`: equal for terms that rewriting connects, -1 for what only others are compared with."""
+    k for the k-th of these; `groups`: for terms that rewriting connects the number of one of them, -1 for what is settled."""
 
     classes: int
     equations: int
@@ -93,7 +99,7 @@ def part_of(hashes: Array, parts: int) -> Array:
 
 
 def settled(below: Below, part: Part) -> Open:
-    """What does not follow at one step from smaller equations."""
+    """What does not follow at one step from the smallest equations."""
     left = below.known.find(part.hashes)
     new = np.flatnonzero(left < 0)
     _, first, inverse = np.unique(part.hashes[new], return_index=True, return_inverse=True)
@@ -103,13 +109,24 @@ def settled(below: Below, part: Part) -> Open:
     members = np.union1d(equations, -1 - left[equations][left[equations] < 0])
     own = _within(left[members], members)
     mine = Applications(part.terms.item[members], part.terms.output[members], part.terms.args[members])
-    smaller = [equation for equation in below.equations if equation.right.args]
-    wanted = np.searchsorted(members, equations)
-    groups = grouped(below, below.rewriting(mine), smaller, wanted, part.hashes[members], own, None)
+    wanted, rewriting, groups = np.searchsorted(members, equations), below.rewriting(mine), np.arange(len(members))
+    for rules in below.smallest:
+        wanted = wanted[groups[wanted] >= 0]
+        groups = grouped(below, rewriting, rules, wanted, part.hashes[members], own, None, groups)
     kept = groups >= 0
     kept[-1 - own[kept & (own < 0)]] = True
     at = np.flatnonzero(kept)
-    return Open(len(first), len(equations), members[at], _within(own[at], at), groups[at])
+    places = np.where(groups[at] < 0, -1, _first_of(groups[at]))
+    return Open(len(first), len(equations), members[at], _within(own[at], at), places)
+
+
+def further(below: Below, level: Applications, hashes: Array, left: Open) -> Open:
+    """What does not follow from the equations of the level just below either, as far as that is seen among what is left."""
+    if not below.rules:
+        return left
+    equations = np.flatnonzero((left.groups >= 0) & ~left.heads)
+    groups = grouped(below, below.rewriting(level), below.rules[-1], equations, hashes, left.left, None, left.groups)
+    return Open(left.classes, left.equations, left.at, left.left, groups)
 
 
 def together(parts: Sequence[tuple[Array, Open]]) -> Open:
@@ -123,7 +140,7 @@ def together(parts: Sequence[tuple[Array, Open]]) -> Open:
         own = part.left.copy()
         own[own < 0] = -1 - rank[start - 1 - own[own < 0]]
         left.append(own)
-        groups.append(np.where(part.groups < 0, -1, rank[start + _first_of(part.groups)]))
+        groups.append(np.where(part.groups < 0, -1, rank[start + part.groups]))
         start += len(part.at)
     classes, equations = sum(part.classes for _, part in parts), sum(part.equations for _, part in parts)
     return Open(classes, equations, places[order], np.concatenate(left)[order], np.concatenate(groups)[order])
@@ -144,12 +161,13 @@ def _within(left: Array, members: Array) -> Array:
 
 def grouped(
     below: Below, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
-    ranks: tuple[Array, Array] | None,
+    ranks: tuple[Array, Array] | None, groups: Array | None = None,
 ) -> Array:  # fmt: skip
     """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
-    is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only."""
-    done_ = np.zeros(len(hashes), dtype=bool)
-    groups = np.arange(len(hashes))
+    is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only. `groups`: of an earlier call."""
+    before = np.arange(len(hashes)) if groups is None else groups
+    follows = before < 0
+    groups = np.where(follows, np.arange(len(hashes)), before)
     pairs: list[Array] = []
     held = 0
     for number, positions, rows, others in rewriting.steps(rules, equations):
@@ -158,7 +176,7 @@ def grouped(
             positions, rows, others = positions[allowed], rows[allowed], others[allowed]
         lower = (rows >= 0) & (left[positions] >= 0)
         lower[lower] = below.classes[rows[lower]] == left[positions[lower]]
-        done_[positions[lower]] = True
+        follows[positions[lower]] = True
         beside = others >= 0
         beside[beside] = (hashes[others[beside]] == hashes[positions[beside]]) & (others[beside] != positions[beside])
         if beside.any():
@@ -168,7 +186,7 @@ def grouped(
             groups, pairs, held = _connected(groups, pairs), [], 0
     groups = _connected(groups, pairs)
     done = np.zeros(len(hashes), dtype=bool)
-    done[groups[done_]] = True
+    done[groups[follows]] = True
     done[groups[-1 - left[left < 0]]] = True
     return np.where(done[groups], -1, groups)
 
