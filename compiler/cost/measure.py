@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -28,12 +28,11 @@ class Sample:
 
     `text` says what it is in the words of the rules, so that nothing has to be built for what is known; `build` makes the model
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
-    operators meet; `fill` adds contents and gives inputs, `weights` are the inputs that become constants: a runtime packs those.
+    operators meet; `weights` are the inputs that become constants where it is measured: a runtime packs those.
     """
 
     text: str
     build: Callable[[], bytes | None]
-    fill: Callable[[bytes], tuple[bytes, Mapping[str, Any]]]
     copies: int = 1
     weights: tuple[str, ...] = ()
 
@@ -85,7 +84,7 @@ class Measurer:
         count = times
         if found is None:
             count = 1
-            found = self._measure(*sample.fill(model), sample.copies)
+            found = self._measure(model, sample.weights, sample.copies)
             earlier = self._known(by_model + least) or self._known(by_model)
             if earlier is not None:
                 found = min(found, earlier, key=lambda one: one.body + one.enter + one.leave)
@@ -103,11 +102,11 @@ class Measurer:
             return None
         return Measured(parts[0], parts[1] or 0.0, parts[2] or 0.0)
 
-    def _measure(self, model: bytes, feeds: Mapping[str, Any], copies: int) -> Measured:
+    def _measure(self, model: bytes, weights: Sequence[str], copies: int) -> Measured:
         self.count += 1
         try:
             overhead = self.overhead
-            answer = self._ask(model, feeds)
+            answer = self._ask(model, weights, copies)
         except WorkerFailed:
             return Measured(inf)
         inputs, entering, leaving = answer["layout"]
@@ -117,9 +116,9 @@ class Measurer:
         enter, leave = share * entering, share * leaving
         return Measured((seconds - enter - leave) / copies, enter / inputs if inputs else 0.0, leave / copies)
 
-    def _ask(self, model: bytes, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        request = {"do": "measure", "model": model, "folder": None, "threads": self.target.threads}
-        return self._worker.ask({**request, "feeds": dict(feeds), "seconds": LONGEST})
+    def _ask(self, model: bytes, weights: Sequence[str] = (), copies: int = 1) -> dict[str, Any]:
+        request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": LONGEST}
+        return self._worker.ask({**request, "threads": self.target.threads})
 
     @property
     def overhead(self) -> float:
@@ -129,14 +128,11 @@ class Measurer:
         ONNX Runtime runs nothing at all.
         """
         if self._overhead is None:
-            import numpy as np
-
             from dslc.onnx.empty import empty_model
 
             known = self.cache.seconds(self._context, "overhead")
             if known is None:
-                feeds = {"x": np.zeros(1, np.float32)}
-                few, many = (float(self._ask(empty_model(nodes), feeds)["seconds"]) for nodes in (1, 1 + CHAIN))
+                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
                 known = few - min(max(many - few, 0.0) / CHAIN, few)
                 self.cache.put_seconds(self._context, {"overhead": known})
             self._overhead = known

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
 from typing import Any
-
-import numpy as np
 
 from dslc.cost import kinds
 from dslc.cost.evaluation import Evaluation
@@ -243,7 +241,6 @@ class CostModel:
         sample = Sample(
             ("" if copies == 1 else f"{copies} times\n") + self._text(group, small),
             lambda: self._build((*small.inputs, *small.weights), small.outputs),
-            lambda model: _with_contents(model, weights, copies),
             copies,
             tuple(weights),
         )
@@ -377,25 +374,6 @@ def _kept(arg: Value, type: TensorType) -> Value | None:
 
 def _shown(value: AttrValue) -> str:
     return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
-
-
-def _with_contents(model: bytes, weights: Sequence[str], copies: int) -> tuple[bytes, Mapping[str, Any]]:
-    """So many copies of the model with random weights inside, and random inputs for them."""
-    from dslc.onnx.inputs import draw, input_specs
-    from dslc.onnx.small import beside, with_weights
-
-    random = np.random.default_rng(0)
-    parts = [with_weights(model, weights, lambda dtype, shape: _drawn(random, dtype, shape)) for _ in range(copies)]
-    filled = beside(parts)
-    specs, _, _ = input_specs(filled, {})
-    return filled.SerializeToString(), draw(specs, 0)
-
-
-def _drawn(random: np.random.Generator, dtype: np.dtype[Any], shape: Iterable[int]) -> Any:
-    """Weights: positive numbers (square roots and logarithms are taken of some); integers are 0, a valid index anywhere."""
-    if dtype.kind in "iub":
-        return np.zeros(tuple(shape), dtype)
-    return random.random(tuple(shape), np.float32).astype(dtype) + dtype.type(0.1)
 
 
 def _bytes(value: Value) -> int:

@@ -30,6 +30,8 @@ _SAMPLE, _SLICE, _BLOCKS = 2e-4, 4e-3, 6
 _WARM = 30
 #: faster models are not profiled: their changes of layout are below the clock's resolution
 _PROFILED = 1e-5
+#: only tensors of so many axes have a blocked layout
+_BLOCKED = 4
 LENGTH = struct.Struct("<Q")
 
 
@@ -192,13 +194,13 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float]) -
     return min(blocks)
 
 
-def _profiled(request: dict[str, Any]) -> tuple[int, float, float]:
+def _profiled(model: bytes, feeds: Mapping[str, Any], threads: int) -> tuple[int, float, float]:
     """What the runtime's changes of layout take: see `dslc.onnx.layout`."""
     from dslc.onnx.layout import layout_times
 
     with tempfile.TemporaryDirectory() as folder:
-        loaded = Loaded(request["model"], request.get("folder"), request["threads"], profile=f"{folder}/run")
-        loaded.bind(request["feeds"])
+        loaded = Loaded(model, None, threads, profile=f"{folder}/run")
+        loaded.bind(feeds)
         clocked(_bound(loaded), 5, 1, loaded.clock)
         return layout_times(loaded.session.end_profiling())
 
@@ -231,13 +233,17 @@ class Server:
         raise RuntimeError(f"unknown request {what}")
 
     def _measure(self, request: dict[str, Any]) -> dict[str, Any]:
-        loaded = Loaded(request["model"], request.get("folder"), request["threads"])
-        loaded.bind(request["feeds"])
+        from dslc.cost.contents import filled
+
+        # contents are made here: what a large model weighs would take longer to send than to measure
+        model, feeds = filled(request["model"], request["weights"], request["copies"])
+        loaded = Loaded(model, None, request["threads"])
+        loaded.bind(feeds)
         seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)
         layout = (0, 0.0, 0.0)
-        if seconds > _PROFILED:
+        if seconds > _PROFILED and any(len(end.shape) >= _BLOCKED for end in loaded.session.get_inputs()):
             del loaded
-            layout = _profiled(request)
+            layout = _profiled(model, feeds, request["threads"])
         return {"seconds": seconds, "layout": layout}
 
 

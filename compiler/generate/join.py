@@ -8,10 +8,11 @@ merged product on the other. So equations whose inputs differ are joined where t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.term import Attrs, Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.text import choice
 from dslc.generate.trees import outputs
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -62,6 +63,35 @@ def taken_apart(rules: Rules, items: Iterable[Item], candidate: Candidate, most:
                 continue
             if len(targets) == len(joint.args):
                 yield from _checked(joint.args, targets, most)
+
+
+def along_axes(rules: Rules, items: Sequence[Item], candidate: Candidate) -> Iterator[Candidate]:
+    """A candidate whose operators all work on one axis, on each axis in turn for which there are items."""
+    named = {(item.op, item.attrs): item for item in items}
+    for axis in sorted({item.axis for item in items if item.axis is not None}):
+        try:
+            sources, targets = (_along(rules, named, axis, roots) for roots in (candidate.sources, candidate.targets))
+        except (KeyError, Mismatch):
+            continue
+        yield Candidate(sources, targets)
+
+
+def _along(
+    rules: Rules, items: Mapping[tuple[str, Attrs], Item], axis: int, roots: tuple[Term, ...]
+) -> tuple[Term, ...]:
+    """Terms with all their axes replaced by another one; KeyError where there is no such item."""
+    done: dict[Term, Term] = {}
+    for part in subterms(roots):
+        if part.item is None:
+            done[part] = part
+            continue
+        item = part.item
+        attrs = tuple(
+            (name, axis if name not in item.sized and choice(rules, item, name, value)[2] == "axis" else value)
+            for name, value in item.attrs
+        )
+        done[part] = outputs(rules, items[item.op, attrs], tuple(done[arg] for arg in part.args))[part.output]
+    return tuple(done[root] for root in roots)
 
 
 def _bringing(term: Term, other: Term) -> Iterator[Term]:

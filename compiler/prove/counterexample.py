@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.counts import graph_counts
+from dslc.analysis.numeric import Unknown
 from dslc.interpret.check_rule import draw
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.exact import Exact
@@ -24,6 +26,8 @@ _TOLERANCE = 1e-7
 # arrays up to so many elements are printed
 _PRINTED = 36
 _LINES = 40
+# operations, up to which fractions are computed with
+_EXACT = 1e6
 
 
 def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample | None:
@@ -46,11 +50,12 @@ def replayed(
     over_field: bool = True,
     monomial: str = "",
 ) -> Counterexample | None:
-    """The first element that differs, on small integers if those show it, else on floats, else (`over_field`) modulo p.
+    """The first element that differs, on small integers if those show it (and it does not take long), else on floats, else
+    (`over_field`) modulo p.
 
     None where none of them shows a difference.
     """
-    domains: list[Domain] = [Exact()] * _TRIES if over_field else []
+    domains: list[Domain] = [Exact()] * _TRIES if over_field and _brief((*left, *right)) else []
     domains += [Floats(rounded=False)] * (2 * _TRIES)
     domains += [Field(seed) for seed in range(_TRIES)] if over_field else []
     for attempt, domain in enumerate(domains):
@@ -65,6 +70,14 @@ def replayed(
                 trace = _trace(rules, left, right, names, feeds, domain)
                 return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, trace)
     return None
+
+
+def _brief(values: tuple[Value, ...]) -> bool:
+    """Whether fractions are quick enough: a thousand times slower than numbers of the machine."""
+    try:
+        return graph_counts(values).flops <= _EXACT
+    except (Unknown, ValueError, TypeError):
+        return True
 
 
 def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:

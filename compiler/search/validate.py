@@ -40,7 +40,7 @@ _WORST: tuple[How, ...] = ("exact", "field", "rule")
 _FEW, _NEAR, _FAR = 4, 16, 64
 #: constants up to so many elements keep their contents
 _SMALL = 4096
-#: the exact prover's time for one way to look at a rewrite, of which there are up to five
+#: the exact prover's time for one way to look at a rewrite, of which there are up to six
 _SECONDS = 1.0
 #: a comparison modulo p takes no more operations than that
 _OPERATIONS = 3e8
@@ -213,14 +213,16 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
     """A rewrite in several ways: each next one knows more of what lies below.
 
     First everything that the new value takes from the graph is arbitrary but numbers (a 0 that is a threshold may be one that the
-    graph had before); then numbers too; then small constants are what they are; then of what is taken only that is arbitrary of
-    which no other part is taken. The last one holds all that a rule may rest on.
+    graph had before); then numbers too; then what is taken and lies beside the old value (the same operands joined for a neighbour)
+    is what it is; then small constants are; then of what is taken only that is arbitrary of which no other part is taken. The last
+    one holds all that a rule may rest on.
     """
     taken = _taken(rewrite.new, nodes)
+    common = _common(rewrite)
     seen: set[tuple[Value, Value]] = set()
     lowest = {value for value in taken if not _holds(value, taken)}
-    ways = (_unknown(taken, 1), _FEW), (taken, _FEW), (taken, _NEAR), (_unknown(taken), _NEAR), (_unknown(lowest), _FAR)
-    for stop, limit in ways:
+    ways = (_unknown(taken, 1), _FEW), (taken, _FEW), (taken, _NEAR), (common, _NEAR), (_unknown(taken), _NEAR)
+    for stop, limit in (*ways, (_unknown(lowest), _FAR)):
         names: dict[Value, Value] = {}
         old = _over(rewrite.old, stop | _boundary(rewrite.old, stop, limit), names)
         new = _over(rewrite.new, stop | _boundary(rewrite.new, stop, limit), names)
@@ -244,6 +246,12 @@ def _taken(new: Value, nodes: Set[Node]) -> set[Value]:
         else:
             stack.extend(value.node.args)
     return found
+
+
+def _common(rewrite: Rewrite) -> set[Value]:
+    """The values near below the old one where walks from the new one come upon them."""
+    inside = _near(rewrite.old, set(), _NEAR)[0]
+    return _near(rewrite.new, inside, _FAR)[0] & inside
 
 
 def _unknown(values: set[Value], most: int = _SMALL) -> set[Value]:

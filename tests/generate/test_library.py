@@ -12,7 +12,7 @@ from handmade import add, halves, matmul, matrices, op, taso
 
 from dslc.cli.main import cli
 from dslc.generate.general import GeneralRule, definition, generalise
-from dslc.generate.join import joined, taken_apart
+from dslc.generate.join import along_axes, joined, taken_apart
 from dslc.generate.library import Library, generate
 from dslc.generate.prune import key
 from dslc.generate.rulefile import library_text, write_file
@@ -96,6 +96,16 @@ def test_equations_with_free_inputs_are_joined() -> None:
     product = Candidate((op("concat", matmul(A, B), matmul(A, C), axis=1),), (whole,))
     items = [first.item] if first.item is not None else []
     assert list(taken_apart(taso(), items, product, 3)) == [Candidate((matmul(A, B), matmul(A, C)), (first, second))]
+
+
+def test_a_rule_for_any_axis_is_taken_apart_on_each() -> None:
+    """Sums joined side by side are a rule of their own: no search writes them as transposes of sums one above the other."""
+    first, second = (op("ewadd", *pair) for pair in ((A, B), (C, D)))
+    one = Candidate((op("concat", first, second, axis=0),), (op("ewadd", op("concat", A, C, axis=0), op("concat", B, D, axis=0)),))
+    items = [term.item for axis in (0, 1) for term in (op("concat", A, B, axis=axis), halves(op("concat", A, B, axis=axis), axis)[0], first)]
+    found = [new for along in along_axes(taso(), [i for i in items if i], one) for new in taken_apart(taso(), [i for i in items if i], along, 4)]
+    assert [new.sources for new in found] == [(first, second)] * 2
+    assert [new.targets[0].item.axis for new in found if new.targets[0].item is not None] == [0, 1]
 
 
 def test_attributes_that_do_not_matter_become_variables() -> None:

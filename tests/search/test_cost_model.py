@@ -201,7 +201,7 @@ class Disturbed(Measurer):
     def overhead(self) -> float:
         return 0.0
 
-    def _ask(self, model: bytes, feeds: object) -> dict[str, object]:
+    def _ask(self, model: bytes, weights: Sequence[str] = (), copies: int = 1) -> dict[str, object]:
         self.seen[model] = self.seen.get(model, 0) + 1
         return {"seconds": 2e-3 if self.seen[model] == 1 else 1e-3, "layout": (0, 0.0, 0.0)}
 

@@ -90,6 +90,19 @@ def test_a_threshold_that_the_graph_has_already_is_known_to_be_zero() -> None:
     assert not found.failed and found.how == {"std.prelu_by_relu": "exact"} and found.rewrites == 2
 
 
+def test_what_a_neighbour_made_of_the_same_operands_is_known() -> None:
+    """The second sum of products takes the joined operands that the first one was rewritten to."""
+    x, y = tensor("x", 1, 64), tensor("y", 1, 64)
+    weights = [tensor(f"w{k}", 64, 64) for k in range(4)]
+    joined = op("concat", x, y, axis=1)
+    one = op("matmul", joined, op("concat", *weights[:2], axis=0))
+    sums = [op("add", op("matmul", x, a), op("matmul", y, b)) for a, b in (weights[:2], weights[2:])]
+    before = Graph((x, y, *weights), (one, sums[1]))
+    after = rewritten(before, {sums[1]: op("matmul", joined, op("concat", *weights[2:], axis=0))})
+    found = validate(standard(), Candidate(after, 1.0, Candidate(before, 2.0), "own.join", 1))
+    assert not found.failed and found.how == {"own.join": "exact"}
+
+
 def test_a_wrong_rewrite_is_found_with_its_rule(tmp_path: Path) -> None:
     text = """
 substitution wrong(A: T[*S], B: T[*S]) -> Y {
