@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
 from dslc.cli.fmt import replace
+from dslc.cli.options import seconds_of
 from dslc.errors import Diagnostic, DslcError
 
+if TYPE_CHECKING:
+    from dslc.foreign.importing import Import, Outcome, Progress
+
 _FORMS = ("taso", "tensat", "flexflow")
+# how many rules of one outcome are listed one by one; all are in the file, and in the JSON report
+_LISTED = 10
+_LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT.rules")
+@click.option("--force", is_flag=True, help="Replace OUT.rules also where it is no unchanged import.")
 @click.option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
 @click.option(
     "--numbering",
@@ -49,31 +61,86 @@ _FORMS = ("taso", "tensat", "flexflow")
     "--limit",
     "--timeout",
     "limit",
-    type=click.FloatRange(0.1),
-    default=30.0,
+    default="30s",
     show_default=True,
-    help="Seconds for one prover and rule.",
+    metavar="TIME",
+    help="For one prover and rule.",
 )
+@click.option("--budget", metavar="TIME", help="Stop after this time, with what is decided until then.")
+@click.option("--no-cache", is_flag=True, help="Decide everything again, and keep nothing for the next run.")
 @click.option("--output-format", "shown", type=click.Choice(("full", "json")), default="full", show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def command(
     file: Path,
     form: str,
     out: Path,
+    force: bool,
     pairs: bool | None,
     numbering: Literal["taso", "flexflow"] | None,
     axes: Literal["outer", "inner"] | None,
     guards: bool,
     workers: int,
-    limit: float,
+    limit: str,
+    budget: str | None,
+    no_cache: bool,
     shown: str,
+    quiet: bool,
 ) -> int:
     """Import the rules of another project.
 
     Each is proved, or left out with the reason; wrong ones come with a counterexample. What is left out stands as a
-    comment at the end of OUT.rules. Exit code 1 where the file cannot be read; wrong rules in it are no failure.
+    comment at the end of OUT.rules; what is proved is in the dslc.lock beside it. Interrupted with Ctrl-C, nothing is
+    written, and the same command goes on where it was. Exit code 1 where the file cannot be read; wrong rules in it are
+    no failure.
     """
+    from dslc.folders import cache_folder
     from dslc.foreign.formats import read_rules
-    from dslc.foreign.importing import OUTCOMES, as_json, import_rules, imported_text
+    from dslc.foreign.importing import as_json, import_rules, imported_text
+    from dslc.foreign.keeping import write_proofs
+    from dslc.foreign.report import stamped
+
+    seconds = seconds_of(limit, "--limit")
+    if seconds < 0.1:
+        raise click.BadParameter("a prover needs some time: at least 0.1s", param_hint="--limit")
+    ends = None if budget is None else seconds_of(budget, "--budget")
+    _check_output(file, out, force)
+    rules = read_rules(form, file, pairs, numbering)
+    origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
+    cache = None if no_cache else cache_folder() / "import"
+    with _progress(quiet or shown == "json") as bar:
+        try:
+            found = import_rules(
+                rules, form, out, workers, seconds, bar.told, guards, axes, origin=origin, cache=cache, budget=ends
+            )
+        except KeyboardInterrupt:
+            kept = "" if no_cache else "; they are kept, and the same command goes on with the others"
+            bar.stop()
+            message = f"interrupted: {bar.done} of {len(rules)} rules are decided{kept}. {out} was not written."
+            click.echo(message, err=True)
+            return 130
+    replace(out, stamped(imported_text(found, form, origin)))
+    note = write_proofs(out, found.rules)
+    if shown == "json":
+        click.echo(json.dumps(as_json(found), indent=2))
+    else:
+        click.echo(f"{len(rules)} rules of {file.name}; {out} holds those that are proved")
+        _summary(found)
+    if note:
+        click.echo(f"note: {note}", err=True)
+    left = found.counts()["open"]
+    if left:
+        again = "" if no_cache else "; the same command goes on with them"
+        click.echo(f"warning: {left} rules are open, as the time was up{again}", err=True)
+    return 0
+
+
+def _check_output(file: Path, out: Path, force: bool) -> None:
+    """Whether OUT can be written at the end, which may be minutes away.
+
+    Raises:
+        DslcError: E0906, E0908, E0903 or E0910.
+    """
+    from dslc.foreign.report import is_stamped
 
     if out.suffix != ".rules" or not out.stem.isidentifier():
         name = re.sub(r"\W+", "_", out.name.removesuffix(".rules")).strip("_") or "imported"
@@ -83,24 +150,38 @@ def command(
         raise DslcError([Diagnostic("E0906", message, path=str(out), hint=hint)], exit_code=2)
     if out.exists() and file.exists() and out.samefile(file):
         raise DslcError([Diagnostic("E0908", f"{out} would overwrite the input", path=str(out))], exit_code=2)
-    if not out.resolve().parent.is_dir():
+    if out.is_dir():
+        hint = f"name a file in it: `{out / 'imported.rules'}`"
+        raise DslcError([Diagnostic("E0903", f"cannot write {out}: it is a folder", path=str(out), hint=hint)])
+    folder = out.resolve().parent
+    if not folder.is_dir():
         raise DslcError([Diagnostic("E0903", f"cannot write {out}: no such folder", path=str(out))])
-    rules = read_rules(form, file, pairs, numbering)
+    if not os.access(folder, os.W_OK):
+        raise DslcError([Diagnostic("E0903", f"cannot write {out}: permission denied", path=str(out))])
+    if out.exists() and not force:
+        try:
+            mine = is_stamped(out.read_text("utf-8"))
+        except (OSError, UnicodeDecodeError):
+            mine = False
+        if not mine:
+            hint = "name another file, or say --force"
+            message = f"{out} exists, and is no import or was changed since"
+            raise DslcError([Diagnostic("E0910", message, path=str(out), hint=hint)], exit_code=2)
 
-    def progress(done: int, total: int) -> None:
-        if sys.stderr.isatty():
-            click.echo(f"\r{done} of {total} rules", nl=done == total, err=True)
 
-    found = import_rules(rules, form, out, workers, limit, progress, guards, axes)
-    replace(out, imported_text(found, form, file.name))
-    if shown == "json":
-        click.echo(json.dumps(as_json(found), indent=2))
-        return 0
-    click.echo(f"{len(rules)} rules of {file.name}; {out} holds those that are proved")
+def _summary(found: Import) -> None:
+    """A table of the outcomes, and what a user has to know of single rules."""
+    from dslc.foreign.importing import OUTCOMES
+    from dslc.foreign.outcome import MEANING
+
     counts = found.counts()
     for outcome in OUTCOMES:
         if counts[outcome]:
-            click.echo(f"  {outcome:<13}{counts[outcome]:>7}")
+            click.echo(f"  {outcome:<13}{counts[outcome]:>7}  {MEANING[outcome].partition(': ')[0]}")
+    statuses = Counter(rule.verdict.status for rule in found.rules if rule.outcome in ("proved", "guarded") and rule.verdict)
+    if statuses["bounded"]:
+        words = "for every rank and shape", "within the bounds that the lock states"
+        click.echo(f"{statuses['proved']} of those proved are so {words[0]}, {statuses['bounded']} {words[1]}")
     sizes = sum("of the file only" in rule.note for rule in found.rules)
     if sizes:
         click.echo(f"{sizes} of those proved are for the kernel sizes of the file only")
@@ -114,6 +195,49 @@ def command(
     for rule in found.rules:
         if rule.wider is not None:
             click.echo(f"{rule.name}: proved, but {rule.note.rpartition('; ')[2]}")
-        if rule.outcome in {"guarded", "rejected", "undecided", "unbound", "impossible"}:
+    for outcome in (each for each in OUTCOMES if each in _LISTING):
+        rules = [rule for rule in found.rules if rule.outcome == outcome]
+        for rule in rules[:_LISTED]:
             click.echo(f"{rule.name}: {rule.outcome}" + (f": {rule.reason}" if rule.reason else ""))
-    return 0
+        if len(rules) > _LISTED:
+            click.echo(f"... and {len(rules) - _LISTED} more that are {outcome} (--output-format json lists all)")
+
+
+class _Bar:
+    """How far it is: a bar where somebody looks, and the number for a message."""
+
+    def __init__(self, silent: bool) -> None:
+        self.done = 0
+        self._bar = None
+        if not silent:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+            counts = TextColumn("{task.fields[counts]}")
+            columns = (TextColumn("importing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), counts)
+            self._bar = Progress(*columns, console=Console(stderr=True, highlight=False), transient=True)
+            self._task = self._bar.add_task("importing", total=None, counts="")
+            self._bar.start()
+
+    @property
+    def told(self) -> Progress:
+        def progress(done: int, total: int, counts: Counter[Outcome]) -> None:
+            self.done = done
+            if self._bar is not None:
+                text = ", ".join(f"{count} {outcome}" for outcome, count in counts.most_common(4))
+                self._bar.update(self._task, completed=done, total=total, counts=text)
+
+        return progress
+
+    def stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+
+@contextmanager
+def _progress(quiet: bool) -> Iterator[_Bar]:
+    bar = _Bar(quiet or not sys.stderr.isatty())
+    try:
+        yield bar
+    finally:
+        bar.stop()

@@ -27,9 +27,10 @@ def definition(rules: Rules, found: Translation, library: str = "imported") -> S
     Raises:
         DslcError: where its text does not parse or names an operator that is not loaded.
     """
-    (item,) = parse(Source(f"{library}.rules", f"dslc 1\n{found.text}\n")).items
+    file = parse(Source(f"{library}.rules", f"dslc 1\n{found.text}\n"))
+    (item,) = file.items
     assert isinstance(item, t.Substitution)
-    module = Module(f"{library}.{library}", library, parse(Source(f"{library}.rules", f"dslc 1\n{found.text}\n")))
+    module = Module(f"{library}.{library}", library, file)
     for place, name in found.operators:
         full = f"{place.partition('.')[0]}.{name}"
         if full not in rules.operators:

@@ -1,0 +1,257 @@
+"""The decisions of an import: each rule's readings go through the provers, all rules side by side, until one of them holds."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from types import TracebackType
+
+import numpy as np
+
+from dslc.errors import DslcError
+from dslc.foreign.define import definition, operators
+from dslc.foreign.duplicates import equation
+from dslc.foreign.keeping import Kept, digest_of
+from dslc.foreign.outcome import Imported, Outcome, Pending
+from dslc.foreign.translate import Translation
+from dslc.interpret.instantiate import Rejected, instantiate
+from dslc.prove.guards import find_guards
+from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
+from dslc.prove.verify import conclude
+from dslc.prove.worker import Task
+from dslc.prove.workers import Workers
+from dslc.semantics.definitions import SubstitutionDef
+
+# a guard that hardly any instance meets makes a rule right and useless
+_USEFUL = 0.05
+_INSTANCES = 200
+# numbers of a rule above which arrays are large
+_LARGE = 64
+# readings that no prover decides, each of which may take the whole limit
+_MOST_OPEN = 4
+# how often a run with a time limit looks at the clock, in seconds
+_LOOK = 0.05
+
+_EXACT_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "exact"), ("axioms",))
+_LAWS_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "axioms"), ("exact",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """Provers to be asked about a reading; the answer is their verdicts."""
+
+    reading: Translation
+    provers: tuple[ProverName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """Guards to be found for a wrong reading; the answer is the readings under these guards."""
+
+    reading: Translation
+
+
+_Steps = Generator[_Ask | _Search, object, Imported]
+
+
+class Deciding:
+    """Use it as a context manager: leaving it ends the processes that prove.
+
+    Args:
+        workers: processes that prove; 0 for this one.
+        limit: seconds of processor time for one prover and one rule.
+        kept: what was decided before, and is to be kept.
+        guards: whether guards are looked for under which a wrong rule holds.
+        ends: when to stop, on `time.monotonic`'s clock.
+        library: whose rules these are to be.
+    """
+
+    def __init__(
+        self, workers: int, limit: float, kept: Kept, guards: bool, ends: float | None, library: str = "imported"
+    ) -> None:
+        self._rules = operators()
+        self._limit, self._kept, self._guards, self._ends = limit, kept, guards, ends
+        self._library = library
+        self._workers = Workers(self._rules, workers, limit)
+        self._number = 0
+        self._running: dict[str, _Steps] = {}
+        self._searches: deque[tuple[_Steps, Translation]] = deque()
+        self._done: list[Imported] = []
+        #: rules whose equation is being proved for another one, by that equation
+        self._waiting: dict[object, list[Pending]] = {}
+        self._first: dict[object, RuleVerdict] = {}
+
+    def __enter__(self) -> Deciding:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._workers.__exit__(kind, error, at)
+
+    def run(self, pending: Iterable[Pending]) -> Iterator[Imported]:
+        """The rules as they are decided; those that are not until the end of the time are missing.
+
+        A rule and its reverse are one equation, proved once. Guards are looked for at the end, as each takes seconds.
+
+        Raises:
+            DslcError: E0519 where dslc's own libraries change in the meantime.
+        """
+        for one in pending:
+            key = equation(one.readings[0])
+            if key in self._first:
+                self._step(self._steps(one, self._shared(key)), None)
+            elif key in self._waiting:
+                self._waiting[key].append(one)
+            else:
+                self._waiting[key] = []
+                self._step(self._steps(one, None, key), None)
+            self._hear(wait=False)
+            yield from self._taken()
+            if self._late():
+                return
+        while self._running or self._searches:
+            if self._running:
+                self._hear(wait=self._ends is None or not self._workers.parallel)
+                if self._ends is not None and self._workers.parallel:
+                    time.sleep(_LOOK)
+            else:
+                steps, reading = self._searches.popleft()
+                self._step(steps, self._guarded(reading))
+            yield from self._taken()
+            if self._late():
+                return
+
+    def _hear(self, wait: bool) -> None:
+        for task, verdicts in self._workers.answers(wait):
+            self._step(self._running.pop(task.rule), list(verdicts))
+
+    def _late(self) -> bool:
+        return self._ends is not None and time.monotonic() >= self._ends
+
+    def _taken(self) -> list[Imported]:
+        done, self._done = self._done, []
+        return done
+
+    def _step(self, steps: _Steps, answer: object) -> None:
+        """Goes on with a rule: to what it wants next, or to its end."""
+        try:
+            wanted = steps.send(answer)
+        except StopIteration as end:
+            self._done.append(end.value)
+            return
+        if isinstance(wanted, _Search):
+            self._searches.append((steps, wanted.reading))
+            return
+        self._number += 1
+        name = f"reading_{self._number}"
+        self._running[name] = steps
+        reading = wanted.reading
+        names = tuple((f"{place.partition('.')[0]}.{op}", _called(place, op)) for place, op in reading.operators)
+        milliseconds = int(self._limit * 1e3) // 10
+        self._workers.submit([Task(name, wanted.provers, milliseconds=milliseconds, text=reading.text, operators=names)])
+
+    def _steps(self, one: Pending, given: RuleVerdict | None, key: object = None) -> _Steps:
+        """One rule from its first reading to its outcome. `given`: the verdict of the same equation, read the other way."""
+        first: RuleVerdict | None = None
+        unknown = 0
+
+        def found(reading: Translation, verdict: RuleVerdict) -> Imported:
+            outcome: Outcome = "guarded" if reading.guard else "proved"
+            wider = first if first is not None and first.status == "refuted" and outcome == "proved" else None
+            return Imported(one.number, one.name, outcome, reading.guard, reading, verdict, one.left_out, wider)
+
+        for reading in one.readings:
+            if unknown and "(G" in reading.text:
+                continue  # group counts are what proofs take long over
+            verdict = given if first is None and given is not None else (yield from self._proved(reading))
+            if first is None and key is not None:
+                self._release(key, verdict)
+            if verdict.status in RELIABLE:
+                return found(reading, verdict)
+            first = first or verdict
+            unknown += verdict.status != "refuted"
+            if unknown == _MOST_OPEN:
+                break
+        assert first is not None
+        if first.status == "refuted" and self._guards and unknown < _MOST_OPEN and not _large(one.readings[0]):
+            guarded = yield _Search(one.readings[0])
+            assert isinstance(guarded, tuple)
+            for reading in guarded:
+                verdict = yield from self._proved(reading)
+                if verdict.status in RELIABLE:
+                    return found(reading, verdict)
+        outcome: Outcome = "rejected" if first.status == "refuted" else "undecided"
+        return Imported(one.number, one.name, outcome, first.reason, one.readings[0], first, one.left_out)
+
+    def _release(self, key: object, verdict: RuleVerdict) -> None:
+        """Starts the rules that waited for the first verdict on their equation."""
+        self._first[key] = verdict
+        for one in self._waiting.pop(key, ()):
+            self._step(self._steps(one, self._shared(key)), None)
+
+    def _shared(self, key: object) -> RuleVerdict | None:
+        """What is known of an equation that another rule has too, where it is a proof."""
+        verdict = self._first[key]
+        return verdict if verdict.status in RELIABLE else None
+
+    def _proved(self, reading: Translation) -> Generator[_Ask, object, RuleVerdict]:
+        """Chains of windows follow from the laws in milliseconds where they do; of the others the exact prover knows more."""
+        digest = digest_of(reading)
+        known = self._kept.verdict(digest)
+        if known is not None:
+            return known
+        verdicts: list[Verdict] = []
+        stages = _LAWS_FIRST if reading.chained else _EXACT_FIRST
+        for provers in stages:
+            answer = yield _Ask(reading, provers)
+            assert isinstance(answer, list)
+            verdicts += answer
+            if any(one.answer == "differs" or (one.answer == "equal" and one.prover != "field") for one in verdicts):
+                break
+        try:
+            verdict = conclude(self._rules, definition(self._rules, reading, self._library), verdicts, digest)
+        except DslcError as problem:  # the provers disagree: the rule does not enter, and the others are decided
+            return RuleVerdict(reading.name, "undecided", tuple(verdicts), digest, str(problem))
+        self._kept.keep(verdict)
+        return verdict
+
+    def _guarded(self, reading: Translation) -> tuple[Translation, ...]:
+        """The rule under each guard that makes it right on all instances that were tried, and leaves some."""
+        digest = digest_of(reading)
+        guards = self._kept.guards(digest)
+        if guards is None:
+            left = self._limit if self._ends is None else min(self._limit, self._ends - time.monotonic())
+            ends = time.process_time() + left
+            found = find_guards(self._rules, definition(self._rules, reading), seconds=left)
+            guards = tuple(guard.text for guard in found if guard.kept >= _USEFUL)
+            if time.process_time() < ends:
+                self._kept.keep_guards(digest, guards)
+        readings = [reading.guarded(guard) for guard in guards]
+        return tuple(each for each in readings if _computes(definition(self._rules, each)))
+
+
+def _called(place: str, name: str) -> str:
+    """An operator's name in the text of a reading."""
+    return f"{place.removeprefix('std.')}.{name}" if place.startswith("std.") else name
+
+
+def _large(reading: Translation) -> bool:
+    """Whether it names sizes whose arrays fill the memory, or take minutes."""
+    head, *lines = reading.text.splitlines()
+    text = "\n".join([head, *(line for line in lines if '"""' not in line)])
+    return any(len(number) > 3 or int(number) > _LARGE for number in re.findall(r"\b\d+\b", text))
+
+
+def _computes(sub: SubstitutionDef) -> bool:
+    """Whether some instance of a guarded rule has outputs with elements: a guard may leave only windows that fit nowhere."""
+    rng = np.random.default_rng(0)
+    for _ in range(_INSTANCES):
+        try:
+            instance = instantiate(operators(), sub, rng)
+        except Rejected:
+            continue
+        if all(value.type.elements for value in instance.left.values()):
+            return True
+    return False
