@@ -29,6 +29,27 @@ class GraphIndex:
         return [node for node in self.nodes if isinstance(node, Call)]
 
     @cached_property
+    def rank(self) -> dict[Node, int]:
+        """Another order of the nodes, arguments first, that says nothing of who uses them: by depth, then by the arguments' ranks.
+
+        Branches that do the same with the same operands are in the same order, wherever in the graph they are read: what joins
+        pairs of one branch joins the same pairs of the others.
+        """
+        depth: dict[Node, int] = {}
+        for node in self.nodes:
+            depth[node] = 1 + max((depth[arg.node] for arg in node.args), default=-1)
+        levels: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            levels.setdefault(depth[node], []).append(node)
+        first = {node: k for k, node in enumerate(value.node for value in self.graph.inputs)}
+        out: dict[Node, int] = {}
+        for _, level in sorted(levels.items()):
+            keyed = [(tuple(out[arg.node] for arg in node.args), first.get(node, len(first)), node) for node in level]
+            for _, _, node in sorted(keyed, key=lambda entry: entry[:2]):
+                out[node] = len(out)
+        return out
+
+    @cached_property
     def _users(self) -> dict[Value, list[Call]]:
         out: dict[Value, list[Call]] = {}
         for node in self.calls:

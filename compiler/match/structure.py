@@ -94,7 +94,7 @@ class Structure:
                 seen.add(value)
         for i, j in self._rule.ordered:
             a, b = state.nodes.get(self._root_sites[i]), state.nodes.get(self._root_sites[j])
-            if a is not None and b is not None and self._index.position[a] > self._index.position[b]:
+            if a is not None and b is not None and self._index.rank[a] > self._index.rank[b]:
                 return False
         return True
 

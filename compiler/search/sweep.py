@@ -104,8 +104,8 @@ def everywhere(
     takes every place that can be run.
     """
     gains: dict[Any, float | None] = {}
-    found: list[tuple[float, int, Match, dict[Value, Value]]] = []
-    for number, match in enumerate(find_matches(rule, start.index, limit=MATCHES)):
+    found: list[tuple[float, tuple[int, ...], Match, dict[Value, Value]]] = []
+    for match in find_matches(rule, start.index, limit=MATCHES):
         try:
             new = replacements(match)
         except Refused:
@@ -120,7 +120,8 @@ def everywhere(
             gains[key] = gain if enough else None
         one = gains[key]
         if one is not None:
-            found.append((-one, number, match, new))
+            # of equal gains in the order of the operands, so that like branches are treated alike
+            found.append((-one, tuple(start.index.rank[value.node] for _, value in match.roots), match, new))
     taken: set[Any] = set()
     chosen: list[dict[Value, Value]] = []
     for _, _, match, new in sorted(found, key=lambda item: item[:2]):

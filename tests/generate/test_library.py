@@ -101,9 +101,12 @@ def test_equations_with_free_inputs_are_joined() -> None:
 def test_a_rule_for_any_axis_is_taken_apart_on_each() -> None:
     """Sums joined side by side are a rule of their own: no search writes them as transposes of sums one above the other."""
     first, second = (op("ewadd", *pair) for pair in ((A, B), (C, D)))
-    one = Candidate((op("concat", first, second, axis=0),), (op("ewadd", op("concat", A, C, axis=0), op("concat", B, D, axis=0)),))
-    items = [term.item for axis in (0, 1) for term in (op("concat", A, B, axis=axis), halves(op("concat", A, B, axis=axis), axis)[0], first)]
-    found = [new for along in along_axes(taso(), [i for i in items if i], one) for new in taken_apart(taso(), [i for i in items if i], along, 4)]
+    sums = op("ewadd", op("concat", A, C, axis=0), op("concat", B, D, axis=0))
+    one = Candidate((op("concat", first, second, axis=0),), (sums,))
+    joins = [op("concat", A, B, axis=axis) for axis in (0, 1)]
+    terms = [first, *joins, *(halves(join, axis)[0] for axis, join in enumerate(joins))]
+    items = [term.item for term in terms if term.item is not None]
+    found = [new for along in along_axes(taso(), items, one) for new in taken_apart(taso(), items, along, 4)]
     assert [new.sources for new in found] == [(first, second)] * 2
     assert [new.targets[0].item.axis for new in found if new.targets[0].item is not None] == [0, 1]
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
 from benchmarks.zoo import build
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
-from dslc.ir.graph import Call
-from dslc.match import compile_directions
+from dslc.ir.graph import Call, Node
+from dslc.match import GraphIndex, compile_directions
 from dslc.onnx.importer import import_model
 from dslc.onnx.small import beside, with_weights
 from dslc.search.backtrack import backtrack
@@ -41,6 +43,22 @@ def test_eight_gates_become_two_products(std: Rules) -> None:
     ops = sorted(node.op for node in found.graph.nodes() if isinstance(node, Call) and not node.constant)
     assert [op for op in ops if op != "std.split"] == ["std.add", "std.matmul", "std.matmul"]
     assert found.cost < 0.4 * start.cost
+
+
+def test_like_branches_of_a_recurrence_are_in_one_order(std: Rules) -> None:
+    """The first gate's products are reached from the last step, the others' from the first: pairs of each would be other pairs."""
+    graph = import_model(build("nasrnn", small=True), std, {}).graph
+    index = GraphIndex(graph)
+    inputs = {value.node for value in graph.inputs}
+    orders = {}
+    for order in (index.position, index.rank):
+        steps: dict[Node, list[Node]] = defaultdict(list)
+        for node in sorted(index.by_operator["std.matmul"], key=lambda node: order[node]):
+            if node.args[0].node in inputs:
+                steps[node.args[1].node].append(node.args[0].node)
+        orders[id(order)] = {tuple(one) for one in steps.values() if len(one) > 1}
+    assert len(orders[id(index.position)]) > 1
+    assert len(orders[id(index.rank)]) == 1
 
 
 class Remembered(Launches):
