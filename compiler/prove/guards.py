@@ -173,7 +173,7 @@ def _compared(
         try:
             instance = instantiate(rules, sub, rng, choices[attempt % len(choices)])
             verdict = compare(rules, sub, instance, rng)
-        except (Rejected, DslcError, IndexError):
+        except (Rejected, DslcError):
             # an operator in the place of a term may have no value at these attributes
             continue
         if verdict is not None:

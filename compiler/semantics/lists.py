@@ -165,7 +165,7 @@ def scalar_function(name: str, value: Any) -> Any:
 
 def axis_of(axis: int, rank: int) -> int:
     found = axis + rank if axis < 0 else axis
-    if not 0 <= found < max(rank, 1):
+    if not 0 <= found < rank:
         raise Mismatch(f"axis {axis} is outside a rank of {rank}")
     return found
 

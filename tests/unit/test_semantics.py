@@ -159,6 +159,13 @@ def test_what_does_not_fit_has_a_reason(
         apply(rules, op, [tensor(f"t{k}", *shape) for k, shape in enumerate(shapes)], attrs)
 
 
+@pytest.mark.parametrize("op", ["reduce_sum", "squeeze"])
+def test_a_number_has_no_axes(op: str, std: Rules) -> None:
+    for shape, axis in (((), 0), ((), -1), ((1,), 1)):
+        with pytest.raises(Mismatch, match=f"axis {axis} is outside a rank of {len(shape)}"):
+            apply(std, op, [tensor("X", *shape)], {"axes": (axis,)})
+
+
 def test_unknown_attributes_are_errors(rules: Rules) -> None:
     with pytest.raises(DslcError, match="E0302"):
         apply(rules, "softmax", (tensor("x", 2),), {"axes": 1})
