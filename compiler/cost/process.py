@@ -7,12 +7,17 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from dslc.cost.worker import receive, send
+
+#: models of so many bytes are worth a file
+LARGE = 1 << 22
 
 
 class WorkerFailed(Exception):
@@ -40,6 +45,23 @@ class ModelFile:
             size = path.stat().st_size
             external = _external_bytes(path.read_bytes(), str(path.parent)) if size < 1 << 28 else 0
         return size + external
+
+
+@contextlib.contextmanager
+def on_disk(files: Sequence[ModelFile]) -> Iterator[list[ModelFile]]:
+    """The same models, large ones in temporary files: sending one to a process takes longer than reading it there."""
+    with tempfile.TemporaryDirectory(prefix="dslc-") as folder:
+        yield [_stored(file, Path(folder) / f"{k}.onnx") for k, file in enumerate(files)]
+
+
+def _stored(file: ModelFile, path: Path) -> ModelFile:
+    if isinstance(file.model, str) or len(file.model) < LARGE or _external_bytes(file.model, file.folder):
+        return file
+    try:
+        path.write_bytes(file.model)
+    except OSError:
+        return file
+    return ModelFile(str(path))
 
 
 def _external_bytes(data: bytes, folder: str | None) -> int:

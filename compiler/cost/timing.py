@@ -10,7 +10,7 @@ from math import ceil
 from typing import Any
 
 from dslc.cost.machine import available_memory
-from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, Worker, WorkerFailed, on_disk
 from dslc.cost.statistics import Interval, interval, median, quick_mean
 from dslc.errors import error
 
@@ -73,19 +73,20 @@ def race(
     check_memory(models)
     found = _Times(len(models))
     start = time.monotonic()
-    for generation in range(MOST):
-        share = time.monotonic() + seconds / 12
-        with ExitStack() as stack:
-            workers = [_ready(stack.enter_context(Worker(threads)), model, feeds) for model in models]
-            found.begin()
-            _rounds(workers, found, share)
-        if on_block is not None:
-            on_block(generation + 1)
-        taken = time.monotonic() - start
-        if generation + 1 < FEWEST and (generation + 1 < 3 or taken < 2 * seconds):
-            continue
-        if found.settled() or taken > (PATIENCE * seconds if found.likely() else seconds):
-            break
+    with on_disk(models) as stored:
+        for generation in range(MOST):
+            share = time.monotonic() + seconds / 12
+            with ExitStack() as stack:
+                workers = [_ready(stack.enter_context(Worker(threads)), model, feeds) for model in stored]
+                found.begin()
+                _rounds(workers, found, share)
+            if on_block is not None:
+                on_block(generation + 1)
+            taken = time.monotonic() - start
+            if generation + 1 < FEWEST and (generation + 1 < 3 or taken < 2 * seconds):
+                continue
+            if found.settled() or taken > (PATIENCE * seconds if found.likely() else seconds):
+                break
     return found.timings()
 
 

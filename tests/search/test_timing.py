@@ -14,7 +14,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from dslc.cost import timing
+from dslc.cost import process, timing
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.statistics import interval, quick_mean
 from dslc.cost.timing import MemoryShort, check_memory, race
@@ -125,3 +125,15 @@ def test_too_little_memory_is_said_before_anything_is_loaded(monkeypatch: pytest
     monkeypatch.setattr(timing, "available_memory", lambda: 100 << 20)
     with pytest.raises(MemoryShort, match="GiB"):
         check_memory([products(1)])
+
+
+def test_large_models_are_sent_once_by_way_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LARGE", 30_000)
+    small, large = products(1), ModelFile(products(1).model, "somewhere")
+    with process.on_disk([small, large, ModelFile(b"tiny")]) as stored:
+        paths = [Path(str(one.model)) for one in stored[:2]]
+        assert all(path.read_bytes() == small.model for path in paths)
+        assert stored[2].model == b"tiny"
+        with Worker(1) as worker:
+            assert worker.load(stored[0]) == ["y"]
+    assert not any(path.exists() for path in paths)
