@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -105,6 +105,9 @@ def command(
     ends = None if budget is None else seconds_of(budget, "--budget")
     _check_output(file, out, force)
     rules = read_rules(form, file, pairs, numbering)
+    if not rules:
+        hint = "nothing was written"
+        raise DslcError([Diagnostic("E1001", "the file holds no rules", path=str(file), hint=hint)])
     origin = file.name if re.fullmatch(r"[\w.,+ -]+", file.name) else f"a {form} file"
     cache = None if no_cache else cache_folder() / "import"
     with _progress(quiet or shown == "json") as bar:
@@ -156,8 +159,11 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
     folder = out.resolve().parent
     if not folder.is_dir():
         raise DslcError([Diagnostic("E0903", f"cannot write {out}: no such folder", path=str(out))])
-    if not os.access(folder, os.W_OK):
-        raise DslcError([Diagnostic("E0903", f"cannot write {out}: permission denied", path=str(out))])
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as failure:
+        raise DslcError([Diagnostic("E0903", f"cannot write {out}: {failure.strerror}", path=str(out))]) from None
     if out.exists() and not force:
         try:
             mine = is_stamped(out.read_text("utf-8"))

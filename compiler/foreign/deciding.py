@@ -32,6 +32,8 @@ _INSTANCES = 200
 _LARGE = 64
 # readings that no prover decides, each of which may take the whole limit
 _MOST_OPEN = 4
+# processor seconds for the guards of one rule
+_SEARCH = 8.0
 # how often a run with a time limit looks at the clock, in seconds
 _LOOK = 0.05
 
@@ -222,12 +224,9 @@ class Deciding:
         digest = digest_of(reading)
         guards = self._kept.guards(digest)
         if guards is None:
-            left = self._limit if self._ends is None else min(self._limit, self._ends - time.monotonic())
-            ends = time.process_time() + left
-            found = find_guards(self._rules, definition(self._rules, reading), seconds=left)
+            found = find_guards(self._rules, definition(self._rules, reading), seconds=min(_SEARCH, self._limit))
             guards = tuple(guard.text for guard in found if guard.kept >= _USEFUL)
-            if time.process_time() < ends:
-                self._kept.keep_guards(digest, guards)
+            self._kept.keep_guards(digest, guards)
         readings = [reading.guarded(guard) for guard in guards]
         return tuple(each for each in readings if _computes(definition(self._rules, each)))
 

@@ -145,7 +145,9 @@ def read(data: bytes, path: str = "") -> tuple[ForeignRule, ...]:
         raise damaged(path, f"not a file of FlexFlow's rules: after {len(rules)} rules, {problem}") from None
     except json.JSONDecodeError as problem:
         raise damaged(path, f"not JSON: line {problem.lineno}, column {problem.colno}: {problem.msg}") from None
-    except (UnicodeDecodeError, RecursionError, ValueError) as problem:
+    except RecursionError:
+        raise damaged(path, "not a file of FlexFlow's rules: its lists and objects are nested too deep") from None
+    except (UnicodeDecodeError, ValueError) as problem:
         raise damaged(path, f"not JSON: {problem}") from None
     return checked(path, rules)
 

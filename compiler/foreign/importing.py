@@ -21,6 +21,9 @@ from dslc.foreign.shapes import Clash, Unbound
 from dslc.foreign.translate import tensor_names, translations
 from dslc.foreign.typing import Unknown
 
+# of a line of documentation
+_WIDTH = 110
+
 #: told of what is done: how many rules are decided, how many there are, and how many have which outcome
 Progress = Callable[[int, int, Counter[Outcome]], None]
 
@@ -67,10 +70,12 @@ def import_rules(
         if progress is not None:
             progress(told, len(rules), counts)
 
-    names = names_of(rules)
-    reader = _Reader(names, axes or axis_order(rules), result, origin or f"a {form} file")
+    order = axes or axis_order(rules)
+    plain = [undistributed(rule, order) for rule in rules]
+    names = names_of([rule for rule, _ in plain])
+    reader = _Reader(names, result, origin or f"a {form} file")
     with Deciding(workers, limit, Kept(cache, limit), guards, ends, out.stem) as deciding:
-        for rule in deciding.run(reader.pending(rules, tell)):
+        for rule in deciding.run(reader.pending(plain, tell)):
             result.rules.append(rule)
             tell()
     decided = {rule.number for rule in result.rules}
@@ -83,23 +88,26 @@ def import_rules(
 class _Reader:
     """Reads rules into the language; what needs no proof goes to the result at once."""
 
-    def __init__(self, names: Sequence[str], order: AxisOrder, result: Import, origin: str) -> None:
-        self._names, self._order, self._result, self._origin = names, order, result, origin
+    def __init__(self, names: Sequence[str], result: Import, origin: str) -> None:
+        self._names, self._result, self._origin = names, result, origin
         self._seen = Seen()
 
-    def pending(self, rules: Sequence[ForeignRule], tell: Callable[[], None]) -> Iterator[Pending]:
-        """The rules that need a proof, as they are read. `tell` is called after each other one."""
-        for number, rule in enumerate(rules):
-            found = self._read(number, rule)
+    def pending(self, rules: Sequence[tuple[ForeignRule, int]], tell: Callable[[], None]) -> Iterator[Pending]:
+        """The rules that need a proof, as they are read. `tell` is called after each other one.
+
+        Args:
+            rules: each with the number of operators that distribute tensors and were left out.
+        """
+        for number, (rule, left_out) in enumerate(rules):
+            found = self._read(number, rule, left_out)
             if isinstance(found, Pending):
                 yield found
             else:
                 self._result.rules.append(found)
                 tell()
 
-    def _read(self, number: int, original: ForeignRule) -> Pending | Imported:
+    def _read(self, number: int, rule: ForeignRule, left_out: int) -> Pending | Imported:
         name = self._names[number]
-        rule, left_out = undistributed(original, self._order)
 
         def told(outcome: Outcome, reason: str) -> Imported:
             return Imported(number, name, outcome, reason, left_out=left_out)
@@ -110,9 +118,12 @@ class _Reader:
         if missing:
             self._result.unknown.update(missing)
             return told("unknown", ", ".join(sorted(missing)))
-        doc = f"Rule {number} of {self._origin}: {described(rule)}"
+        doc = f"Rule {number} of {self._origin}"
         if left_out:
-            doc += f" {left_out} operators that distribute tensors are left out."
+            doc += f"; {left_out} operators that distribute tensors are left out."
+        else:
+            what = f": {described(rule)}"
+            doc += what if len(doc + what) <= _WIDTH else "."
         try:
             readings = tuple(translations(rule, name, doc))
         except Unbound as problem:
