@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -55,7 +55,10 @@ def _places_of(call: t.Call) -> Iterator[tuple[str, Place]]:
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 
 
-def _find_hints(conditions: tuple[t.Expr, ...]) -> dict[str, list[tuple[str, int]]]:
+Hints = Mapping[str, list[tuple[str, int]]]
+
+
+def _find_hints(conditions: tuple[t.Expr, ...]) -> Hints:
     """`N >= 512`, `all(R == 1)`: ranges of names, of every entry for a list."""
     out: dict[str, list[tuple[str, int]]] = {}
     for condition in conditions:
@@ -89,8 +92,14 @@ class Facts:
     conditions: tuple[t.Expr, ...]
     decls: Mapping[str, tuple[t.Expr, ...]]
     places: Mapping[str, list[Place]]
-    hints: Mapping[str, list[tuple[str, int]]]
+    hints: Hints
     constants: set[str]
+
+
+@lru_cache(maxsize=256)
+def operator_hints(op: OperatorDef) -> Hints:
+    """What the guards of an operator say of its sizes and attributes."""
+    return _find_hints(tuple(c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions))
 
 
 @lru_cache(maxsize=64)

@@ -7,8 +7,9 @@ guards bind names, and what still does not hold is drawn again.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.interpret.facts import Place, facts_of
+from dslc.interpret.facts import Hints, Place, facts_of, operator_hints
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value, input_value
@@ -33,6 +34,10 @@ _SIZES = (1, 2, 2, 3, 3, 4, 5, 8)
 _ENTRIES = (0, 0, 1, 1, 1, 2, 2, 3)
 _NUMBERS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4), Fraction(5, 4), Fraction(3), Fraction(1, 8))
 _DEFAULT = 0.45
+# how often a size divides one that is known, as channels do
+_DIVIDING = 0.3
+# how often an attribute is what the types of the operands say of it
+_DETERMINED = 0.9
 
 
 class Rejected(Exception):
@@ -72,7 +77,7 @@ class _Draft:
     terms: Mapping[str, OperatorDef]
     conditions: tuple[t.Expr, ...]
     places: Mapping[str, list[Place]]
-    hints: Mapping[str, list[tuple[str, int]]]
+    hints: Hints
     dtypes: tuple[DType, ...]
     drawn: dict[str, Any] = field(default_factory=dict)
 
@@ -99,15 +104,23 @@ class _Draft:
     # ---- sizes ---------------------------------------------------------------------------------------------
 
     def size(self, name: str) -> int:
-        options: list[int] = list(_SIZES)
-        for relation, bound in self.hints.get(name, ()):
+        options = self.within(_SIZES, self.hints.get(name, ()))
+        known = [value for value in self.drawn.values() if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+        if known and self.chance(_DIVIDING):
+            whole = self.pick(known)
+            options = [k for k in range(1, whole + 1) if whole % k == 0 and k in options] or options
+        return int(self.pick(options))
+
+    def within(self, options: Sequence[int], hints: Sequence[tuple[str, int]]) -> Sequence[int]:
+        """The numbers that guards allow; others where they allow none of these."""
+        for relation, bound in hints:
             if relation in {">", ">="}:
                 options = [k for k in options if k > bound or (k == bound and relation == ">=")] or [bound + 1, bound + 2]
             elif relation in {"<", "<="}:
                 options = [k for k in options if k < bound or (k == bound and relation == "<=")] or [bound]
             elif relation == "==" and self.chance(0.9):
                 options = [bound]
-        return int(self.pick(options))
+        return options
 
     def pack(self, name: str) -> tuple[int, ...]:
         rank = self.env.ranks.get(name)
@@ -189,36 +202,39 @@ class _Draft:
         inner = partly_bound(op, args, self.env)
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
-            return AttrSet({attr.name: self.attribute(attr, args, inner) for attr in op.attrs if attr.name not in named})
+            return AttrSet({attr.name: self.attribute(op, attr, args, inner) for attr in op.attrs if attr.name not in named})
         attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
         if attr is None:
             raise Rejected(f"`{op.short}` has no attribute `{place.attr}`")
         if not place.entry:
-            return self.attribute(attr, args, inner)
-        count = entry_count(attr, args, inner)
+            return self.attribute(op, attr, args, inner)
+        count, hints = entry_count(attr, args, inner), operator_hints(op).get(attr.name, ())
         if not place.starred:
-            return self.entry(args)
-        return tuple(self.entry(args) for _ in range(max(0, count - place.siblings)))
+            return self.entry(args, hints)
+        return tuple(self.entry(args, hints) for _ in range(max(0, count - place.siblings)))
 
-    def entry(self, args: list[Value]) -> int:
+    def entry(self, args: list[Value], hints: Sequence[tuple[str, int]] = ()) -> int:
         sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
-        return int(self.pick((*_ENTRIES, *sizes)))
+        return int(self.pick(self.within((*_ENTRIES, *sizes), hints)))
 
-    def attribute(self, attr: t.Attr, args: list[Value], inner: Env) -> Any:
+    def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
+        hints = operator_hints(op).get(attr.name, ())
+        if inner.has(attr.name) and self.chance(_DETERMINED):
+            return inner.get(attr.name)
         if attr.default is not None and self.chance(_DEFAULT):
             try:
                 return evaluate(attr.default, inner)
             except (Unbound, Mismatch, DslcError):
                 pass
         if attr.type.dims is not None:
-            uniform = self.entry([])
+            uniform = self.entry([], hints)
             count = entry_count(attr, args, inner)
-            entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else []) for _ in range(count))
+            entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else [], hints) for _ in range(count))
             return tuple(self.pick(_NUMBERS) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
             "bool": lambda: self.chance(0.5),
-            "int": lambda: self.entry(args if self.chance(0.3) else []),
+            "int": lambda: self.entry(args if self.chance(0.3) else [], hints),
             "float": lambda: self.pick(_NUMBERS),
             "axis": lambda: int(self.rng.integers(max(1, rank))),
             "axes": lambda: tuple(k for k in range(rank) if self.chance(0.5)) or tuple(range(min(1, rank))),
@@ -275,15 +291,17 @@ def _values(value: Any) -> Iterator[Value]:
 
 
 def partly_bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
-    """An environment with what the types of the arguments alone say about an operator's sizes."""
+    """An environment with what the types of the arguments, and then the guards, say about an operator's sizes and attributes."""
     env = Env(op.module, outer.rules)
-    for param, arg in zip(op.syntax.params, args, strict=False):
+    given = list(zip(op.syntax.params, args, strict=False))
+    for param, arg in given:
         env.bind(param.name, arg)
-        if param.type is not None:
-            try:
-                solve(((param.type, arg.type),), (), env)
-            except (Mismatch, DslcError):
-                continue
+    # what a later type says may be missing in an earlier one
+    types = 2 * [((param.type, arg.type),) for param, arg in given if param.type is not None]
+    guards = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
+        with contextlib.suppress(Mismatch, DslcError, Unbound):
+            solve(pairs, conditions, env)
     return env
 
 

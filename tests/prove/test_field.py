@@ -118,6 +118,7 @@ def test_another_type_on_the_right_is_a_difference(tmp_path: Path) -> None:
         """
 substitution transposed(A: T[M, N]) -> Y {
   Y = transpose(A, perm=[1, 0])
+  where M != N
   =>
   Y = neg(neg(A))
 }
