@@ -8,31 +8,24 @@ from typing import Any
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
+from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
 from dslc.match.index import GraphIndex, in_order
 from dslc.match.pattern import (
-    AttrPattern,
-    Bound,
     Default,
-    Entries,
-    Equal,
-    Literal,
     Number,
     Pattern,
-    Rest,
     Result,
     Site,
     Variable,
 )
 from dslc.match.rule import CompiledRule
-from dslc.match.state import AttributeEquals, Complete, NumberEquals, Pending, State, Wrap
+from dslc.match.state import Complete, NumberEquals, Pending, State, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import equal
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
 from dslc.semantics.shape_free import is_linear, is_pointwise
-
-_MISSING = object()
 
 
 def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
@@ -245,12 +238,12 @@ class Structure:
                 return False
             if isinstance(pattern, Default):
                 defaults = True
-            elif not self._attribute(pattern, attrs[name], node, name, None, names, pending):
+            elif not fits(pattern, attrs[name], node, name, None, names, pending):
                 self._stop(
                     state,
                     site,
                     lambda name=name, pattern=pattern: (
-                        f"attribute `{name}` is {show(attrs[name])}, expected {_expected(pattern, names)}"
+                        f"attribute `{name}` is {show(attrs[name])}, expected {expected(pattern, names)}"
                     ),
                 )
                 return False
@@ -258,63 +251,11 @@ class Structure:
         if site.rest is not None:
             rest = AttrSet({name: value for name, value in attrs.items() if name not in given})
             known = names.setdefault(site.rest, rest)
-            if not _same_set(known, rest):
+            if not same_set(known, rest):
                 self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
                 return False
         if defaults:
             pending.append(Complete(node, given))
-        return True
-
-    def _attribute(
-        self,
-        pattern: AttrPattern,
-        actual: Any,
-        node: Call,
-        name: str,
-        at: int | None,
-        names: dict[str, Any],
-        pending: list[Pending],
-    ) -> bool:
-        if isinstance(pattern, Literal):
-            return equal(pattern.value, actual)
-        if isinstance(pattern, Bound):
-            known = names.get(pattern.name, _MISSING)
-            if known is _MISSING:
-                names[pattern.name] = actual
-                return True
-            return equal(known, actual)
-        if isinstance(pattern, Equal):
-            pending.append(AttributeEquals(node, name, at, pattern.quoted, actual))
-            return True
-        assert isinstance(pattern, Entries)
-        if not isinstance(actual, tuple):
-            return False
-        return self._entries(pattern, actual, node, name, names, pending)
-
-    def _entries(
-        self,
-        pattern: Entries,
-        actual: tuple[Any, ...],
-        node: Call,
-        name: str,
-        names: dict[str, Any],
-        pending: list[Pending],
-    ) -> bool:
-        rests = sum(isinstance(element, Rest) for element in pattern.elements)
-        width = len(actual) - (len(pattern.elements) - rests)
-        if width < 0 or (not rests and width):
-            return False
-        at = 0
-        for element in pattern.elements:
-            if isinstance(element, Rest):
-                part = actual[at : at + width]
-                if not equal(names.setdefault(element.name, part), part):
-                    return False
-                at += width
-            else:
-                if not self._attribute(element, actual[at], node, name, at, names, pending):
-                    return False
-                at += 1
         return True
 
     # ---- arguments ---------------------------------------------------------------------------------------------
@@ -492,25 +433,3 @@ class Structure:
 def _ascending(taken: dict[int, int], pairs: Sequence[tuple[int, int]]) -> bool:
     """Whether exchangeable arguments have operands in the graph's order."""
     return all(taken[i] < taken[j] for i, j in pairs if i in taken and j in taken)
-
-
-def _same_set(a: AttrSet, b: AttrSet) -> bool:
-    return a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items())
-
-
-def _expected(pattern: AttrPattern, names: dict[str, Any]) -> str:
-    if isinstance(pattern, Literal):
-        return show(pattern.value)
-    if isinstance(pattern, Bound):
-        return f"`{pattern.name}`, which is {show(names.get(pattern.name))}"
-    if isinstance(pattern, Entries):
-        parts = []
-        for element in pattern.elements:
-            if isinstance(element, Rest):
-                parts.append(f"*{element.name}")
-            elif isinstance(element, Bound):
-                parts.append(element.name)
-            else:
-                parts.append(_expected(element, names))
-        return "[" + ", ".join(parts) + "]"
-    return pattern.quoted.expr.span.text if isinstance(pattern, Equal) else "the default"

@@ -1,4 +1,8 @@
-"""The syntax tree of a `.rules` file. Nodes are frozen; equality ignores spans, so a reprinted file compares equal."""
+"""The syntax tree of a `.rules` file. Nodes are frozen; equality ignores spans, so a reprinted file compares equal.
+
+The whole vocabulary of the language stands in this one file, in the order of the grammar, and nothing else does: whoever reads a tree
+imports it as `t`, and what is not here cannot be in a tree.
+"""
 
 from __future__ import annotations
 
