@@ -148,6 +148,8 @@ class _Generation:
         self.proofs = Proofs(rules, settings.provers if settings.proof else 0, settings.seed, settings.resume)
         #: candidates by key: kept or following from what was kept, or not
         self.decided: dict[tuple[Term, ...], _Decision] = {}
+        #: the keys of a level's equations, which are looked at again after each round of proofs
+        self.names: dict[Equation, tuple[Term, ...]] = {}
         #: rules that are still to be proved; they are used to derive others in the meantime
         self.pending: dict[GeneralRule, None] = {}
         self.with_more = _WITH_MORE
@@ -221,6 +223,7 @@ class _Generation:
                 pairs = [_directed(equation) for equation in group]
                 asked = [pair for pair in dict.fromkeys(pairs) if not self.constant(*pair)]
                 self.foreseen = derivable_pairs(known, asked, self.settings.workers)
+            self.names.clear()
             settled = False
             while not settled:
                 holding = []
@@ -249,7 +252,9 @@ class _Generation:
         """Whether an equation holds: it was kept as a rule, or follows from those that were."""
         term, target = _directed(equation)
         candidate = Candidate((term,), (target,))
-        name = key(candidate)
+        name = self.names.get(equation)
+        if name is None:
+            name = self.names[equation] = key(candidate)
         found = self.decided.get(name)
         if found is None:
             found = self.decided[name] = self._decision(candidate, known)
