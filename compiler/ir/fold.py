@@ -102,6 +102,7 @@ def is_index(node: Scalar) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def simplify(name: str, args: tuple[Scalar, ...]) -> Scalar:
+    """The normal form of a function of scalars: equal integer expressions become one object where that is cheap."""
     if name == "+":
         return _sum(args)
     if name == "-":

@@ -401,6 +401,7 @@ def _is_list(scope: t.Traversal, env: Env) -> bool:
 
 
 def reads_tensor(expr: t.Expr, env: Env) -> bool:
+    """Whether an element of a tensor occurs in an expression: read with a subscript, or a tensor of rank 0 by its name."""
     from dslc.semantics.walk import walk_expr
 
     for node in walk_expr(expr):
