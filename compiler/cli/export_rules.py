@@ -16,7 +16,8 @@ _FORMS = ("taso", "tensat", "flexflow")
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Under a temporary name first, then renamed."""
+    """Under a temporary name first, then renamed; what could not be renamed is removed."""
+    temporary = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as stream:
@@ -24,6 +25,8 @@ def _write(path: Path, data: bytes) -> None:
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except OSError as failure:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
         raise DslcError([Diagnostic("E0903", f"cannot write {path}: {failure.strerror}", path=str(path))]) from None
 
 

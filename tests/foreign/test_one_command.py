@@ -162,3 +162,13 @@ def test_names_do_without_operators_that_distribute(tmp_path: Path) -> None:
     each = rule([partition, plain("relu", at(0)), plain("relu", at(1))], [plain("relu", X1)])
     (found,) = import_rules([each], "taso", tmp_path / "mine.rules", workers=0, guards=False).rules
     assert (found.name, found.outcome) == ("relu_of_relu_to_relu_0", "proved")
+
+
+def test_an_export_onto_a_folder_leaves_nothing_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, rules = tmp_path / "some.txt", tmp_path / "some.rules"
+    path.write_text(TEXT)
+    assert command(path, rules, "--no-guards") == 0
+    (tmp_path / "folder.txt").mkdir()
+    before = sorted(tmp_path.iterdir())
+    assert run(["export-rules", "--to", "tensat", str(rules), "-o", str(tmp_path / "folder.txt")]) == 1
+    assert "E0903" in capsys.readouterr().err and sorted(tmp_path.iterdir()) == before
