@@ -199,7 +199,7 @@ class _Draft:
         if place.attr is None and not place.starred:
             return self.entry([]) if self.chance(0.5) else self.pick(_NUMBERS)
         args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
-        inner = partly_bound(op, args, self.env)
+        inner = _bound(op, args, self.env)
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
             return AttrSet({attr.name: self.attribute(op, attr, args, inner) for attr in op.attrs if attr.name not in named})
@@ -291,13 +291,23 @@ def _values(value: Any) -> Iterator[Value]:
 
 
 def partly_bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
-    """An environment with what the types of the arguments, and then the guards, say about an operator's sizes and attributes."""
+    """An environment with what the types of the arguments alone say about an operator's sizes."""
     env = Env(op.module, outer.rules)
-    given = list(zip(op.syntax.params, args, strict=False))
-    for param, arg in given:
+    for param, arg in zip(op.syntax.params, args, strict=False):
         env.bind(param.name, arg)
-    # what a later type says may be missing in an earlier one
-    types = 2 * [((param.type, arg.type),) for param, arg in given if param.type is not None]
+        if param.type is not None:
+            try:
+                solve(((param.type, arg.type),), (), env)
+            except (Mismatch, DslcError):
+                continue
+    return env
+
+
+def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
+    """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
+    env = partly_bound(op, args, outer)
+    # what a later type says may have been missing in an earlier one
+    types = [((param.type, arg.type),) for param, arg in zip(op.syntax.params, args, strict=False) if param.type is not None]
     guards = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
     for pairs, conditions in (*((pair, ()) for pair in types), *(((), (guard,)) for guard in guards)):
         with contextlib.suppress(Mismatch, DslcError, Unbound):
