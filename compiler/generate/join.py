@@ -11,9 +11,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from dslc.generate.term import Attrs, Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
 from dslc.generate.text import choice
 from dslc.generate.trees import outputs
+from dslc.ir.graph import Attrs
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
