@@ -17,9 +17,9 @@ from dslc.prove.worker import Task
 from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
 
-#: seconds of processor time after which the exact prover gives up, a quarter of that for rules of more operators than `_SMALL`, of
-#: which there are most; and how many times as long a process may take before it is ended
-LIMIT, _SMALL, _BACKSTOP = 4.0, 3, 2.0
+#: about so many seconds, counted in steps, after which the exact prover gives up, a quarter of that for rules of more operators than
+#: `_SMALL`, of which there are most; and how many times as long, by its processor time, a process may take before it is ended
+LIMIT, _SMALL, _BACKSTOP = 4.0, 3, 4.0
 #: milliseconds for the laws, for each second of the limit
 _LAWS = 50
 #: a cheap refutation first; the laws are asked only where the exact prover is undecided

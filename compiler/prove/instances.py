@@ -8,7 +8,6 @@ cover says what it is bounded to.
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -49,8 +48,8 @@ from dslc.syntax import tree as t
 
 # evaluations of a rule at all ranks, and at ranks up to 2 and to 1 where those were too many
 _MOST_PATHS = {None: 400, 2: 400, 1: 1500}
-# of processor time for each of these
-_SECONDS = 8.0
+# applications of operators in all evaluations of each of these
+_MOST_CALLS = 16_000
 # covers that are kept for the next prover
 _KEPT = 8
 #: a case that does not occur because the right side has no meaning there
@@ -264,8 +263,9 @@ def _explored(rules: Rules, sub: SubstitutionDef) -> dict[Any, _Explored]:
 
 
 def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, str | None], most: int) -> list[_Found]:
+    calls = sum(isinstance(node, t.Call) for node in walk_expr(sub.syntax))
     while True:
-        path = Path(most, time.process_time() + _SECONDS)
+        path = Path(min(most, _MOST_CALLS // max(1, calls)))
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):

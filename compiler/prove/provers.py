@@ -20,6 +20,7 @@ from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
     from dslc.prove.axioms import AxiomProver
+    from dslc.prove.exact import Deadline
     from dslc.prove.instances import Cover
 
 #: in the order in which they are asked: cheap refutation first, the independent second opinion last
@@ -27,8 +28,10 @@ PROVERS: tuple[ProverName, ...] = ("field", "exact", "axioms")
 
 Definition = SubstitutionDef | PropertyDef
 
-# how long a comparison may take, and how long where another one is open already; so many open ones end a rule
-_SECONDS, _BRIEF, _OPEN = 10.0, 1.0, 3
+# what a comparison may take, and what part of that where another one is open already; so many open ones end a rule
+_SECONDS, _BRIEF, _OPEN = 10.0, 0.1, 3
+# times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less than planned
+_TOGETHER = 8.0
 
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
@@ -92,29 +95,32 @@ def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: Axiom
 def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> Verdict:
     """The exact prover on every symbolic instance of the rule's cover.
 
-    After about `seconds` of processor time it gives up: for one comparison by its steps, between two of them by the clock.
+    `seconds`: about so long it may take, counted in steps and in operations of isl, and half of that for one comparison.
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
+    from dslc.prove.exact import Deadline
     from dslc.prove.instances import Uncovered, cover
     from dslc.prove.numbered import with_numbers, worth_numbers
 
-    began, ends = time.perf_counter(), time.process_time() + seconds
+    began = time.perf_counter()
+    seconds = min(seconds / 2, _SECONDS)
+    together = Deadline(_TOGETHER * seconds)
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
         try:
             covered = cover(rules, sub)
-            found = _on_cover(rules, covered, ends)
+            found = _on_cover(rules, covered, seconds, together)
             if found.answer == "unknown" and worth_numbers(found.reason):
-                found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, ends)) or found
+                found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, seconds, together)) or found
         except Uncovered as problem:
             found = Verdict("exact", "unknown", reason=str(problem))
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
-    """The verdict on all instances of a cover together; not decided where this process has run until `ends` before all are done."""
+def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline) -> Verdict:
+    """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them."""
     from dslc.prove.exact import Differs, Habit, Undecided, compare
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
@@ -127,17 +133,16 @@ def _on_cover(rules: Rules, covered: Cover, ends: float) -> Verdict:
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
-        left = ends - time.process_time()
-        if left <= 0:
+        if together.is_over:
             undecided.append("the time is up")
             break
-        seconds = min(_BRIEF if undecided else _SECONDS, left)
+        limit = _BRIEF * seconds if undecided else seconds
         # equal programs are the same object, as scopes are kept once
         pairs = [pair for pair in zip(instance.left, instance.right, strict=True) if pair[0] != pair[1]]
         if not pairs:
             continue
         sides = [p[0] for p in pairs], [p[1] for p in pairs]
-        result = compare(rules, *sides, instance.conditions, seconds, ends, reflexive=instance is largest, habit=habit)
+        result = compare(rules, *sides, instance.conditions, limit, together, reflexive=instance is largest, habit=habit)
         if isinstance(result, Differs):
             found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
             if found is None:

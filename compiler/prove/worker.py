@@ -35,7 +35,7 @@ class Task:
     provers: tuple[ProverName, ...]
     seed: int = 0
     milliseconds: int = 3000
-    #: processor time after which the exact prover gives up
+    #: about so long, counted in steps, the exact prover may take
     seconds: float = inf
     #: ask all provers, also after one has found a difference
     thorough: bool = False

@@ -63,6 +63,45 @@ def test_a_deadline_is_a_number_of_steps() -> None:
     assert steps() == steps() > 10
 
 
+def test_steps_are_counted_in_the_outer_deadline_too() -> None:
+    """All comparisons of a rule share one: its steps do not depend on how they are divided among these."""
+    outer = Deadline(0.1)
+
+    def steps(deadline: Deadline) -> int:
+        count = 0
+        with pytest.raises(Unsolved, match="time is up"):
+            while True:
+                deadline.check()
+                count += 1
+        return count
+
+    first = steps(Deadline(0.04, outer)) + steps(Deadline(0.04, outer).part(0.02))
+    assert not outer.is_over
+    Deadline(1.0, outer).spend(0.01)
+    last = steps(Deadline(1.0, outer))
+    assert outer.is_over
+    assert (first, first + last) == (120, pytest.approx(180, abs=4))
+    assert steps(Deadline(1.0, outer)) == 0
+
+
+def test_a_rule_is_given_up_at_the_same_place_however_fast_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dslc.prove.exact import terms
+    from dslc.prove.provers import exact_verdict
+    from dslc.semantics.library import load
+
+    rules, clock = load("std"), terms.time.process_time
+    rule = rules.substitutions["std.merge_grouped_convs"]
+
+    def asked(speed: float) -> tuple[str, str]:
+        monkeypatch.setattr(terms.time, "process_time", lambda: clock() / speed)
+        found = exact_verdict(rules, rule, 0.2)
+        return found.answer, found.reason
+
+    fast, slow = asked(4.0), asked(0.7)
+    assert fast == slow
+    assert fast[0] == "unknown"
+
+
 def test_equal_scalars_are_one_object_and_gone_when_nobody_holds_them() -> None:
     from dslc.ir.fold import simplify
     from dslc.ir.scalar import Scalar, apply, num

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import TYPE_CHECKING, TypeVar
 
 from dslc.analysis.isl import GivenUp, limited
@@ -45,20 +44,20 @@ class Habit:
 
 def compare(
     rules: Rules, left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Scalar] = (), seconds: float = 10.0,
-    ends: float = inf, reflexive: bool = False, habit: Habit | None = None,
+    outer: Deadline | None = None, reflexive: bool = False, habit: Habit | None = None,
 ) -> Answer:  # fmt: skip
     """Whether two lists of outputs (expanded: only inputs, constants and scopes) are equal for all sizes and all inputs.
 
     Args:
         conditions: what is known of the sizes: truth values over symbols.
-        seconds: after so long, by steps, the answer is Undecided.
-        ends: and when this process has run for so long.
+        seconds: after as many steps, and operations of isl, as mostly take so long, the answer is Undecided.
+        outer: what its steps are counted in too, for several comparisons together.
         reflexive: it is shown first that each side equals itself; where that is not so, nothing is decided.
         habit: what helped with other instances of the same rule, and is tried first; it is kept up to date.
 
     Normal forms: engines of Verdoolaege's integer set library; the idea of deciding linear programs by reads is in PET, section 5.
     """
-    deadline = Deadline(seconds, ends)
+    deadline = Deadline(seconds, outer)
     try:
         comparison = _Comparison(posed(left, right, conditions, deadline), deadline, reflexive)
         found = comparison.brief(habit, seconds)
@@ -67,6 +66,8 @@ def compare(
         with limited(_operations(seconds)):
             return comparison.verdict(deadline)
     except (Unsolved, CannotInline, GivenUp) as reason:
+        if isinstance(reason, GivenUp):
+            deadline.spend(seconds)
         return Undecided(str(reason))
 
 
@@ -137,7 +138,10 @@ class _Comparison:
         try:
             with limited(_operations(seconds)):
                 return found(self._deadline.part(seconds))
-        except (Unsolved, GivenUp):
+        except GivenUp:
+            self._deadline.spend(seconds)
+            return None
+        except Unsolved:
             return None
 
     def _equal(self, seconds: float) -> bool:

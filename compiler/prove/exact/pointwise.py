@@ -2,7 +2,7 @@
 
 Where everything that a difference reads at a position is one element each (no sum is left inside), it is a formula in as many real
 unknowns: each read is one, each opaque function is one that is constrained by what it means. That the difference is zero is then asked
-of Z3's decision procedure for real arithmetic, in a short time. What is not constrained is free, so a proof is a proof.
+of Z3's decision procedure for real arithmetic, with few resources. What is not constrained is free, so a proof is a proof.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from dslc.prove.exact.coefficient import Ratio
 from dslc.prove.exact.functions import Functions, Label
 from dslc.prove.exact.terms import Atom, Sum
 
-_MILLISECONDS = 400
+# what Z3 may take, counted by itself (some tenths of a second, mostly); and what ends it where its steps take far longer
+_RESOURCES = 300_000
+_MILLISECONDS = 3000
 _UNKNOWNS = 40
 
 
@@ -49,6 +51,7 @@ class _Formula:
     def is_zero(self, parts: list[tuple[Label, Any]]) -> bool:
         difference = self._sum(parts)
         self._solver.add(difference != 0)
+        self._solver.set("rlimit", _RESOURCES)
         self._solver.set("timeout", _MILLISECONDS)
         return bool(self._solver.check() == self._z3.unsat)
 

@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from math import inf
 from typing import Any
 
 from dslc.analysis.isl import Frame
@@ -32,23 +31,39 @@ class Unsolved(Exception):
 class Deadline:
     """So many steps as take about `seconds`, after which `check` raises Unsolved: the same on every machine.
 
-    A step that takes far longer than steps do ends it too, by the time of this processor; and `ends`, a value of that.
+    Steps within an `outer` one are its steps too. What takes far longer than steps do ends it as well, by the time of this processor.
     """
 
-    def __init__(self, seconds: float, ends: float = inf) -> None:
+    def __init__(self, seconds: float, outer: Deadline | None = None) -> None:
         self._left = int(seconds * _STEPS)
-        self.ends = ends
-        self._until = min(time.process_time() + _PATIENCE * seconds, ends)
+        self._outer = outer
+        self._until = time.process_time() + _PATIENCE * seconds
+        if outer is not None:
+            self._until = min(self._until, outer._until)
 
     def part(self, seconds: float) -> Deadline:
-        """A shorter one within this one."""
-        return Deadline(seconds, min(self.ends, self._until))
+        """Another one with a number of steps of its own, that ends when this one does by the clock."""
+        found = Deadline(seconds, self._outer)
+        found._until = min(found._until, self._until)
+        return found
+
+    def spend(self, seconds: float) -> None:
+        """Counts what took no steps, and as much as mostly takes so long, in the outer one."""
+        if self._outer is not None:
+            self._outer._left -= int(seconds * _STEPS)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all steps are taken."""
+        return self._left < 0
 
     def check(self) -> None:
         self._left -= 1
         # the clock is asked rarely: that takes longer than most steps
         if self._left < 0 or (self._left % _ROUND == 0 and time.process_time() > self._until):
             raise Unsolved("the time is up")
+        if self._outer is not None:
+            self._outer.check()
 
 
 @dataclass(frozen=True, slots=True)
