@@ -17,7 +17,7 @@ from dslc.prove.worker import Task
 from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
 
-#: about so many seconds, counted in steps, after which the exact prover gives up, a quarter of that for rules of more operators than
+#: about so many seconds, counted in steps, after which the exact prover gives up, half of that for rules of more operators than
 #: `_SMALL`, of which there are most; and how many times as long, by its processor time, a process may take before it is ended
 LIMIT, _SMALL, _BACKSTOP = 4.0, 3, 4.0
 #: milliseconds for the laws, for each second of the limit
@@ -91,7 +91,7 @@ class Proofs:
         operators = names_in(rule)
         text = rule_text(self._rules, rule, name, operators)
         short = tuple(operators.items())
-        seconds = self._limit if rule.size <= _SMALL else self._limit / 4
+        seconds = self._limit if rule.size <= _SMALL else self._limit / 2
         task = Task(name, _FIRST, self._seed, int(self._limit * _LAWS), seconds, text=text, operators=short)
         self._asked[name] = rule
         self._begun.add(rule)

@@ -108,7 +108,8 @@ class _Draft:
         known = [value for value in self.drawn.values() if isinstance(value, int) and not isinstance(value, bool) and value > 0]
         if known and self.chance(_DIVIDING):
             whole = self.pick(known)
-            options = [k for k in range(1, whole + 1) if whole % k == 0 and k in options] or options
+            # 1 divides everything, and tells little apart
+            options = [k for k in range(2, whole + 1) if whole % k == 0 and k in options] or options
         return int(self.pick(options))
 
     def within(self, options: Sequence[int], hints: Sequence[tuple[str, int]]) -> Sequence[int]:
