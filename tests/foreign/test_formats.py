@@ -185,7 +185,7 @@ def test_any_bytes_are_rules_or_refused(data: bytes) -> None:
     ("text", "words"),
     [
         ("{", "line 1"),
-        ("[" * 100_000, "not JSON"),
+        ("[" * 100_000, "nested too deep"),
         ('{"rule": 3}', "where a list should"),
         ('{"rule": [{"srcOp": []}]}', "without"),
         ('{"rule": [{"srcOp": [], "dstOp": [], "mappedOutput": [], "guard": 1}]}', "unknown entry `guard`"),
