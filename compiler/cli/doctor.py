@@ -54,15 +54,12 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
 
 def _runtime() -> tuple[str, str, bool]:
     """Whether a model runs in a process of its own, and what a run costs beside the work."""
-    import numpy as np
-
     from dslc.cost.process import Worker, WorkerFailed
     from dslc.onnx.empty import empty_model
 
-    request = {"do": "measure", "model": empty_model(), "threads": 1, "seconds": 0.2}
     try:
         with Worker(1) as worker:
-            seconds = worker.ask({**request, "feeds": {"x": np.zeros(1, np.float32)}})["seconds"]
+            seconds = worker.measure(empty_model(), 0.2)["seconds"]
     except (WorkerFailed, OSError) as problem:
         return ("a run", str(problem), False)
     return ("a run", f"an empty model takes {seconds * 1e6:.1f} us", True)

@@ -117,8 +117,7 @@ class Measurer:
         return Measured((seconds - enter - leave) / copies, enter / inputs if inputs else 0.0, leave / copies)
 
     def _ask(self, model: bytes, weights: Sequence[str] = (), copies: int = 1) -> dict[str, Any]:
-        request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": LONGEST}
-        return self._worker.ask({**request, "threads": self.target.threads})
+        return self._worker.measure(model, LONGEST, weights, copies)
 
     @property
     def overhead(self) -> float:

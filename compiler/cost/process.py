@@ -101,6 +101,14 @@ class Worker:
         names: list[str] = answer["outputs"]
         return names
 
+    def measure(self, model: bytes, seconds: float, weights: Sequence[str] = (), copies: int = 1) -> dict[str, Any]:
+        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says, and of its changes of layout.
+
+        It takes about `seconds` at most; raises WorkerFailed.
+        """
+        request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
+        return self.ask({**request, "threads": self.threads})
+
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sends a request and waits for the answer; raises WorkerFailed. A dead process is started anew next time."""
         process = self._running()

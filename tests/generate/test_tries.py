@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
-from dslc.generate import enumerate as enumeration
+from dslc.generate import settle
 from dslc.generate.classes import Classes
 from dslc.generate.derivable import Known
 from dslc.generate.enumerate import enumerate_family
@@ -111,7 +111,7 @@ def test_a_prover_out_of_time_gives_up_by_itself() -> None:
     sub = definition(taso(), general(op("transpose", op("transpose", A)), A))
     assert exact_verdict(taso(), sub).answer == "equal"
     late = exact_verdict(taso(), sub, seconds=0.0)
-    assert (late.answer, late.reason) == ("unknown", "the time is up")
+    assert late.answer == "unknown" and late.reason.startswith("the time is up")
 
 
 def test_sizes_that_only_attributes_say_are_bound_and_are_the_same_everywhere() -> None:
@@ -150,7 +150,7 @@ def test_connected_terms_are_joined_in_parts_as_at_once(monkeypatch: pytest.Monk
     names = ("ewadd", "matmul", "transpose")
     (family,) = families(rules, [rules.operators[f"taso.{name}"] for name in names], Sizes(count=2))
     whole = enumerate_family(rules, ("taso",), family, 3)
-    monkeypatch.setattr(enumeration, "_PAIRS", 20)
+    monkeypatch.setattr(settle, "_PAIRS", 20)
     parts = enumerate_family(rules, ("taso",), family, 3)
     assert len(whole) > 40
     assert list(map(str, parts.equations())) == list(map(str, whole.equations()))
