@@ -65,6 +65,14 @@ def graph_counts(outputs: tuple[Value, ...]) -> Counts:
     return total
 
 
+def known_flops(outputs: tuple[Value, ...]) -> float | None:
+    """Operations of an expanded graph; None where its sizes are not known."""
+    try:
+        return graph_counts(outputs).flops
+    except (Unknown, ValueError, TypeError):
+        return None
+
+
 def _flops(node: Scalar, memo: dict[Scalar, float], extents: dict[Scalar, tuple[int, int]]) -> float:
     """Operations for one position; a subexpression that occurs twice is computed once."""
     if node in memo:

@@ -2,32 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import sys
-import tempfile
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from dslc.cli.fmt import replace
 from dslc.errors import Diagnostic, DslcError
 
 _FORMS = ("taso", "tensat", "flexflow")
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Under a temporary name first, then renamed; what could not be renamed is removed."""
-    temporary = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.resolve().parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except OSError as failure:
-        if temporary is not None and os.path.exists(temporary):
-            os.unlink(temporary)
-        raise DslcError([Diagnostic("E0903", f"cannot write {path}: {failure.strerror}", path=str(path))]) from None
 
 
 @click.command()
@@ -78,7 +62,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
                 err=True,
             )
             return 1
-    _write(out, written(form, found, out))
+    replace(out, written(form, found, out))
     for each in wider:
         message = (
             f"warning: {each}: {form}'s format has no place for its types, and it is wrong for other kernels or groups"

@@ -32,7 +32,7 @@ def rule_files(paths: Sequence[str]) -> Iterator[Path]:
             raise DslcError([Diagnostic("E0902", f"no file or folder is named {name}", path=name)], exit_code=2)
 
 
-def replace(path: Path, text: str) -> None:
+def replace(path: Path, data: str | bytes) -> None:
     """Writes a file under a temporary name and renames it, so that a kill leaves the old or the new one.
 
     Raises:
@@ -42,8 +42,8 @@ def replace(path: Path, text: str) -> None:
     try:
         target = path.resolve()
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data.encode("utf-8") if isinstance(data, str) else data)
         os.chmod(temporary, target.stat().st_mode & 0o7777 if target.exists() else 0o644)
         os.replace(temporary, target)
     except OSError as failure:

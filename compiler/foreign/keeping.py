@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +11,7 @@ from dslc.foreign.define import definition, operators
 from dslc.foreign.outcome import Imported
 from dslc.foreign.translate import Translation
 from dslc.prove.digest import rule_digest
-from dslc.prove.lock import LOCK, Lock, ProofCache, read_lock, write_lock
+from dslc.prove.lock import LOCK, Lock, ProofCache, keep_json, read_lock, write_lock
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
 
@@ -58,14 +56,8 @@ class Kept:
         return tuple(found) if isinstance(found, list) and all(isinstance(each, str) for each in found) else None
 
     def keep_guards(self, digest: str, guards: Sequence[str]) -> None:
-        if self._folder is None:
-            return
-        path = self._folder / "guards" / f"{digest}.json"
-        partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps(list(guards)), "utf-8")
-            os.replace(partial, path)
+        if self._folder is not None:
+            keep_json(self._folder / "guards" / f"{digest}.json", list(guards))
 
 
 def write_proofs(path: Path, imported: Sequence[Imported]) -> str:

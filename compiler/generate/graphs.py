@@ -17,6 +17,7 @@ import numpy as np
 from dslc.generate.enumerate import all_terms
 from dslc.generate.fingerprint import mix, second_hash
 from dslc.generate.inputs import Family
+from dslc.generate.pairs import in_ranges
 from dslc.generate.space import Reader, Table, in_first_order, joined_orders
 from dslc.generate.term import Candidate, Term
 from dslc.interpret.domain import Array
@@ -161,20 +162,11 @@ def _extended(graphs: Array, nodes: _Nodes) -> Iterator[Array]:
         for columns in combinations(range(width), size):
             wanted = _set_keys(graphs[:, columns]) if size else np.zeros(len(graphs), dtype=np.uint64)
             low, high = np.searchsorted(listed, wanted, side="left"), np.searchsorted(listed, wanted, side="right")
-            many = high - low
-            bounds = np.cumsum(many)
-            start = 0
-            while start < len(graphs):
-                base = int(bounds[start - 1]) if start else 0
-                stop = max(start + 1, int(np.searchsorted(bounds, base + _ROWS, side="right")))
-                part = many[start:stop]
-                rows = np.repeat(np.arange(start, stop), part)
-                inside = np.arange(len(rows)) - np.repeat(np.cumsum(part) - part, part)
-                added = mine[low[rows] + inside]
+            for rows, places in in_ranges(low, high - low, _ROWS):
+                added = mine[places]
                 keep = added > last[rows]
                 if keep.any():
                     yield np.concatenate([graphs[rows[keep]], added[keep, None].astype(np.int32)], axis=1)
-                start = stop
 
 
 def _outputs(nodes: _Nodes, graphs: Array) -> Array:

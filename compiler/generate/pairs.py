@@ -90,6 +90,20 @@ def subset_keys(ops: Array, count: int) -> Array:
     return np.stack(keys, axis=1) if keys else np.zeros((len(ops), 0), dtype=np.uint64)
 
 
+def in_ranges(low: Array, counts: Array, most: int) -> Iterator[tuple[Array, Array]]:
+    """Every place of ranges that begin at `low` and hold so many, with the number of its range; about `most` at once."""
+    whole = np.cumsum(counts)
+    first = 0
+    while first < len(low):
+        base = int(whole[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(whole, base + most, side="right")))
+        many = counts[first:last]
+        ranges = np.repeat(np.arange(first, last), many)
+        inside = np.arange(len(ranges)) - np.repeat(np.cumsum(many) - many, many)
+        yield ranges, low[ranges] + inside
+        first = last
+
+
 def sharing(own: Array, index: Index, shared: int) -> Iterator[tuple[Array, Array]]:
     """The pairs of a row (with the operators `own`) and a term of the index that have exactly `shared` (at least one) in common.
 
@@ -104,16 +118,8 @@ def sharing(own: Array, index: Index, shared: int) -> Iterator[tuple[Array, Arra
         low = np.searchsorted(listed, keys.reshape(-1), side="left")
         counts = np.searchsorted(listed, keys.reshape(-1), side="right") - low
         rows = np.repeat(np.arange(len(keys)), keys.shape[1]) + start
-        whole = np.cumsum(counts)
-        first = 0
-        while first < len(rows):
-            base = int(whole[first - 1]) if first else 0
-            last = max(first + 1, int(np.searchsorted(whole, base + ROWS, side="right")))
-            many = counts[first:last]
-            left = np.repeat(rows[first:last], many)
-            inside = np.arange(len(left)) - np.repeat(np.cumsum(many) - many, many)
-            right = terms[np.repeat(low[first:last], many) + inside]
+        for ranges, places in in_ranges(low, counts, ROWS):
+            left, right = rows[ranges], terms[places]
             keep = overlap(own[left], index.ops[right]) == shared
             if keep.any():
                 yield left[keep], right[keep]
-            first = last

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.analysis.counts import graph_counts
-from dslc.analysis.numeric import Unknown
+from dslc.analysis.counts import known_flops
 from dslc.interpret.check_rule import draw
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.exact import Exact
@@ -74,10 +73,8 @@ def replayed(
 
 def _brief(values: tuple[Value, ...]) -> bool:
     """Whether fractions are quick enough: a thousand times slower than numbers of the machine."""
-    try:
-        return graph_counts(values).flops <= _EXACT
-    except (Unknown, ValueError, TypeError):
-        return True
+    operations = known_flops(values)
+    return operations is None or operations <= _EXACT
 
 
 def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:

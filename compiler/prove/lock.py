@@ -150,6 +150,15 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
     return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")))
 
 
+def keep_json(path: Path, value: Any) -> None:
+    """Keeps a value in a cache; a folder that cannot be written keeps nothing."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(value, sort_keys=True), "utf-8")
+        os.replace(partial, path)
+
+
 class ProofCache:
     """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them."""
 
@@ -166,9 +175,4 @@ class ProofCache:
     def put(self, verdicts: Iterable[RuleVerdict]) -> None:
         """Keeps verdicts; a folder that cannot be written keeps nothing."""
         for verdict in verdicts:
-            path = self._folder / f"{verdict.digest}.json"
-            partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-            with contextlib.suppress(OSError):
-                self._folder.mkdir(parents=True, exist_ok=True)
-                partial.write_text(json.dumps(to_dict(verdict), sort_keys=True), "utf-8")
-                os.replace(partial, path)
+            keep_json(self._folder / f"{verdict.digest}.json", to_dict(verdict))

@@ -22,7 +22,6 @@ from dslc.syntax import tree as t
 #: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
 #: substitutions; `none`: substitutions alone
 Mode = Literal["joint", "after", "only", "none"]
-MODES: tuple[Mode, ...] = ("joint", "after", "only", "none")
 
 #: places that are tried in every combination; rounds of settling (each moves every transpose one operator on)
 PLACES, ROUNDS = 3, 64

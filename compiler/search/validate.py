@@ -16,8 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from dslc.analysis.counts import graph_counts
-from dslc.analysis.numeric import Unknown
+from dslc.analysis.counts import known_flops
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, input_value, topological, with_args
@@ -180,10 +179,8 @@ class _Prover:
 
 
 def _affordable(*values: Value) -> bool:
-    try:
-        return graph_counts(values).flops <= _OPERATIONS
-    except (Unknown, ValueError, TypeError):
-        return False
+    operations = known_flops(values)
+    return operations is not None and operations <= _OPERATIONS
 
 
 def _symbols(values: Iterable[Value]) -> dict[str, int]:

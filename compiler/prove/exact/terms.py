@@ -104,11 +104,6 @@ class Algebra:
     def number(self, coefficient: Ratio, domain: Any) -> Sum:
         return () if coefficient.is_zero else (Term(coefficient, (), self.frame.relation(domain, ())),)
 
-    def scaled(self, terms: Sum, by: Ratio) -> Sum:
-        if by == ONE:
-            return terms
-        return () if by.is_zero else tuple(Term(t.coefficient * by, t.atoms, t.map) for t in terms)
-
     def product(self, left: Sum, right: Sum) -> Sum:
         out: list[Term] = []
         for a in left:
@@ -120,10 +115,6 @@ class Algebra:
         if len(out) > _TERMS:
             raise Unsolved("a product of sums has too many terms")
         return tuple(out)
-
-    def within(self, terms: Sum, domain: Any) -> Sum:
-        cut = [Term(t.coefficient, t.atoms, t.map.intersect_domain(domain)) for t in terms]
-        return tuple(t for t in cut if not t.map.is_empty())
 
     def summed(self, terms: Sum, count: int, bound: int) -> Sum:
         """The sum over the last `bound` of `count` dimensions."""
