@@ -21,6 +21,11 @@ from dslc.folders import cache_folder
 
 SCHEMA = 1
 NAME = "costs.sqlite3"
+TABLES = (
+    "CREATE TABLE costs"
+    "(context TEXT, signature TEXT, seconds REAL, PRIMARY KEY (context, signature)) WITHOUT ROWID",
+    "CREATE TABLE verdicts(key TEXT PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID",
+)
 
 
 class CostCache:
@@ -137,22 +142,30 @@ def _connect(path: str) -> sqlite3.Connection:
     """A connection with the tables; raises `sqlite3.DatabaseError` for a corrupt file or another version's."""
     db = sqlite3.connect(path, timeout=30, check_same_thread=False)
     try:
-        version = db.execute("PRAGMA user_version").fetchone()[0]
-        if version not in (0, SCHEMA):
-            raise sqlite3.DatabaseError(f"it has version {version}, not {SCHEMA}")
-        columns = [row[1] for name in ("costs", "verdicts") for row in db.execute(f"PRAGMA table_info({name})")]
-        if columns not in ([], ["context", "signature", "seconds", "key", "verdict"]):
-            raise sqlite3.DatabaseError("its tables are not those of a cost cache")
+        with db:
+            db.execute("BEGIN")  # one state of the file: another process may be making its tables
+            made = _checked(db)
+        if not made:
+            with db:
+                db.execute("BEGIN IMMEDIATE")
+                if not _checked(db):
+                    for statement in TABLES:
+                        db.execute(statement)
+                    db.execute(f"PRAGMA user_version = {SCHEMA}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = NORMAL")
-        with db:
-            db.execute(
-                "CREATE TABLE IF NOT EXISTS costs"
-                "(context TEXT, signature TEXT, seconds REAL, PRIMARY KEY (context, signature)) WITHOUT ROWID"
-            )
-            db.execute("CREATE TABLE IF NOT EXISTS verdicts(key TEXT PRIMARY KEY, verdict TEXT NOT NULL) WITHOUT ROWID")
-            db.execute(f"PRAGMA user_version = {SCHEMA}")
     except BaseException:
         db.close()
         raise
     return db
+
+
+def _checked(db: sqlite3.Connection) -> bool:
+    """Whether the tables are there; raises `sqlite3.DatabaseError` where others are, or those of another version."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version not in (0, SCHEMA):
+        raise sqlite3.DatabaseError(f"it has version {version}, not {SCHEMA}")
+    columns = [row[1] for name in ("costs", "verdicts") for row in db.execute(f"PRAGMA table_info({name})")]
+    if columns not in ([], ["context", "signature", "seconds", "key", "verdict"]):
+        raise sqlite3.DatabaseError("its tables are not those of a cost cache")
+    return bool(columns)
