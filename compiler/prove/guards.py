@@ -39,8 +39,24 @@ _CHECKED = 16
 _ATTEMPTS = 800
 # in the place of a term: enough that some have a property and some have not
 _OPERATORS = 24
+# so many instances that differ tell that hardly any agrees
+_TELLING = 100
+# of a draw that fits and is compared; one that fits nothing is a step
+_COMPARISON = 4
 
 Prover = Callable[[Rules, SubstitutionDef], Verdict]
+
+
+@dataclass
+class _Work:
+    """What a search may still take: steps of draws, which every machine counts alike, and processor time until a moment."""
+
+    steps: float
+    ends: float
+
+    @property
+    def is_over(self) -> bool:
+        return self.steps <= 0 or time.process_time() > self.ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,36 +77,47 @@ class Guard:
 
 
 def find_guards(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, prover: Prover | None = None, most: int = 3, seconds: float = inf
+    rules: Rules,
+    sub: SubstitutionDef,
+    seed: int = 0,
+    prover: Prover | None = None,
+    most: int = 3,
+    seconds: float = inf,
+    steps: float = inf,
+    least: float = 0.0,
 ) -> tuple[Guard, ...]:
     """The weakest guards from the vocabulary under which no instance was found to differ; the first that is proved alone, where one is.
 
-    Empty where no instance differs without a guard, or no guard of at most two conditions helps. After `seconds` of processor time
-    nothing more is tried.
+    Empty where no instance differs without a guard, or no guard of at most two conditions helps.
+
+    Args:
+        seconds: of processor time, after which nothing more is tried.
+        steps: of drawing and comparing instances, after which nothing more is tried: what is found then depends on no clock.
+        least: the share of the instances that a guard has to keep.
     """
-    rng, ends = np.random.default_rng(seed), time.process_time() + seconds
-    samples = _samples(rules, sub, rng, ends)
-    if all(holds for _, holds in samples):
+    rng, work = np.random.default_rng(seed), _Work(steps, time.process_time() + seconds)
+    samples = _samples(rules, sub, rng, work, least)
+    if all(holds for _, holds in samples) or sum(holds for _, holds in samples) < least * len(samples):
         return ()
     telling = [each for each in samples if all(len(value) for value in _lists(each[0]))]
     samples = telling if any(not holds for _, holds in telling) else samples
-    words = vocabulary(sub, [drawn for drawn, _ in samples])
-    table = {text: [_holds(rules, sub, text, drawn) for drawn, _ in samples] for text in words}
+    table = _table(rules, sub, samples)
     bad = [k for k, (_, holds) in enumerate(samples) if not holds]
     found: list[Guard] = []
     asked = 0
     for size in (1, 2):
         covered: list[frozenset[int]] = []
         for conditions in _candidates(table, bad, len(samples), size):
-            if time.process_time() > ends or len(found) >= most:
+            if work.is_over or len(found) >= most:
                 break
             met = frozenset(k for k in range(len(samples)) if all(table[c][k] is True for c in conditions))
-            # what meets it meets a guard that was found before: no weaker one
-            if any(met <= before for before in covered if met or not before) or not _stands(rules, sub, conditions, rng):
-                continue
             guard = Guard(conditions, len(met) / len(samples))
+            # what meets it meets a guard that was found before: no weaker one
+            known = any(met <= before for before in covered if met or not before)
+            if known or guard.kept < least or not _stands(rules, sub, conditions, rng, work):
+                continue
             if prover is not None and asked < _ASKED:
-                guard, asked = _asked(rules, sub, guard, prover, ends), asked + 1
+                guard, asked = _asked(rules, sub, guard, prover, work), asked + 1
             answer = "" if guard.verdict is None else guard.verdict.answer
             if answer == "equal":
                 return (guard,)
@@ -102,9 +129,9 @@ def find_guards(
     return tuple([each for each in found if each.kept] or found)
 
 
-def _asked(rules: Rules, sub: SubstitutionDef, guard: Guard, prover: Prover, ends: float) -> Guard:
+def _asked(rules: Rules, sub: SubstitutionDef, guard: Guard, prover: Prover, work: _Work) -> Guard:
     """A guard with the prover's verdict, as long as there is time."""
-    if time.process_time() > ends:
+    if work.is_over:
         return guard
     return replace(guard, verdict=prover(rules, guarded(sub, guard.conditions)))
 
@@ -146,32 +173,65 @@ def _before_arrow(sub: SubstitutionDef) -> Span | None:
 # ---- examples ---------------------------------------------------------------------------------------------------
 
 
-def _samples(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, ends: float) -> list[tuple[Mapping[str, Any], bool]]:
-    """Instances that agree and that differ: at most so many of each, from more draws where few fit."""
+def _samples(
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, work: _Work, least: float
+) -> list[tuple[Mapping[str, Any], bool]]:
+    """Instances that agree and that differ: at most so many of each, from more draws where few fit.
+
+    No more are drawn where too few agree for any guard, or where no condition tells those that differ from others.
+    """
     out: list[tuple[Mapping[str, Any], bool]] = []
     counts = {True: 0, False: 0}
-    # drawing takes at most half of the time
-    until = time.process_time() + (ends - time.process_time()) / 2
+    # drawing takes at most half of what there is
+    part = _Work(work.steps / 2, time.process_time() + (work.ends - time.process_time()) / 2)
+    before = part.steps
     for draws in (_DRAWS, _MORE_DRAWS):
-        for instance, holds in _compared(rules, sub, rng, draws):
+        for instance, holds in _compared(rules, sub, rng, draws, part):
             if counts[holds] < _MOST[holds]:
                 out.append((instance.drawn, holds))
             counts[holds] += 1
-            if all(counts[each] >= _MOST[each] for each in counts) or time.process_time() > until:
-                return out
-        if min(counts.values()) >= _FEW or (counts[False] and len(out) >= _MOST[True] // 2):
-            break
+            hopeless = counts[False] >= _TELLING and counts[True] < least / 2 * sum(counts.values())
+            if all(counts[each] >= _MOST[each] for each in counts) or hopeless or part.is_over:
+                break
+        else:
+            if min(counts.values()) >= _FEW or (counts[False] and len(out) >= _MOST[True] // 2):
+                break
+            if counts[False] < _MOST[False] or _conceivable(rules, sub, out):
+                continue
+        break
+    work.steps -= before - part.steps if before < inf else 0
     return out
 
 
+def _conceivable(rules: Rules, sub: SubstitutionDef, samples: Sequence[tuple[Mapping[str, Any], bool]]) -> bool:
+    """Whether some guard is met by none of the samples that differ."""
+    wrong = [each for each in samples if not each[1]]
+    table, bad = _table(rules, sub, wrong), range(len(wrong))
+    return any(_candidates(table, bad, len(wrong), size) for size in (1, 2))
+
+
+def _table(
+    rules: Rules, sub: SubstitutionDef, samples: Sequence[tuple[Mapping[str, Any], bool]]
+) -> dict[str, list[bool | None]]:
+    """Which conditions of the vocabulary hold of which samples."""
+    words = vocabulary(sub, [drawn for drawn, _ in samples])
+    return {text: [_holds(rules, sub, text, drawn) for drawn, _ in samples] for text in words}
+
+
 def _compared(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, attempts: int
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, attempts: int, work: _Work
 ) -> Iterator[tuple[Instance, bool]]:
-    """Random instances, and whether the sides agree on them."""
+    """Random instances that compute something, and whether the sides agree on them."""
     choices = list(term_choices(rules, sub, rng, _OPERATORS))
     for attempt in range(attempts):
+        if work.is_over:
+            return
+        work.steps -= 1
         try:
             instance = instantiate(rules, sub, rng, choices[attempt % len(choices)])
+            if not any(value.type.elements for value in (*instance.left.values(), *instance.right.values())):
+                continue
+            work.steps -= _COMPARISON
             verdict = compare(rules, sub, instance, rng)
         except (Rejected, DslcError):
             # an operator in the place of a term may have no value at these attributes
@@ -180,10 +240,12 @@ def _compared(
             yield instance, not isinstance(verdict, Diagnostic)
 
 
-def _stands(rules: Rules, sub: SubstitutionDef, conditions: Sequence[str], rng: np.random.Generator) -> bool:
+def _stands(
+    rules: Rules, sub: SubstitutionDef, conditions: Sequence[str], rng: np.random.Generator, work: _Work
+) -> bool:
     """Whether some instances meet a guard, and all of them agree."""
     met = 0
-    for _, holds in _compared(rules, guarded(sub, conditions), rng, _ATTEMPTS):
+    for _, holds in _compared(rules, guarded(sub, conditions), rng, _ATTEMPTS, work):
         if not holds:
             return False
         met += 1
