@@ -116,6 +116,21 @@ def test_places_and_steps() -> None:
     assert read(0, (bound,)) not in _nodes(claim.roots[0])
 
 
+def test_a_quotient_inside_a_window_is_no_step() -> None:
+    """`X[2 o + k // 2]` for k < r is another maximum than `X[2 o]`: what is read moves with `k`, if not by a multiple of it."""
+    n, k = dimension("N"), dimension("K")
+    at, bound = iterator("o"), iterator("b")
+
+    def largest(extra):
+        index = apply("+", apply("*", num(2), at), extra)
+        inside = apply("and", apply("<=", num(0), index), apply("<", index, n))
+        return reduce("max", (bound,), (k,), apply("select", inside, read(0, (index,)), num(float("-inf"))))
+
+    claim = generalized([largest(apply("//", bound, num(2))), largest(num(0))], {at: n, bound: k})
+    assert claim is not None
+    assert claim.roots[0] is not claim.roots[1]
+
+
 def _nodes(root):
     from dslc.ir.scalar import walk
 

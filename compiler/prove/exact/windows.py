@@ -183,9 +183,9 @@ def _step(it: Iter, slope: Poly, offset: Poly, mine: Sequence[_Use], uses: _Uses
         sizes = _sizes_only(rest)
         if use.kind == "read" and (sign < 0 or sizes.terms):
             return None
-        bound = {factor for factor in rest.atoms if isinstance(factor, Iter)}
-        if len(bound) > 1:
-            return None
+        bound = {factor for factor in rest.atoms if factor.free}
+        if len(bound) > 1 or not all(isinstance(factor, Iter) for factor in bound):
+            return None  # also `b // 2`: what is read is no multiple of `d` away
         for other in bound:
             steps[rest.split(other)[0]] = None
     if len(steps) > 1:
