@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections import deque
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,22 +17,18 @@ from dslc.foreign.keeping import Kept, digest_of
 from dslc.foreign.outcome import Imported, Outcome, Pending
 from dslc.foreign.translate import Translation
 from dslc.interpret.instantiate import Rejected, instantiate
-from dslc.prove.guards import find_guards
+from dslc.prove.guards import SEARCHED
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
 from dslc.prove.verify import conclude
 from dslc.prove.worker import Task
 from dslc.prove.workers import Workers
 from dslc.semantics.definitions import SubstitutionDef
 
-# a guard that hardly any instance meets makes a rule right and useless
-_USEFUL = 0.05
 _INSTANCES = 200
 # numbers of a rule above which arrays are large
 _LARGE = 64
 # readings that no prover decides, each of which may take the whole limit
 _MOST_OPEN = 4
-# processor seconds for the guards of one rule
-_SEARCH = 8.0
 # how often a run with a time limit looks at the clock, in seconds
 _LOOK = 0.05
 
@@ -43,20 +38,14 @@ _LAWS_FIRST: tuple[tuple[ProverName, ...], ...] = (("field", "axioms"), ("exact"
 
 @dataclass(frozen=True, slots=True)
 class _Ask:
-    """Provers to be asked about a reading; the answer is their verdicts."""
+    """Provers to be asked about a reading; the answer is their verdicts. With `guards`, it is one that holds guards."""
 
     reading: Translation
     provers: tuple[ProverName, ...]
+    guards: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Search:
-    """Guards to be found for a wrong reading; the answer is the readings under these guards."""
-
-    reading: Translation
-
-
-_Steps = Generator[_Ask | _Search, object, Imported]
+_Steps = Generator[_Ask, list[Verdict], Imported]
 
 
 class Deciding:
@@ -80,7 +69,6 @@ class Deciding:
         self._workers = Workers(self._rules, workers, limit)
         self._number = 0
         self._running: dict[str, _Steps] = {}
-        self._searches: deque[tuple[_Steps, Translation]] = deque()
         self._done: list[Imported] = []
         #: rules whose equation is being proved for another one, by that equation
         self._waiting: dict[object, list[Pending]] = {}
@@ -95,7 +83,7 @@ class Deciding:
     def run(self, pending: Iterable[Pending]) -> Iterator[Imported]:
         """The rules as they are decided; those that are not until the end of the time are missing.
 
-        A rule and its reverse are one equation, proved once. Guards are looked for at the end, as each takes seconds.
+        A rule and its reverse are one equation, proved once. Guards are looked for beside the other proofs.
 
         Raises:
             DslcError: E0519 where dslc's own libraries change in the meantime.
@@ -113,14 +101,10 @@ class Deciding:
             yield from self._taken()
             if self._late():
                 return
-        while self._running or self._searches:
-            if self._running:
-                self._hear(wait=self._ends is None or not self._workers.parallel)
-                if self._ends is not None and self._workers.parallel:
-                    time.sleep(_LOOK)
-            else:
-                steps, reading = self._searches.popleft()
-                self._step(steps, self._guarded(reading))
+        while self._running:
+            self._hear(wait=self._ends is None or not self._workers.parallel)
+            if self._ends is not None and self._workers.parallel:
+                time.sleep(_LOOK)
             yield from self._taken()
             if self._late():
                 return
@@ -136,15 +120,12 @@ class Deciding:
         done, self._done = self._done, []
         return done
 
-    def _step(self, steps: _Steps, answer: object) -> None:
-        """Goes on with a rule: to what it wants next, or to its end."""
+    def _step(self, steps: _Steps, answer: list[Verdict] | None) -> None:
+        """Goes on with a rule, from its beginning without an answer: to what it wants next, or to its end."""
         try:
-            wanted = steps.send(answer)
+            wanted = next(steps) if answer is None else steps.send(answer)
         except StopIteration as end:
             self._done.append(end.value)
-            return
-        if isinstance(wanted, _Search):
-            self._searches.append((steps, wanted.reading))
             return
         self._number += 1
         name = f"reading_{self._number}"
@@ -152,7 +133,8 @@ class Deciding:
         reading = wanted.reading
         names = tuple((f"{place.partition('.')[0]}.{op}", _called(place, op)) for place, op in reading.operators)
         milliseconds = int(self._limit * 1e3) // 10
-        self._workers.submit([Task(name, wanted.provers, milliseconds=milliseconds, text=reading.text, operators=names)])
+        task = Task(name, wanted.provers, 0, milliseconds, guards=wanted.guards, text=reading.text, operators=names)
+        self._workers.submit([task])
 
     def _steps(self, one: Pending, given: RuleVerdict | None, key: object = None) -> _Steps:
         """One rule from its first reading to its outcome. `given`: the verdict of the same equation, read the other way."""
@@ -178,9 +160,7 @@ class Deciding:
                 break
         assert first is not None
         if first.status == "refuted" and self._guards and unknown < _MOST_OPEN and not _large(one.readings[0]):
-            guarded = yield _Search(one.readings[0])
-            assert isinstance(guarded, tuple)
-            for reading in guarded:
+            for reading in (yield from self._guarded(one.readings[0])):
                 verdict = yield from self._proved(reading)
                 if verdict.status in RELIABLE:
                     return found(reading, verdict)
@@ -198,7 +178,7 @@ class Deciding:
         verdict = self._first[key]
         return verdict if verdict.status in RELIABLE else None
 
-    def _proved(self, reading: Translation) -> Generator[_Ask, object, RuleVerdict]:
+    def _proved(self, reading: Translation) -> Generator[_Ask, list[Verdict], RuleVerdict]:
         """Chains of windows follow from the laws in milliseconds where they do; of the others the exact prover knows more."""
         digest = digest_of(reading)
         known = self._kept.verdict(digest)
@@ -207,9 +187,7 @@ class Deciding:
         verdicts: list[Verdict] = []
         stages = _LAWS_FIRST if reading.chained else _EXACT_FIRST
         for provers in stages:
-            answer = yield _Ask(reading, provers)
-            assert isinstance(answer, list)
-            verdicts += answer
+            verdicts += yield _Ask(reading, provers)
             if any(one.answer == "differs" or (one.answer == "equal" and one.prover != "field") for one in verdicts):
                 break
         try:
@@ -219,14 +197,16 @@ class Deciding:
         self._kept.keep(verdict)
         return verdict
 
-    def _guarded(self, reading: Translation) -> tuple[Translation, ...]:
+    def _guarded(self, reading: Translation) -> Generator[_Ask, list[Verdict], tuple[Translation, ...]]:
         """The rule under each guard that makes it right on all instances that were tried, and leaves some."""
         digest = digest_of(reading)
         guards = self._kept.guards(digest)
         if guards is None:
-            found = find_guards(self._rules, definition(self._rules, reading), seconds=min(_SEARCH, self._limit))
-            guards = tuple(guard.text for guard in found if guard.kept >= _USEFUL)
-            self._kept.keep_guards(digest, guards)
+            (found,) = yield _Ask(reading, ("field",), guards=True)
+            guards = found.guards
+            # one that was stopped says nothing of the next run
+            if found.reason == SEARCHED:
+                self._kept.keep_guards(digest, guards)
         readings = [reading.guarded(guard) for guard in guards]
         return tuple(each for each in readings if _computes(definition(self._rules, each)))
 

@@ -43,6 +43,13 @@ _OPERATORS = 24
 _TELLING = 100
 # of a draw that fits and is compared; one that fits nothing is a step
 _COMPARISON = 4
+# for the guards of one rule among many: some seconds
+_STEPS = 4000.0
+# a guard that hardly any instance meets makes a rule right and useless
+_USEFUL = 0.05
+
+#: the reason of a verdict that says which guards there are
+SEARCHED = "guards were looked for"
 
 Prover = Callable[[Rules, SubstitutionDef], Verdict]
 
@@ -127,6 +134,13 @@ def find_guards(
         if found:
             break
     return tuple([each for each in found if each.kept] or found)
+
+
+def guards_verdict(rules: Rules, sub: SubstitutionDef, seed: int = 0) -> Verdict:
+    """The guards that are worth a proof, as far as a fixed number of steps finds them; every process finds the same."""
+    began = time.perf_counter()
+    found = tuple(guard.text for guard in find_guards(rules, sub, seed, steps=_STEPS, least=_USEFUL))
+    return Verdict("field", "unknown", round((time.perf_counter() - began) * 1e3, 3), SEARCHED, guards=found)
 
 
 def _asked(rules: Rules, sub: SubstitutionDef, guard: Guard, prover: Prover, work: _Work) -> Guard:

@@ -50,6 +50,8 @@ class Verdict:
     error_bound: float | None = None
     #: what the right side asks of sizes and attributes and is not shown to follow: the rule is used only where it holds
     needs: tuple[str, ...] = ()
+    #: where they were asked for: conditions under each of which no instance was found to differ
+    guards: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

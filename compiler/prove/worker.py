@@ -22,6 +22,7 @@ from dslc.prove.garbage import rare_collections
 from dslc.prove.provers import Definition, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.prove.written import written
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load_many
 
 _LENGTH = struct.Struct("<Q")
@@ -41,6 +42,8 @@ class Task:
     thorough: bool = False
     #: ask the axioms prover also where the exact one has shown the sides to be equal
     second: bool = True
+    #: only look for guards, with the first prover's name: the rule is known to be wrong
+    guards: bool = False
     #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
     text: str = ""
     operators: tuple[tuple[str, str], ...] = ()
@@ -101,6 +104,10 @@ def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> 
     """One prover's verdict; a prover that fails has not decided, and says why."""
     try:
         definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
+        if task.guards and isinstance(definition, SubstitutionDef):
+            from dslc.prove.guards import guards_verdict
+
+            return guards_verdict(rules, definition, task.seed)
         return prover_verdict(
             rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds
         )

@@ -52,7 +52,6 @@ def test_what_was_decided_is_not_decided_again(tmp_path: Path, monkeypatch: pyte
 
     with monkeypatch.context() as patched:
         patched.setattr("dslc.prove.workers.answers", fail)
-        patched.setattr("dslc.foreign.deciding.find_guards", fail)
         again = import_rules(rules[::-1], "taso", tmp_path / "other.rules", workers=0, cache=cache)
         with pytest.raises(AssertionError, match="asked again"):
             import_rules(rules, "taso", tmp_path / "mine.rules", workers=0)
