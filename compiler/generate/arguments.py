@@ -60,7 +60,7 @@ class Arguments:
         """`varied`: up to this level items with an attribute off its default are used, and terms that have one; `constants`: up to
         this level terms that have a constant. `mirrors`: both orders of the arguments of items for which one is enough."""
         self._planner, self._table, self._level = planner, table, level
-        self._varied = level <= varied
+        self._varied, self._constants = level <= varied, level <= constants
         self._mirrors = mirrors
         self._shape = (
             np.array(planner.types.shape_of, dtype=np.int32)[table.type] if len(table) else np.zeros(0, dtype=np.int32)
@@ -68,35 +68,45 @@ class Arguments:
         self._lists: dict[int, dict[int, Array]] = {}
         self._indexes: dict[int, Index] = {}
         for size in range(level):
-            mine = (table.size == size) & (~table.varied | self._varied) & (~table.constant | (level <= constants))
+            mine = (table.size == size) & (~table.varied | self._varied) & (~table.constant | self._constants)
             terms = np.flatnonzero(mine).astype(np.int32)
             kinds = self._shape[terms]
             self._lists[size] = {int(kind): terms[kinds == kind] for kind in np.unique(kinds)}
             self._indexes[size] = Index(terms, table.ops)
 
     def batches(self) -> Iterator[Batch]:
+        """Terms without constants come first: the first term of a value represents it, and larger ones are built without constants."""
         arities = sorted({count for count in self._planner.arities if count > 0})
-        for count in arities:
-            yield from self._of(count)
+        for constant in (False, True) if self._constants else (False,):
+            for count in arities:
+                yield from self._of(count, constant)
 
-    def _of(self, count: int) -> Iterator[Batch]:
+    def _of(self, count: int, constant: bool) -> Iterator[Batch]:
         level = self._level
-        for rows in self._tuples(count, level - 1):
+        for found in self._tuples(count, level - 1):
+            rows = self._with(found, constant)
             yield from self._emit(rows, self._planner.plan(rows.shapes, False, self._varied))
             if level == 1 and self._planner.of_inputs:
                 inputs = np.logical_and.reduce([self._table.item[arg] == INPUT for arg in rows.args])
                 yield from self._emit(_taken(rows, inputs), self._planner.plan(rows.shapes, True, self._varied))
         if count == 1:
-            yield from self._cuts()
+            yield from self._cuts(constant)
 
-    def _cuts(self) -> Iterator[Batch]:
+    def _with(self, rows: _Rows, constant: bool) -> _Rows:
+        """The tuples that have a constant somewhere, or those that have none."""
+        if not self._constants:
+            return rows
+        return _taken(rows, np.logical_or.reduce([self._table.constant[arg] for arg in rows.args]) == constant)
+
+    def _cuts(self, constant: bool) -> Iterator[Batch]:
         for shape, terms in self._lists[self._level - 1].items():
             for type in np.unique(self._table.type[terms]):
                 steps = self._planner.cuts(int(type))
                 if steps:
                     mine = terms[self._table.type[terms] == type]
                     plan = Plan(tuple(step for step, _ in steps), frozenset(), tuple(n for _, n in steps))
-                    yield from self._emit(_Rows((shape,), (mine,), self._table.ops[mine], self._level - 1), plan)
+                    rows = _Rows((shape,), (mine,), self._table.ops[mine], self._level - 1)
+                    yield from self._emit(self._with(rows, constant), plan)
 
     # ---- tuples ------------------------------------------------------------------------------------------------
 

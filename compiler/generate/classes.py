@@ -87,6 +87,8 @@ class Classes:
 
     def rebuilt(self, term: Term) -> Term:
         """A term with the representatives of its parts."""
+        if self._parent.keys().isdisjoint(term.below):
+            return term
         done: dict[Term, Term] = {}
         for part in subterms((term,)):
             if part.item is None:
@@ -100,6 +102,21 @@ class Classes:
                 except Mismatch:
                     new = part
             done[part] = new if part is term else self.find(new)
+        return done[term]
+
+    def replaced(self, term: Term, part: Term, new: Term) -> Term:
+        """`rebuilt` of a term whose parts are representatives, with one of its proper parts replaced.
+
+        Raises:
+            Mismatch: what a part was applied to does not take the new one.
+        """
+        done = {part: self.find(new)}
+        for above in (*term.below, term):
+            if above is part or done.keys().isdisjoint(above.args):
+                continue
+            assert above.item is not None
+            made = outputs(self._rules, above.item, tuple(done.get(arg, arg) for arg in above.args))[above.output]
+            done[above] = made if above is term else self.find(made)
         return done[term]
 
     def normal(self, term: Term) -> Term:

@@ -17,7 +17,7 @@ from typing import Any
 from dslc.errors import DslcError
 from dslc.generate.classes import Classes
 from dslc.generate.general import GeneralRule
-from dslc.generate.term import Candidate, Item, Term, inputs, substitute, subterms
+from dslc.generate.term import Candidate, Item, Term, inputs, subterms
 from dslc.generate.text import choice, declared
 from dslc.generate.trees import outputs
 from dslc.ir.dtype import DType
@@ -72,6 +72,8 @@ class Known:
         self._entered = 0
         #: the constants of terms
         self._constants: dict[Term, frozenset[Term]] = {}
+        #: the ways to write terms by operator and output; as long as the classes have the same number
+        self._ways: dict[Term, dict[tuple[str, int], list[Term]]] = {}
 
     def keep(self, rule: GeneralRule) -> None:
         """From now on the rule, in each direction that binds all it needs, may be used."""
@@ -174,12 +176,9 @@ class Known:
                 continue
             for new, rule in self._steps_of_part(part):
                 try:
-                    yield self.classes.rebuilt(substitute((term,), {part: new}, self._build)[0]), rule
+                    yield self.classes.replaced(term, part, new), rule
                 except (Mismatch, DslcError):
                     continue
-
-    def _build(self, item: Item, args: tuple[Term, ...]) -> tuple[Term, ...]:
-        return outputs(self._rules, item, args)
 
     def _steps(self, term: Term) -> Iterator[tuple[Term, GeneralRule]]:
         if term.item is not None:
@@ -188,15 +187,20 @@ class Known:
     def _steps_of_part(self, term: Term) -> list[tuple[Term, GeneralRule]]:
         """The same, kept: terms have far fewer parts than there are terms."""
         assert term.item is not None
-        if self._entered != self.classes.entered:
-            self._parts.clear()
-            self._entered = self.classes.entered
+        self._look()
         patterns = self._patterns.get((term.item.op, term.output), ())
         found, count = self._parts.get(term, ([], 0))
         if count < len(patterns):
             found = [*found, *self._steps_by(term, patterns[count:])]
             self._parts[term] = found, len(patterns)
         return found
+
+    def _look(self) -> None:
+        """Forgets what was kept of other classes."""
+        if self._entered != self.classes.entered:
+            self._parts.clear()
+            self._ways.clear()
+            self._entered = self.classes.entered
 
     def _steps_by(self, term: Term, patterns: Sequence[Pattern]) -> Iterator[tuple[Term, GeneralRule]]:
         for pattern in patterns:
@@ -263,9 +267,19 @@ class Known:
             elif bound is term:
                 yield binding
             return
-        for way in self.classes.ways(term):
-            if way is term or not self._brings(way, term):
-                yield from self._node(rule, pattern, way, binding)
+        for way in self._written(term).get((pattern.item.op, pattern.output), ()):
+            yield from self._node(rule, pattern, way, binding)
+
+    def _written(self, term: Term) -> dict[tuple[str, int], list[Term]]:
+        """The ways to write a term by operator and output."""
+        self._look()
+        found = self._ways.get(term)
+        if found is None:
+            found = self._ways[term] = {}
+            for way in self.classes.ways(term):
+                if way.item is not None and (way is term or not self._brings(way, term)):
+                    found.setdefault((way.item.op, way.output), []).append(way)
+        return found
 
     def _brings(self, way: Term, term: Term) -> bool:
         """Whether a way to write a term has constants that the term has not: whoever rewrites by rules does not find the identity in a

@@ -18,6 +18,8 @@ from dslc.version import __version__
 
 #: a block is written when so many seconds have passed since the last one
 SECONDS = 10.0
+#: raised when terms are made in another order: fingerprints that were kept are of no use then
+_ORDER = 2
 
 
 def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED, constants: int = CONSTANTS) -> str:
@@ -25,6 +27,7 @@ def digest(rules_digest: str, family: Family, seed: int, varied: int = VARIED, c
     order = sorted(family.varied)
     shown = (
         __version__,
+        _ORDER,
         rules_digest,
         family.inputs,
         family.items,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any, ClassVar, TypeAlias
 
@@ -43,6 +43,17 @@ class TermType:
 
     dtype: DType
     dims: tuple[Tree, ...]
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.dtype, self.dims)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # another process hashes in its own way
+        return TermType, (self.dtype, self.dims)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -85,6 +96,16 @@ class Item:
     cut: str | None = None
     axis: int | None = None
     sized: tuple[str, ...] = ()
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash((self.op, self.attrs, self.cut, self.axis, self.sized)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Item, (self.op, self.attrs, self.cut, self.axis, self.sized)
 
     @property
     def short(self) -> str:
@@ -112,7 +133,7 @@ def attributes(item: Item, types: Sequence[TermType]) -> dict[str, Any]:
 class Term:
     """Build terms with `input_term` and `applied`, never by the class."""
 
-    __slots__ = ("__weakref__", "_below", "_hash", "args", "index", "item", "output", "type")
+    __slots__ = ("__weakref__", "_below", "args", "index", "item", "output", "type")
     _pool: ClassVar[weakref.WeakValueDictionary[Any, Term]] = weakref.WeakValueDictionary()
     #: None for an input
     item: Item | None
@@ -122,14 +143,7 @@ class Term:
     #: the number of an input; -1 for applications
     index: int
     type: TermType
-    _hash: int
     _below: tuple[Term, ...] | None
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.item is None:
@@ -185,7 +199,7 @@ def _intern(item: Item | None, args: tuple[Term, ...], output: int, index: int, 
     if found is None:
         found = Term.__new__(Term)
         found.item, found.args, found.output, found.index, found.type = item, args, output, index, type
-        found._hash, found._below = hash(key), None
+        found._below = None
         Term._pool[key] = found
     return found
 
@@ -227,6 +241,8 @@ class Candidate:
 
 def subterms(roots: Iterable[Term]) -> Iterator[Term]:
     """Every distinct term below the roots and the roots themselves, arguments first, in order of first occurrence."""
+    if isinstance(roots, tuple) and len(roots) == 1:
+        return iter((*roots[0].below, roots[0]))
     listed: dict[Term, None] = {}
     for root in roots:
         listed.update(dict.fromkeys(root.below))
