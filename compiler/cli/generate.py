@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,6 +64,7 @@ def command(
     """
     from dslc.cli.options import seconds_of
     from dslc.folders import cache_folder
+    from dslc.generate.interrupts import Interrupts
     from dslc.generate.library import generate
     from dslc.generate.settings import Settings
 
@@ -81,8 +83,14 @@ def command(
         memory=_bytes_of(memory),
     )
     start = time.perf_counter()
-    with _Bar(quiet or not sys.stderr.isatty()) as bar:
-        library = generate(settings, bar.told)
+    try:
+        with Interrupts() as interrupts, _Bar(quiet or not sys.stderr.isatty(), interrupts.look) as bar:
+            library = generate(settings, bar.told)
+    except KeyboardInterrupt:
+        where = f" ({bar.stage})" if bar.stage else ""
+        message = f"interrupted after {time.perf_counter() - start:.1f} s{where}: {out} was not written."
+        click.echo(f"{message} What is finished is kept, and the same command goes on from there.", err=True)
+        return 130
     seconds = time.perf_counter() - start
     note = write(library, settings, out, seconds)
     if report is not None:
@@ -126,7 +134,8 @@ def _bytes_of(text: str) -> int:
 class _Bar:
     """A bar with the stage and its counts; nothing where nobody looks."""
 
-    def __init__(self, silent: bool) -> None:
+    def __init__(self, silent: bool, look: Callable[[], None]) -> None:
+        """`look` is called whenever something is told."""
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -134,7 +143,7 @@ class _Bar:
             TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn(),
             console=Console(stderr=True), disable=silent,
         )  # fmt: skip
-        self._stage = ""
+        self.stage, self._look = "", look
         self._task = self._progress.add_task("", total=None, text="")
 
     def __enter__(self) -> _Bar:
@@ -147,8 +156,9 @@ class _Bar:
     @property
     def told(self) -> Progress:
         def progress(stage: str, done: int, total: int, text: str) -> None:
-            if stage != self._stage:
-                self._stage = stage
+            self._look()
+            if stage != self.stage:
+                self.stage = stage
                 self._progress.reset(self._task, description=stage, total=total or None, text=text)
             self._progress.update(self._task, completed=done, total=total or None, text=text)
 

@@ -20,6 +20,7 @@ from dslc.errors import DslcError
 from dslc.generate.cluster import mapper_for, needs_cluster
 from dslc.generate.enumerate import enumerate_family
 from dslc.generate.inputs import Family
+from dslc.generate.interrupts import Interrupts
 from dslc.generate.resume import Store, digest
 from dslc.generate.settings import Settings
 from dslc.generate.term import Equation
@@ -126,11 +127,12 @@ def _ended(process: Any, receive: Connection) -> None:
 
 def _serve(rules: Rules, settings: Settings, family: Family, send: Connection, done: Any) -> None:
     def told(level: int, terms: int) -> None:
+        interrupts.look()
         done[:] = [level, terms]
 
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    interrupts = Interrupts()
     try:
-        with rare_collections():
+        with interrupts, rare_collections():
             found = enumerated(rules, settings, family, told)
             used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
             send.send(replace(found, seconds=sum(one.ru_utime + one.ru_stime for one in used)))
