@@ -36,22 +36,25 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
     from dslc.diagnostics.render import full, wants_color
     from dslc.foreign.exporting import export_rule
     from dslc.foreign.formats import written
+    from dslc.foreign.numbering import in_source_order
     from dslc.foreign.rule import ForeignRule
+    from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import load_many
 
     paths = files_of([name])
     rules = load_many(["taso", "std", *paths])
     asked = {str(path.resolve()) for path in paths}
-    found: list[ForeignRule] = []
+    exported: dict[str, list[tuple[SubstitutionDef, tuple[ForeignRule, ...]]]] = {}
     findings: list[Diagnostic] = []
     wider: list[str] = []
     count = 0
     for sub in rules.substitutions.values():
-        if str(Path(sub.module.file.source.path).resolve()) not in asked:
+        place = str(Path(sub.module.file.source.path).resolve())
+        if place not in asked:
             continue
         count += 1
         try:
-            found += export_rule(rules, sub, form, axes, wider)
+            exported.setdefault(place, []).append((sub, export_rule(rules, sub, form, axes, wider)))
         except DslcError as problem:
             findings += problem.diagnostics
     if findings:
@@ -62,6 +65,7 @@ def command(name: str, form: str, out: Path, axes: Literal["outer", "inner"], sk
                 err=True,
             )
             return 1
+    found = [rule for each in exported.values() for rule in in_source_order(each)]
     replace(out, written(form, found, out))
     for each in wider:
         message = (

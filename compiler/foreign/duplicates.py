@@ -25,7 +25,7 @@ class Seen:
 
     def other(self, name: str, rule: ForeignRule, reading: Translation) -> str | None:
         """An earlier rule that says the same, or None; then this one is remembered under its `name`."""
-        keys = (_text_key(reading), self._graph_key(rule))
+        keys = (_text_key(reading), self.form(rule))
         found = next((self.names[key] for key in keys if key in self.names), None)
         if found is None:
             self.names.update(dict.fromkeys(keys, name))
@@ -39,10 +39,11 @@ class Seen:
             return True
         return all(_at(sides[0], each.source, numbers) == _at(sides[1], each.target, numbers) for each in rule.outputs)
 
-    def _graph_key(self, rule: ForeignRule) -> tuple[object, ...]:
-        """The smallest form over all numberings of the inputs."""
+    def form(self, rule: ForeignRule) -> tuple[object, ...]:
+        """What it says up to names and order of operands: the smallest form over all numberings of the inputs."""
         inputs = rule.inputs()
         many = len(inputs) > _MOST_INPUTS
+        inputs = tuple(sorted(inputs)) if many else inputs
         orders = [tuple(range(len(inputs)))] if many else itertools.permutations(range(len(inputs)))
         return ("graph", min(self._form(rule, dict(zip(inputs, order, strict=True))) for order in orders))
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.foreign.attributes import Inexpressible, parameters
 from dslc.foreign.counterparts import CONSTANTS, NORMS, OPEN, POINTWISE, POOLS, REDUCTIONS
 from dslc.foreign.define import definition
+from dslc.foreign.numbering import reverse_of, reversed_rule
 from dslc.foreign.parallel import AxisOrder, distributed, ranked, undistributed
 from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
 from dslc.foreign.shapes import Clash
@@ -34,6 +37,8 @@ _BY_NAME |= {
 # the size that is written for a kernel of any size; TASO's loader does not read it
 _ANY_KERNEL = 3
 _DRAWS = 4
+# a rule with more inputs is not compared with its reverse in every way
+_MOST_INPUTS = 5
 # the ranks of results that no operand tells
 _RANKS = {"conv2d": 4, "enlarge": 4, "constant_iconv": 4, "constant_pool": 4, "constant_imm": 2, "merge_gconv": 4,
           "batchnorm": 4, "broadcast_add": 4, "fuse_conv_batchnorm_alpha_var": 4, "fuse_conv_batchnorm_bias": 1,
@@ -47,7 +52,7 @@ def export_rule(
     axes: AxisOrder = "outer",
     wider: list[str] | None = None,
 ) -> tuple[ForeignRule, ...]:
-    """The rule, and its reverse where it holds both ways.
+    """The rule, and its reverse where it holds both ways and is not the same rule up to names.
 
     The formats know no guards: what is written is read back, and has to be this rule again or be proved as it stands.
 
@@ -63,30 +68,62 @@ def export_rule(
     try:
         if syntax.partial:
             raise Inexpressible("a partial substitution", syntax.span)
-        found = [_Reader(sub, syntax.left, syntax.right, form).rule(sub.syntax.name)]
-        if syntax.arrow == "<=>":
-            found.append(_Reader(sub, syntax.right, syntax.left, form).rule(f"{sub.syntax.name}_reversed"))
-        for at, rule in enumerate(found):
-            if _check(rules, sub, rule, at == 1) and wider is not None:
+        found = []
+        for at, (rule, inputs) in enumerate(directions_of(sub, form)):
+            if _check(rules, _ordered(sub, rule, inputs, at == 1), rule) and wider is not None:
                 wider.append(rule.name)
-            if {"replicate", "reduce"} & {*rule.kinds()}:
-                found[at] = _distributed(rule, form, axes)
+            found.append(_distributed(rule, form, axes) if {"replicate", "reduce"} & {*rule.kinds()} else rule)
     except Inexpressible as problem:
         message = f"`{sub.name}` is not written: {problem}"
         raise DslcError([Diagnostic("E1002", message, problem.span or syntax.span)]) from None
     return tuple(found)
 
 
-def _check(rules: Rules, sub: SubstitutionDef, rule: ForeignRule, reverse: bool) -> bool:
+def directions_of(sub: SubstitutionDef, form: str) -> list[tuple[ForeignRule, dict[str, int]]]:
+    """What a rule says, and what its reverse says, each with the numbers of its inputs. Raises Inexpressible."""
+    syntax, reader = sub.syntax, _Reader(sub, form)
+    rule = reader.rule(syntax.name)
+    found = [(rule, reader.inputs)]
+    if syntax.arrow == "<=>":
+        kept = reverse_of(sub)
+        if kept is not None:
+            name, order = kept
+            numbers = [reader.inputs[param.name] for param in syntax.params]
+            renamed = {number: numbers[at] for number, at in zip(numbers, order, strict=True)}
+            inputs = {param: renamed[number] for param, number in reader.inputs.items()}
+            found.append((reversed_rule(rule, name, renamed), inputs))
+        elif not is_own_reverse(rule):
+            found.append((reversed_rule(rule, f"{syntax.name}_reversed"), reader.inputs))
+    return found
+
+
+def is_own_reverse(rule: ForeignRule) -> bool:
+    """Whether it says the same from right to left, up to the names of its inputs."""
+    inputs = rule.inputs()
+    orders = itertools.permutations(inputs) if len(inputs) <= _MOST_INPUTS else iter([inputs])
+    return any(reversed_rule(rule, rule.name, dict(zip(inputs, order, strict=True))) == rule for order in orders)
+
+
+def _ordered(sub: SubstitutionDef, rule: ForeignRule, inputs: Mapping[str, int], reverse: bool) -> SubstitutionDef:
+    """One direction of a substitution, its tensors in the order in which a translation of the rule has them."""
+    syntax, order = sub.syntax, rule.inputs()
+    places = {name: order.index(number) if number in order else len(order) for name, number in inputs.items()}
+    params = tuple(sorted(syntax.params, key=lambda param: places[param.name]))
+    if not reverse:
+        return replace(sub, syntax=replace(syntax, params=params, arrow="=>"))
+    # conditions and tags stand on the left, whichever side is looked for
+    shared = tuple(each for each in syntax.left if isinstance(each, t.Where))
+    left, right = (*syntax.right, *shared), tuple(each for each in syntax.left if not isinstance(each, t.Where))
+    return replace(sub, syntax=replace(syntax, params=params, left=left, right=right, arrow="=>"))
+
+
+def _check(rules: Rules, own: SubstitutionDef, rule: ForeignRule) -> bool:
     """Whether the rule is a narrow reading of what is written, whose widest reading is wrong. Raises Inexpressible."""
     try:
-        readings = [definition(rules, reading) for reading in translations(rule, sub.syntax.name, "")]
+        readings = [definition(rules, reading) for reading in translations(rule, own.syntax.name, "")]
     except (Clash, Unknown) as problem:
         raise Inexpressible(f"no sizes fit it there: {problem}") from None
-    syntax = sub.syntax
-    own = replace(sub, syntax=replace(syntax, left=syntax.right, right=syntax.left) if reverse else syntax)
-    own = replace(own, syntax=replace(own.syntax, arrow="=>"))
-    same = next((at for at, each in enumerate(readings) if _untagged(each) == _untagged(own)), None)
+    same = next((at for at, each in enumerate(readings) if untagged(each) == untagged(own)), None)
     if same is not None:
         # a few draws of sizes, as one may have a single group
         verdicts = (verify_rule(rules, readings[0], ("field",), seed=seed) for seed in range(_DRAWS))
@@ -96,7 +133,7 @@ def _check(rules: Rules, sub: SubstitutionDef, rule: ForeignRule, reverse: bool)
     return False
 
 
-def _untagged(sub: SubstitutionDef) -> object:
+def untagged(sub: SubstitutionDef) -> object:
     """What is compared: a rule that was not imported has no tags for kernels."""
     left, right = (
         tuple(each for each in side if not isinstance(each, t.Tags)) for side in (sub.syntax.left, sub.syntax.right)
@@ -130,17 +167,11 @@ class _Side:
 class _Reader:
     """Statements as operators with numbers."""
 
-    def __init__(
-        self,
-        sub: SubstitutionDef,
-        left: tuple[t.GraphStatement, ...],
-        right: tuple[t.GraphStatement, ...],
-        form: str,
-    ) -> None:
+    def __init__(self, sub: SubstitutionDef, form: str) -> None:
         self._sub = sub
         self._form = form
-        self._left, self._right = left, right
-        self._inputs: dict[str, int] = {}
+        self._left, self._right = left, right = sub.syntax.left, sub.syntax.right
+        self.inputs: dict[str, int] = {}
         self._ranks: dict[tuple[int, Tensor], int] = {}
         self._given: dict[int, str] = {}
         tags = [name for s in (*left, *right) if isinstance(s, t.Tags) for name in s.names]
@@ -164,21 +195,21 @@ class _Reader:
                 raise Inexpressible("a list of tensors, or a tensor that may be left out", param.span)
             found = re.fullmatch(r"X(\d{1,6})", param.name)
             if found is not None and int(found[1]) > 0 and -int(found[1]) not in taken:
-                self._inputs[param.name] = -int(found[1])
+                self.inputs[param.name] = -int(found[1])
                 taken.add(-int(found[1]))
         for param in self._sub.syntax.params:
-            if param.name not in self._inputs:
+            if param.name not in self.inputs:
                 number = min(taken, default=0) - 1
                 taken.add(number)
-                self._inputs[param.name] = number
+                self.inputs[param.name] = number
                 self._given[number] = param.name
             dims = param.type.dims if param.type is not None else None
             if dims is not None and not any(isinstance(dim, t.Pack) for dim in dims):
                 for side in (0, 1):
-                    self._ranks[side, Tensor(self._inputs[param.name])] = len(dims)
+                    self._ranks[side, Tensor(self.inputs[param.name])] = len(dims)
 
     def _side(self, number: int, statements: tuple[t.GraphStatement, ...]) -> _Side:
-        side = _Side(names={name: Tensor(at) for name, at in self._inputs.items()})
+        side = _Side(names={name: Tensor(at) for name, at in self.inputs.items()})
         for statement in statements:
             if isinstance(statement, t.Bind):
                 value = statement.value

@@ -11,8 +11,10 @@ from dslc.foreign.counterparts import KNOWN
 from dslc.foreign.deciding import Deciding
 from dslc.foreign.duplicates import Seen
 from dslc.foreign.keeping import Kept
+from dslc.foreign.merging import merged
 from dslc.foreign.misfit import misfit
 from dslc.foreign.naming import described, names_of
+from dslc.foreign.numbering import documented
 from dslc.foreign.outcome import OUTCOMES, Import, Imported, Outcome, Pending
 from dslc.foreign.parallel import AxisOrder, axis_order, undistributed
 from dslc.foreign.report import as_json, imported_text
@@ -81,6 +83,9 @@ def import_rules(
     decided = {rule.number for rule in result.rules}
     result.rules += [Imported(k, name, "open") for k, name in enumerate(names) if k not in decided]
     result.rules.sort(key=lambda rule: rule.number)
+    result.rules = merged(result.rules, [rule for rule, _ in plain], form)
+    told = 0
+    counts.clear()
     tell()
     return result
 
@@ -118,7 +123,7 @@ class _Reader:
         if missing:
             self._result.unknown.update(missing)
             return told("unknown", ", ".join(sorted(missing)))
-        doc = f"Rule {number} of {self._origin}"
+        doc = documented(number, self._origin)
         if left_out:
             doc += f"; {left_out} operators that distribute tensors are left out."
         else:

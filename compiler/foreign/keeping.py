@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dslc.foreign.define import definition, operators
-from dslc.foreign.outcome import Imported
+from dslc.foreign.outcome import LIVE, Imported
 from dslc.foreign.translate import Translation
 from dslc.prove.digest import rule_digest
 from dslc.prove.lock import LOCK, Lock, ProofCache, keep_json, read_lock, write_lock
@@ -62,7 +62,7 @@ class Kept:
 
 def write_proofs(path: Path, imported: Sequence[Imported]) -> str:
     """Puts the verdicts of a written library into the `dslc.lock` beside it: nothing is proved again. A note where it cannot."""
-    verdicts = {rule.name: rule.verdict for rule in imported if rule.outcome in ("proved", "guarded")}
+    verdicts = {rule.name: rule.verdict for rule in imported if rule.outcome in LIVE}
     place = path.resolve()
     rules = load_many([path])
     own = [sub for sub in rules.substitutions.values() if Path(sub.module.file.source.path).resolve() == place]

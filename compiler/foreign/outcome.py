@@ -9,13 +9,15 @@ from typing import Literal, get_args
 from dslc.foreign.translate import Translation
 from dslc.prove.verdict import RuleVerdict
 
-#: proved: in the library; guarded: so under a condition that the file does not state; undecided: no prover decides it; rejected:
+#: proved: in the library; guarded: so under a condition that the file does not state; merged: so as the reverse of another rule of the
+#: file, which holds both ways there; undecided: no prover decides it; rejected:
 #: it is wrong, a counterexample is known; duplicate: of another rule of the file; same: both sides are one graph here;
 #: distribution: it moves data and computes nothing; unknown: an operator has no counterpart; unbound: the target reads a tensor that
 #: the source does not have; impossible: no sizes fit its source; open: the import was stopped before it was decided
 Outcome = Literal[
     "proved",
     "guarded",
+    "merged",
     "undecided",
     "rejected",
     "duplicate",
@@ -27,11 +29,14 @@ Outcome = Literal[
     "open",
 ]
 OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
+#: what is in the library under its own name
+LIVE: frozenset[Outcome] = frozenset({"proved", "guarded"})
 
 #: in words, after a number of rules
 MEANING: dict[Outcome, str] = {
     "proved": "proved",
     "guarded": "proved under a guard that was found, as they are wrong without it",
+    "merged": "proved as reverses of other rules, which have `<=>`",
     "undecided": "not decided by any prover: comments below",
     "rejected": "wrong, with a counterexample: comments below",
     "duplicate": "equal to another rule up to names and the order of operands that commute",
@@ -64,7 +69,7 @@ class Imported:
     def note(self) -> str:
         """How the proved reading is narrower than the file's."""
         mode = self.translation.mode if self.translation is not None else None
-        if mode is None or self.outcome != "proved":
+        if mode is None or self.outcome not in {"proved", "merged"}:
             return ""
         kernels = ["for the kernel sizes of the file only"] if mode.kernels else []
         wrong = ["wrong for kernels or groups that its types leave out"] if self.wider is not None else []

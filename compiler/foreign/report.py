@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from dslc.errors import Source
-from dslc.foreign.outcome import MEANING, Import, Imported
+from dslc.foreign.outcome import LIVE, MEANING, Import, Imported
 from dslc.foreign.translate import Translation
 from dslc.prove.counterexample import text_of
 from dslc.syntax.printer import format_source
@@ -33,7 +33,7 @@ def _plain_text(readings: Sequence[Translation], header: str = "", footer: str =
 
 def imported_text(result: Import, form: str, origin: str) -> str:
     """The library: proved rules, then the others as comments, each with its reason; the header counts them."""
-    proved = [rule for rule in result.rules if rule.outcome in ("proved", "guarded")]
+    proved = [rule for rule in result.rules if rule.outcome in LIVE]
     counts = result.counts()
     header = [f"Imported from {origin} ({form}), {len(result.rules)} rules:"]
     header += [f"  {count} {MEANING[outcome]}" for outcome, count in counts.items() if count]
