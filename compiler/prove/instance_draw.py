@@ -43,7 +43,7 @@ class Choice:
     """How much is unknown, what must be numbers all the same, and how far ranks go.
 
     `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
-    positions; `reals`: unknown numbers on which a condition depends.
+    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends.
     """
 
     level: str
@@ -51,6 +51,7 @@ class Choice:
     dtype: DType
     padded: frozenset[str] = frozenset()
     steps: set[str] = field(default_factory=set)
+    multiplied: set[str] = field(default_factory=set)
     #: whether steps are lists of more than one entry
     turning: bool = False
     reals: set[str] = field(default_factory=set)

@@ -13,7 +13,10 @@ class Restart(Exception):
 
 
 def check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> None:
-    """Raises Restart where an attribute multiplies positions, or a condition depends on an unknown real number."""
+    """Raises Restart where a condition depends on an unknown real number, or an attribute multiplies positions.
+
+    Where all integers stay unknown, such attributes are noted only.
+    """
     steps: set[str] = set()
     reals: set[str] = set()
     for condition in facts.conditions:
@@ -29,7 +32,9 @@ def check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> N
                     if part.name == "*" and part not in sums and not _reads(part):
                         _step(part.free, _names(part), facts, steps)
     steps -= {facts.integers[name] for name in extents & set(facts.integers)}
-    if choice.level != "symbolic" and steps - choice.steps:
+    if choice.level == "symbolic":
+        choice.multiplied |= steps
+    elif steps - choice.steps:
         choice.steps |= steps
         raise Restart
     if reals - choice.reals:

@@ -19,6 +19,9 @@ from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
+from dslc.prove.axis_moves import bases as smallest
+from dslc.prove.axis_moves import enough
+from dslc.prove.axis_text import readings
 from dslc.prove.instance_draw import LEVELS, NUMBERS, SHIFTS, SIZES, Choice, Draft, hold, step
 from dslc.prove.instance_numbers import Restart, check_numbers
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
@@ -50,6 +53,8 @@ from dslc.syntax import tree as t
 _MOST_PATHS = {None: 400, 2: 400, 1: 1500}
 # applications of operators in all evaluations of each of these
 _MOST_CALLS = 16_000
+# ranks that may be enough where a rule says the same of every axis
+_NATURAL = (2, 3)
 # covers that are kept for the next prover
 _KEPT = 8
 #: a case that does not occur because the right side has no meaning there
@@ -91,6 +96,8 @@ class Cover:
     scope: str = ""
     #: the most general level that gives these instances
     level: str = LEVELS[0]
+    #: whether positions are multiplied with unknown attributes, which are numbers at the next level
+    unknown_steps: bool = False
 
 
 def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps") -> Cover:
@@ -109,6 +116,10 @@ def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps") -> Cover:
         # what needed no number for any step is the same as with all integers unknown
         found = cache.get((id(sub.syntax), LEVELS[1]))
         found = found if found is not None and isinstance(found[1], Cover) and found[1].level == LEVELS[0] else None
+    if found is None and level == LEVELS[1]:
+        found = cache.get((id(sub.syntax), LEVELS[0]))
+        same = found is not None and isinstance(found[1], Cover) and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
+        found = found if same else None
     if found is None:
         while len(cache) >= _KEPT:
             del cache[next(iter(cache))]
@@ -131,7 +142,8 @@ def _found(rules: Rules, sub: SubstitutionDef, level: str) -> Cover | str:
             return _at_level(rules, sub, each)
         except TooMany:
             reasons.append("too many cases")
-            break
+            if each != LEVELS[0]:
+                break
         except Undecided as problem:
             reasons.append(problem.reason)
     return "; ".join(dict.fromkeys(reasons))
@@ -153,13 +165,14 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
     for most in (None, 2, 1):
         for dtype in _DTYPES:
             try:
-                found, scope, steps = _explore(rules, sub, level, dtype, most, reasons)
+                found, scope, choice = _explore(rules, sub, level, dtype, most, reasons)
             except TooMany:
                 if most == 1:
                     raise  # with less unknown there are only more cases
                 break
             if found:
-                return Cover(found, scope, level if steps or level != LEVELS[1] else LEVELS[0])
+                general = LEVELS[0] if level == LEVELS[1] and not choice.steps else level
+                return Cover(found, scope, general, bool(choice.multiplied))
     raise Undecided("; ".join(list(reasons)[:3]) or "too many cases")
 
 
@@ -175,7 +188,7 @@ class _Found:
 
 def _explore(
     rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, str | None]
-) -> tuple[tuple[SymbolicInstance, ...], str, bool]:
+) -> tuple[tuple[SymbolicInstance, ...], str, Choice]:
     names = packs_of(sub)
     telling, guarded = telling_rank(sub), fitted(sub)
     choice = Choice(level, to_probe(sub, telling or 0), dtype, padded(sub))
@@ -189,6 +202,10 @@ def _explore(
         if not all(projects(each.probe, [base.probe for base in bases], batch) for each in found):
             batch = ()
     ranks = at_most(sub, batch)
+    if ranks.bounded:
+        natural = _natural(rules, sub, choice, _MOST_PATHS[most])
+        if natural is not None:
+            return natural[0], _scope(sub, natural[1], ()), natural[1]
     limits: Mapping[str, int] = {}
     if ranks.bounded or not names:
         limits = {name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()}
@@ -205,7 +222,29 @@ def _explore(
         highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}
         choice, reached = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded)
     scope = _scope(sub, choice, tuple(n for n in ranks.bounded if n in reached))
-    return tuple(each.instance for each in bases), scope, bool(choice.steps)
+    return tuple(each.instance for each in bases), scope, choice
+
+
+def _natural(rules: Rules, sub: SubstitutionDef, choice: Choice, most: int) -> tuple[tuple[SymbolicInstance, ...], Choice] | None:
+    """The instances that stand for all ranks where the rule says the same of every axis; None where that is not known of it."""
+    read = _readings(sub)
+    for rank in _NATURAL if read is not None else ():
+        if read is None or not enough(read, rank):
+            continue
+        own: dict[str, str | None] = {}
+        ranks = dict.fromkeys(packs_of(sub), rank)
+        each = Choice(choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning)
+        try:
+            found = _run(rules, sub, each, own, most)
+        except TooMany:
+            return None
+        small = smallest(read, [one.probe for one in found], rank) if RIGHT not in own.values() else None
+        if small is not None:
+            return tuple(one.instance for one in found if any(one.probe is probe for probe in small)), each
+    return None
+
+
+_readings = lru_cache(maxsize=_KEPT)(readings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +255,7 @@ class _Explored:
     found: tuple[_Found, ...] | None
     reasons: Mapping[str, str | None]
     steps: frozenset[str]
+    multiplied: frozenset[str]
     reals: frozenset[str]
     turning: bool
 
@@ -235,14 +275,17 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
             found = None
         finally:
             reasons.update(own)
-        done = _Explored(most, found, own, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+        steps, multiplied, reals = (frozenset(each) for each in (choice.steps, choice.multiplied, choice.reals))
+        done = _Explored(most, found, own, steps, multiplied, reals, choice.turning)
         known[choice.level, start] = done
-        if choice.level == LEVELS[1] and not choice.steps:
-            # what needed no number for any step is the same with all integers unknown
-            known[LEVELS[0], start] = done
+        alike = not choice.steps if choice.level == LEVELS[1] else found is not None and not choice.multiplied
+        if choice.level in LEVELS[:2] and alike:
+            # what needs no number for any step is the same with all integers unknown
+            known[LEVELS[0], start] = known[LEVELS[1], start] = done
     else:
         reasons.update(done.reasons)
         choice.steps |= done.steps
+        choice.multiplied |= done.multiplied
         choice.reals |= done.reals
         choice.turning = done.turning
     if done.found is None:
@@ -269,7 +312,11 @@ def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict
         found: dict[Any, _Found] = {}
         try:
             for each in _along(rules, sub, path, choice, reasons):
-                found.setdefault((each.instance.left, each.instance.right, each.probe.conditions), each)
+                key = (each.instance.left, each.instance.right, each.probe.conditions)
+                known = found.setdefault(key, each)
+                if known is not each:
+                    probe = replace(known.probe, names=(*known.probe.names, *each.probe.names))
+                    found[key] = replace(known, probe=probe)
         except Restart:
             continue
         return list(found.values())
@@ -355,9 +402,11 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     )  # fmt: skip
     ranks = {name: env.ranks.get(name, 0) for name in packs_of(sub)}
     axes = {value: pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)}
+    names = {name: env.get(name) for name in text.places if env.has(name)}
     probe = Probe(
-        expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries()
-    )
+        expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries(),
+        (names,),
+    )  # fmt: skip
     return _Found(instance, probe)
 
 

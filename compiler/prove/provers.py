@@ -30,6 +30,8 @@ Definition = SubstitutionDef | PropertyDef
 
 # what a comparison may take, and what part of that where another one is open already; so many open ones end a rule
 _SECONDS, _BRIEF, _OPEN = 10.0, 0.1, 3
+# what a comparison may take in which steps (strides, dilations) are unknown: mostly it is a matter of tenths of seconds or of hours
+_UNKNOWN_STEPS = 4.0
 # times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less than planned
 _TOGETHER = 8.0
 
@@ -93,7 +95,7 @@ def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: Axiom
 
 
 def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> Verdict:
-    """The exact prover on every symbolic instance of the rule's cover.
+    """The exact prover on every symbolic instance of the rule's cover: with unknown steps, else with numbers for these.
 
     `seconds`: about so long it may take, counted in steps and in operations of isl, and half of that for one comparison.
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
@@ -110,8 +112,13 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> V
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
         try:
-            covered = cover(rules, sub)
-            found = _on_cover(rules, covered, seconds, together)
+            covered = cover(rules, sub, "symbolic")
+            if covered.unknown_steps:
+                brief = min(seconds, _UNKNOWN_STEPS)
+                found = _on_cover(rules, covered, brief, Deadline(_TOGETHER * brief), most_open=1)
+            if not covered.unknown_steps or found.answer == "unknown":
+                covered = cover(rules, sub)
+                found = _on_cover(rules, covered, seconds, together)
             if found.answer == "unknown" and worth_numbers(found.reason):
                 found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, seconds, together)) or found
         except Uncovered as problem:
@@ -119,8 +126,8 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> V
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline) -> Verdict:
-    """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them."""
+def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, most_open: int = _OPEN) -> Verdict:
+    """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Habit, Undecided, compare
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
@@ -129,7 +136,8 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline) 
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
     undecided: list[str] = []
-    habit = Habit()
+    # with unknown steps comparisons of places are not linear, but those of windows are
+    habit = Habit(windows=covered.unknown_steps)
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
@@ -151,7 +159,7 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline) 
             return verdict("differs", found=found)
         if isinstance(result, Undecided):
             undecided.append(_at(result.reason, instance.text))
-        if len(undecided) >= _OPEN:
+        if len(undecided) >= most_open:
             break
     if undecided:
         return verdict("unknown", undecided[0])

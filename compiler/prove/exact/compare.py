@@ -23,7 +23,7 @@ from dslc.prove.exact.problem import Problem, posed, symbols
 from dslc.prove.exact.question import Question
 from dslc.prove.exact.regions import Region, region
 from dslc.prove.exact.terms import Deadline, Unsolved
-from dslc.prove.exact.windows import generalized
+from dslc.prove.exact.windows import cases_of_sizes, generalized
 
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
@@ -116,6 +116,8 @@ class _Comparison:
             found = self._within(seconds * _BRIEF, self.verdict)
             if isinstance(found, Equal | Differs):
                 return found
+        elif self._has_functions and self._equal_by_windows(seconds / 4, by_position=True):
+            return Equal()
         habit.windows = self._equal_by_windows(seconds / 2, by_position=False)
         return Equal() if habit.windows else None
 
@@ -128,6 +130,12 @@ class _Comparison:
     def _has_extremes(self) -> bool:
         """Whether something is the largest or the smallest of a range."""
         return any(isinstance(node, Reduce) and node.kind in {"max", "min"} for root in self._problem.roots for node in walk(root))
+
+    @property
+    def _has_functions(self) -> bool:
+        """Whether there is more than sums and products of elements."""
+        nodes = (node for root in self._problem.roots for node in walk(root))
+        return any(isinstance(node, Apply) and node.reads and node.name not in {"+", "*", "select"} for node in nodes)
 
     def _plain(self, deadline: Deadline, by_position: bool = False) -> Question:
         problem = self._problem
@@ -149,9 +157,15 @@ class _Comparison:
         return self._within(seconds, lambda deadline: self._all_equal(self._plain(deadline, by_position=True))) or False
 
     def _equal_by_windows(self, seconds: float, by_position: bool) -> bool:
-        """Whether the programs are shown to be equal wherever their windows are (see windows)."""
+        """Whether the programs are shown to be equal wherever their windows are (see windows), in each case that sizes decide."""
+        every = cases_of_sizes(self._problem.roots, self._problem.conditions)
+        return all(self._equal_in_windows(roots, conditions, seconds, by_position) for roots, conditions in every)
+
+    def _equal_in_windows(
+        self, roots: Sequence[Scalar], given: Sequence[Scalar], seconds: float, by_position: bool
+    ) -> bool:
         problem = self._problem
-        claim = generalized(problem.roots, problem.extents)
+        claim = generalized(roots, problem.extents)
         if claim is None:
             return False
         roots = claim.roots
@@ -159,7 +173,7 @@ class _Comparison:
         iters = {it for node in nodes for it in (node.iters if isinstance(node, Reduce) else node.free)}
         extents = {it: extent for it, extent in problem.extents.items() if it in iters}
         present = set(symbols((*roots, *extents.values())))
-        conditions = [each for each in problem.conditions if present.issuperset(symbols([each]))]
+        conditions = [each for each in given if present.issuperset(symbols([each]))]
 
         def plainly(deadline: Deadline) -> bool:
             question = Question(problem, roots, extents, conditions, deadline, by_position)

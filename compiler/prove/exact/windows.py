@@ -9,17 +9,20 @@ programs that are equal so are equal; what differs so may still be equal.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from dslc.analysis.poly import NotIntegral, Poly, as_poly, atom, is_integral, polynomial
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, apply, num, read, rebuild, reduce, sym, walk
 from dslc.prove.exact.affine import about_positions
 from dslc.prove.exact.equations import as_scalar_of
+from dslc.prove.exact.radix import is_affine
 
 _COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
 Kind = Literal["read", "least", "same"]
+# questions about sizes, of which each makes twice as many cases
+_MOST_ASKED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,17 @@ class _Uses:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """`slope * at + offset` is the place; `step` is set where what is read there is a tensor of its own."""
+    """`slope * at + offset` is the place.
+
+    `step`: bounds on `b` take the place of comparisons with `place + step * b`; `own`: what is read there is a tensor of its own.
+    """
 
     at: Iter
     slope: Poly
     offset: Poly
-    step: Poly | None
+    uses: tuple[_Use, ...]
+    step: Poly | None = None
+    own: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +80,29 @@ def generalized(roots: Sequence[Scalar], extents: Mapping[Iter, Scalar]) -> Clai
     for use in uses.found:  # places of windows in two axes at once are left alone
         if len(both := use.poly.atoms & positions) > 1:
             uses.other.update(it for it in both if isinstance(it, Iter))
-    alone = sorted(positions - uses.other, key=lambda it: it.name)
-    windows = [window for it in alone if (window := _window(it, uses)) is not None]
+    windows = [window for it in sorted(positions, key=lambda it: it.name) for window in _windows(it, uses, positions)]
     if not windows:
         return None
     writer = _Writer(windows)
     return Claim([writer.write(root) for root in roots], list(writer.facts(extents)))
+
+
+def cases_of_sizes(roots: Sequence[Scalar], conditions: Sequence[Scalar]) -> list[tuple[list[Scalar], list[Scalar]]]:
+    """The expressions in each case of what they ask of sizes alone and isl cannot tell, with that among the conditions."""
+    choices = (node.args[0] for root in roots for node in walk(root) if isinstance(node, Apply) and node.name == "select")
+    asked = dict.fromkeys(each for each in choices if not (each.free or each.reads or is_affine(each)))
+    found = [(list(roots), list(conditions))]
+    for condition in asked if len(asked) <= _MOST_ASKED else ():
+        found = [
+            ([_decided(root, condition, holds) for root in each], [*known, condition if holds else apply("not", condition)])
+            for each, known in found
+            for holds in (True, False)
+        ]
+    return found
+
+
+def _decided(root: Scalar, condition: Scalar, holds: bool) -> Scalar:
+    return rebuild(root, lambda node: num(holds) if node is condition else None)
 
 
 # ---- uses ------------------------------------------------------------------------------------------------------------
@@ -147,51 +172,56 @@ def _sum(parts: Iterable[Poly]) -> Poly:
 # ---- windows ---------------------------------------------------------------------------------------------------------
 
 
-def _window(it: Iter, uses: _Uses) -> _Window | None:
-    mine = uses.of(it)
-    first = next((use for use in mine if use.kind == "read"), None)
-    if first is None:
-        return None
-    slope, rest = first.poly.split(it)
-    offset = _sizes_only(rest)
-    if any(_turned(use.poly, it, slope) is None for use in mine):
-        return None
-    step = _step(it, slope, offset, mine, uses)
-    if step is None and slope == as_poly(1) and not offset.terms:
-        return None
-    return _Window(it, slope, offset, step)
+def _windows(it: Iter, uses: _Uses, positions: Set[Scalar]) -> Iterator[_Window]:
+    """The windows of an output position: one where it occurs in nothing else, else one for each unknown that it is multiplied with."""
+    groups: dict[Poly, list[_Use]] = {}
+    whole = it not in uses.other
+    for use in uses.of(it):
+        slope, rest = use.poly.split(it)
+        if it in slope.atoms or any(factor.free for factor in slope.atoms):
+            whole = False
+            continue
+        groups.setdefault(-slope if -slope in groups else slope, []).append(use)
+    whole = whole and len(groups) == 1
+    for mine in groups.values():
+        first = next((use for use in mine if use.kind == "read"), mine[0])
+        slope, rest = first.poly.split(it)
+        if (whole and first.kind == "read") or not slope.is_constant:
+            window = _Window(it, slope, _sizes_only(rest), tuple(mine))
+            step, own = _step(window, uses, positions)
+            if own or slope != as_poly(1) or window.offset.terms:
+                yield replace(window, step=step, own=own)
 
 
 def _turned(poly: Poly, it: Iter, slope: Poly) -> int | None:
     """1 or -1, where the iterator is multiplied by `slope` or its opposite."""
+    if poly.degree_in(it) != 1:
+        return None
     found, _ = poly.split(it)
     return 1 if found == slope else -1 if found == -slope else None
 
 
-def _step(it: Iter, slope: Poly, offset: Poly, mine: Sequence[_Use], uses: _Uses) -> Poly | None:
-    """The `d` of all `d * b`, where everything is at `slope * it + offset + d * b`; 1 where nothing is bound."""
-    places = {use.place for use in mine if use.kind == "read"}
-    if places & uses.unknown or any(use.place in places and it not in use.poly.atoms for use in uses.found):
-        return None
+def _step(window: _Window, uses: _Uses, positions: Set[Scalar]) -> tuple[Poly | None, bool]:
+    """The `d` of all `d * b`, where everything is at `place + d * b` (1 where nothing is bound), and whether all reads there are."""
+    places = {use.place for use in window.uses if use.kind == "read"}
+    own = not places & uses.unknown and all(use.place not in places or use in window.uses for use in uses.found)
     steps: dict[Poly, None] = {}
-    for use in mine:
-        if use.kind == "same":
-            return None
-        sign = _turned(use.poly, it, slope)
-        assert sign is not None
-        rest = use.poly.split(it)[1] * sign - offset
-        sizes = _sizes_only(rest)
-        if use.kind == "read" and (sign < 0 or sizes.terms):
-            return None
+    for use in window.uses:
+        sign = _turned(use.poly, window.at, window.slope)
+        if use.kind == "same" or sign is None:
+            return None, False
+        rest = use.poly.split(window.at)[1] * sign - window.offset
+        own = own and not (use.kind == "read" and (sign < 0 or _sizes_only(rest).terms))
         bound = {factor for factor in rest.atoms if factor.free}
-        if len(bound) > 1 or not all(isinstance(factor, Iter) for factor in bound):
-            return None  # also `b // 2`: what is read is no multiple of `d` away
+        if len(bound) > 1 or bound & positions or not all(isinstance(factor, Iter) for factor in bound):
+            return None, False  # also `b // 2`: what is read is no multiple of `d` away
         for other in bound:
             steps[rest.split(other)[0]] = None
     if len(steps) > 1:
-        return None
+        return None, False
     step = next(iter(steps), as_poly(1))
-    return step if _positive(step) else None
+    # with a number for the step comparisons are linear as they are, and say how places and elements go together
+    return (step, own) if _positive(step) and (own or not step.is_constant) else (None, False)
 
 
 def _positive(step: Poly) -> bool:
@@ -208,9 +238,9 @@ def _positive(step: Poly) -> bool:
 class _Writer:
     def __init__(self, windows: Sequence[_Window]) -> None:
         self._windows = windows
-        self._places: Mapping[Iter, Poly] = {w.at: atom(sym(f"place {k}")) for k, w in enumerate(windows)}
+        self._places = {(w.at, w.slope): atom(sym(f"place {k}")) for k, w in enumerate(windows)}
         self._bounds: dict[tuple[_Window, int, Poly], Poly] = {}
-        self._along: dict[Iter, dict[Iter, None]] = {}
+        self._along: dict[_Window, dict[Iter, None]] = {}
         self._memo: dict[Scalar, Scalar] = {}
 
     def write(self, node: Scalar) -> Scalar:
@@ -221,10 +251,7 @@ class _Writer:
 
     def _fresh(self, node: Scalar) -> Scalar:
         if isinstance(node, Read):
-            index = tuple(
-                as_scalar_of(self._poly(polynomial(part), "read")) if self._concerns(part) else self.write(part)
-                for part in node.index
-            )
+            index = tuple(self._index(part) if self._concerns(part) else self.write(part) for part in node.index)
             return read(node.operand, index, None if node.other is None else self.write(node.other))
         if self._concerns(node) and (compared := _compared(node)) is not None:
             assert isinstance(node, Apply)
@@ -237,26 +264,30 @@ class _Writer:
             return node
         return rebuild(node, lambda part: None if part is node else self.write(part))
 
+    def _index(self, node: Scalar) -> Scalar:
+        try:
+            return as_scalar_of(self._poly(polynomial(node), "read"))
+        except NotIntegral:
+            return node
+
     def _concerns(self, node: Scalar) -> bool:
         return about_positions(node) and any(w.at in node.free for w in self._windows)
 
     def _poly(self, poly: Poly, kind: Kind) -> Poly:
         for window in self._windows:
-            if window.at in poly.atoms:
-                poly = self._at(poly, window, kind)
+            if (sign := _turned(poly, window.at, window.slope)) is not None:
+                poly = self._at(poly, window, sign, kind)
         return poly
 
-    def _at(self, poly: Poly, window: _Window, kind: Kind) -> Poly:
-        sign = _turned(poly, window.at, window.slope)
-        assert sign is not None
+    def _at(self, poly: Poly, window: _Window, sign: int, kind: Kind) -> Poly:
         rest = poly.split(window.at)[1] * sign - window.offset
-        if window.step is None:
-            return (self._places[window.at] + rest) * sign
+        if window.step is None or (kind == "read" and not window.own):
+            return (self._places[window.at, window.slope] + rest) * sign
         sizes = _sizes_only(rest)
         bound = next((factor for factor in rest.atoms if isinstance(factor, Iter)), None)
         along = as_poly(0) if bound is None else atom(bound)
         if bound is not None:
-            self._along.setdefault(window.at, {})[bound] = None
+            self._along.setdefault(window, {})[bound] = None
         if kind == "read":
             return along
         key = (window, sign, sizes)
@@ -266,17 +297,42 @@ class _Writer:
         return along * sign + self._bounds[key]
 
     def facts(self, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
-        """That bounds let the first, the last, or (with step 1) some `b` through, if that is so at every position."""
+        """What holds of bounds and places if something (the second of each pair) holds at all positions.
+
+        That bounds let the first, the last, or (with step 1) some `b` through; that one bound is never before another one; that a
+        place is one at which a comparison holds for the first, or the last, of what is bound.
+        """
         for (window, sign, sizes), bound in self._bounds.items():
             assert window.step is not None
             place = window.slope * atom(window.at) + window.offset + sizes
             yield _at_least_zero(bound), _at_least_zero(place * sign)
-            for it in self._along.get(window.at, ()):
+            for it in self._along.get(window, ()):
                 last = polynomial(extents[it]) - 1
                 yield _at_least_zero(bound + last * sign), _at_least_zero((place + window.step * last) * sign)
             for (other, opposite, more), above in self._bounds.items():
                 if other is window and sign > 0 > opposite and window.step == as_poly(1):
                     yield _at_least_zero(bound + above), _at_least_zero(sizes - more)
+                if other is window and sign == opposite and sizes != more:
+                    yield _at_least_zero(bound - above), _at_least_zero((sizes - more) * sign)
+        for window in self._windows:
+            if window.step is None:
+                yield from self._of_place(window, extents)
+
+    def _of_place(self, window: _Window, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
+        found: dict[Poly, None] = {}
+        for use in window.uses:
+            bound = sorted((it for it in use.poly.atoms if isinstance(it, Iter) and it is not window.at), key=lambda it: it.name)
+            if use.kind != "least" or any(it not in extents or extents[it].free or use.poly.degree_in(it) > 1 for it in bound):
+                continue
+            for last in (False, True) if bound else (False,):
+                corner = use.poly
+                for it in bound:
+                    corner = corner.substitute(it, polynomial(extents[it]) - 1 if last else as_poly(0))
+                found[corner] = None
+        for corner in found:
+            sign = _turned(corner, window.at, window.slope)
+            if sign is not None:
+                yield _at_least_zero(self._at(corner, window, sign, "least")), _at_least_zero(corner)
 
 
 def _at_least_zero(poly: Poly) -> Scalar:
