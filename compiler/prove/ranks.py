@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
@@ -49,6 +50,8 @@ class Probe:
     ranks: Mapping[str, int]
     conditions: frozenset[Scalar]
     entries: frozenset[str] = frozenset()
+    #: the values of the rule's names, in every case that gives these sides
+    names: tuple[Mapping[str, Any], ...] = ()
 
 
 # ---- packs ----------------------------------------------------------------------------------------------------
@@ -219,6 +222,8 @@ def batches(names: Sequence[str], probes: Sequence[Probe], telling: int) -> tupl
 def projects(probe: Probe, bases: Iterable[Probe], batch: Iterable[str]) -> bool:
     """Whether an instance without its batch axes is one of `bases`, which assumes nothing more."""
     gone = set(batch)
+    every = {name for labels in probe.axes.values() for label in labels.values() for name in label}
+    lost = frozenset(name for name in every if _pack(name) in gone)
     types = _without(probe, gone)
     ranks = {name: rank for name, rank in probe.ranks.items() if name not in gone}
     possible = [
@@ -232,26 +237,26 @@ def projects(probe: Probe, bases: Iterable[Probe], batch: Iterable[str]) -> bool
         return True
     if not possible:
         return False
-    sides = _sides_without(probe, gone)
+    sides = sides_without(probe, lost)
     if any(sides == (base.left, base.right) for base in possible):
         return True
     # what is read where both operands have size 1 is an axis of size 1 in between
-    squeezed = _sides_without(probe, gone, ones=True)
-    return squeezed is not None and any(squeezed == _sides_without(base, set(), ones=True) for base in possible)
+    squeezed = sides_without(probe, lost, ones=True)
+    return squeezed is not None and any(squeezed == sides_without(base, frozenset(), ones=True) for base in possible)
 
 
 _Sides = tuple[tuple[Value, ...], tuple[Value, ...]]
 
 
-def _sides_without(probe: Probe, gone: set[str], ones: bool = False) -> _Sides | None:
-    """Both sides as they are at one position of every axis of some batches.
+def sides_without(probe: Probe, gone: Collection[str], ones: bool = False) -> _Sides | None:
+    """Both sides as they are at one position of every axis that has one of some labels.
 
     `ones`: without any axes of size 1 either, which say nothing. None where something else than their only position is read.
     """
     known: dict[Value, Value] = {}
     cut: dict[Value, frozenset[int]] = {}
     for value, labels in probe.axes.items():
-        batch = {axis for axis, label in labels.items() if {_pack(name) for name in label} & gone}
+        batch = {axis for axis, label in labels.items() if not label.isdisjoint(gone)}
         shape = value.type.shape
         cut[value] = frozenset(axis for axis, size in enumerate(shape) if axis in batch or (ones and size == 1))
         kept = tuple(size for axis, size in enumerate(shape) if axis not in cut[value])
@@ -270,7 +275,7 @@ def _sides_without(probe: Probe, gone: set[str], ones: bool = False) -> _Sides |
 
 def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> tuple[Scope, frozenset[int]] | None:
     """A scope whose operands have lost some axes, without the iterators that read them; and the axes of its result that are lost."""
-    every = _positions(scope)
+    every = positions_alone(scope)
     reads = [part for part in walk(scope.body) if isinstance(part, Read)]
     lost = {part.index[axis] for part in reads for axis in cut[part.operand]}
     single = {i for i, extent in zip(scope.iters, scope.extents, strict=True) if ones and extent == 1 and i in every}
@@ -307,6 +312,19 @@ def _without(probe: Probe, gone: set[str]) -> list[tuple[Dim, ...]]:
 
 
 def _broken(probe: Probe) -> set[str]:
+    broken, _ = trace_of(probe, ones=not probe.listed)
+    nodes = topological(value.node for value in (*probe.left, *probe.right))
+    parts = (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+    if probe.mixing or any(isinstance(part, Sym) and part.name in probe.entries for part in parts):
+        return {name for labels in probe.axes.values() for label in labels.values() for name in label}
+    return broken
+
+
+def trace_of(probe: Probe, ones: bool = False) -> tuple[set[str], Mapping[Value, Labels]]:
+    """The labels of axes that are no batches, and the axes of all values that are read by single iterators down to the inputs.
+
+    `ones`: an axis of size 1 says nothing of its pack; else it is no batch.
+    """
     trace = _Trace()
     every = {name for labels in probe.axes.values() for label in labels.values() for name in label}
     for value, labels in probe.axes.items():
@@ -315,14 +333,12 @@ def _broken(probe: Probe) -> set[str]:
             size = value.type.shape[axis]
             if isinstance(size, Sym):
                 kept[axis] = label
-            elif size != 1 or probe.listed:
+            elif size != 1 or not ones:
                 trace.break_(label)
         trace.at[value] = kept
     for node in topological(value.node for value in (*probe.left, *probe.right)):
         if isinstance(node, ScopeNode):
             _step(node, trace)
-            if any(isinstance(part, Sym) and part.name in probe.entries for part in walk(node.scope.body)):
-                trace.break_(every)
         elif not isinstance(node, Input | Constant):
             trace.break_(every)
     for a, b in zip(probe.left, probe.right, strict=True):
@@ -333,9 +349,9 @@ def _broken(probe: Probe) -> set[str]:
                 trace.break_(here | there)
     for by_iterator in trace.iterators:
         _one_iterator_each(by_iterator, trace)
-    if not probe.same_shape or probe.mixing:
+    if not probe.same_shape:
         trace.break_(every)
-    return trace.broken
+    return trace.broken, trace.at
 
 
 def _step(node: ScopeNode, trace: _Trace) -> None:
@@ -358,7 +374,7 @@ def _step(node: ScopeNode, trace: _Trace) -> None:
         trace.join(label)
     sizes = {arg.type.shape[axis]: label for k, arg in enumerate(node.args) for axis, label in labelled[k].items()}
     _sizes_elsewhere(scope, by_iterator, sizes, trace)
-    positions = _positions(scope)
+    positions = positions_alone(scope)
     trace.at[Value(node)] = {positions[iterator]: label for iterator, label in by_iterator.items() if iterator in positions}
 
 
@@ -372,10 +388,10 @@ def _one_iterator_each(by_iterator: Mapping[Iter, frozenset[str]], trace: _Trace
 
 
 def _alone(scope: Scope, iterator: Iter) -> bool:
-    return iterator in _positions(scope)
+    return iterator in positions_alone(scope)
 
 
-def _positions(scope: Scope) -> dict[Iter, int]:
+def positions_alone(scope: Scope) -> dict[Iter, int]:
     """The dimension of the result that an iterator makes up alone."""
     groups = scope.groups or (1,) * len(scope.extents)
     out: dict[Iter, int] = {}

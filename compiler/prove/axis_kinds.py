@@ -1,0 +1,280 @@
+"""What lists in a rule have their entries for: axes of a pack, in an order that attributes say. docs/proofs.md, "Ranks", Lemma 3.
+
+A list has one entry for every axis of some *segments*: the axes of a pack, the same axes as a list of axes names them, those that are
+left, those before and after one of them. Two lists whose segments are the same have at every place an entry for the same axis, at
+every rank and for all values of the attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+
+class Unnatural(Exception):
+    """Something depends on an axis in another way than through the lists that have an entry for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """The axes of a pack."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The axes that an attribute lists, in its order; all of them where it is a permutation."""
+
+    name: str
+    every: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """The axes of some segments that a list of axes does not name."""
+
+    of: Segments
+    listed: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Reversed:
+    of: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The axes before (`side` -1) or after (1) the axis that an attribute names."""
+
+    of: Segments
+    axis: str
+    side: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """The axis that an attribute names."""
+
+    axis: str
+
+
+@dataclass(frozen=True, slots=True)
+class One:
+    """A place that is no axis of a pack."""
+
+
+Segment: TypeAlias = "Pack | Chosen | Rest | Reversed | Part | Named | One"
+Segments: TypeAlias = "tuple[Segment, ...]"
+
+# ---- values -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """One number; `folded`: it has a product of sizes in it."""
+
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """A list of numbers; `sizes`: of sizes and ones."""
+
+    segments: Segments
+    sizes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """A list of positions in a list of the segments `target`, each of which is where the entry's own axis is."""
+
+    segments: Segments
+    target: Segments | str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The position of the axis that an attribute names (or of the axis at hand) in a list of the segments `target`."""
+
+    axis: str
+    target: Segments | str
+
+
+@dataclass(frozen=True, slots=True)
+class Every:
+    """All positions in order: `range(rank(S))`."""
+
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many axes there are."""
+
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """Holds where it holds at every axis."""
+
+
+@dataclass
+class Spaces:
+    """Which segments are the same, and what the positions in attributes are positions in."""
+
+    #: packs of as many axes, axis by axis
+    same: dict[str, str] = field(default_factory=dict)
+    #: segments that a guard makes equal
+    equal: dict[Segments, Segments] = field(default_factory=dict)
+    targets: dict[str, Segments] = field(default_factory=dict)
+
+    def root(self, name: str) -> str:
+        while name in self.same:
+            name = self.same[name]
+        return name
+
+    def normal(self, segments: Segments) -> Segments:
+        """The segments with one name for what is the same."""
+        out: list[Segment] = []
+        for each in segments:
+            out.append(self._one(each))
+            while len(out) >= 3 and (whole := _whole(out[-3:])) is not None:
+                out[-3:] = whole
+        found = tuple(out)
+        return self.equal.get(found, found)
+
+    def _one(self, segment: Segment) -> Segment:
+        if isinstance(segment, Pack):
+            return Pack(self.root(segment.name))
+        if isinstance(segment, Rest):
+            return Rest(self.normal(segment.of), self.normal(segment.listed))
+        if isinstance(segment, Reversed):
+            return Reversed(self.normal(segment.of))
+        if isinstance(segment, Part):
+            return Part(self.normal(segment.of), segment.axis, segment.side)
+        return segment
+
+    def unify(self, one: Segments, other: Segments, equal_length: bool = False) -> Segments:
+        """The same segments. Raises Unnatural where nothing says that they are.
+
+        `equal_length`: where the lists have different lengths the rule is not used, so two packs go together axis by axis.
+        """
+        one, other = self.normal(one), self.normal(other)
+        if len(one) != len(other):
+            raise Unnatural("lists of different axes")
+        for a, b in zip(one, other, strict=True):
+            if a == b or (_single(a) and _single(b)):
+                continue
+            if not (equal_length and len(one) == 1 and isinstance(a, Pack) and isinstance(b, Pack)):
+                raise Unnatural("lists of different axes")
+            self.same[b.name] = a.name
+        return self.normal(one)
+
+    def declare_equal(self, one: Segments, other: Segments) -> None:
+        """What a guard says of two lists of positions in one list."""
+        one, other = self.normal(one), self.normal(other)
+        if one != other:
+            if one in self.equal.values():
+                one, other = other, one
+            if one in self.equal.values() or any(_mentions(each, one) for each in other):
+                raise Unnatural("equal lists of axes, in more than one way")
+            self.equal[one] = other
+
+    def aim(self, value: Places | Place, segments: Segments, equal_length: bool = False) -> None:
+        """Positions are used as those in a list of these segments, and of no others."""
+        segments = self.normal(segments)
+        known = value.target
+        if isinstance(known, str):
+            known = self.targets.setdefault(known, segments)
+        self.unify(known, segments, equal_length)
+
+    def target(self, value: Places | Place) -> Segments:
+        """Raises Unnatural where it is not known yet."""
+        if not isinstance(value.target, str):
+            return self.normal(value.target)
+        if value.target not in self.targets:
+            raise Unnatural(f"positions of `{value.target}` in an unknown list")
+        return self.normal(self.targets[value.target])
+
+    def full(self, segments: Segments) -> str | None:
+        """The pack of which segments have every axis once, beside places that are no axes."""
+        axes = [each for each in self.normal(segments) if not _single(each)]
+        if len(axes) != 1:
+            return None
+        (only,) = axes
+        if isinstance(only, Pack):
+            return only.name
+        if isinstance(only, Reversed):
+            return self.full(only.of)
+        if isinstance(only, Chosen) and only.every and only.name in self.targets:
+            return self.full(self.targets[only.name])
+        return None
+
+    def as_many(self, one: Segments, other: Segments) -> bool:
+        """Whether both have every axis of one pack, and as many other places."""
+        pack = self.full(one)
+        return pack is not None and self.full(other) == pack and len(self.normal(one)) == len(self.normal(other))
+
+    # ---- numbers ------------------------------------------------------------------------------------------------
+
+    def axes(self, segments: Segments, ranks: Mapping[str, int], names: Mapping[str, Any]) -> tuple[int | None, ...]:
+        """The positions in the pack of the axes that entries are for, in one case; None for a place that is none."""
+        out: list[int | None] = []
+        for each in self.normal(segments):
+            if isinstance(each, Pack):
+                out.extend(range(ranks[each.name]))
+            elif isinstance(each, Chosen):
+                target = self.axes(self.targets[each.name], ranks, names)
+                out.extend(target[k] for k in names[each.name])
+            elif isinstance(each, Rest):
+                gone = {k for k in self.axes(each.listed, ranks, names) if k is not None}
+                out.extend(k for k in self.axes(each.of, ranks, names) if k not in gone)
+            elif isinstance(each, Reversed):
+                out.extend(reversed(self.axes(each.of, ranks, names)))
+            elif isinstance(each, Part):
+                inside, named = self.axes(each.of, ranks, names), self.axis(each.axis, ranks, names)
+                if named is None:
+                    raise Unnatural("an attribute names what is no axis of a pack")
+                at = inside.index(named)
+                out.extend(inside[:at] if each.side < 0 else inside[at + 1 :])
+            elif isinstance(each, Named):
+                out.append(self.axis(each.axis, ranks, names))
+            else:
+                out.append(None)
+        return tuple(out)
+
+    def axis(self, name: str, ranks: Mapping[str, int], names: Mapping[str, Any]) -> int | None:
+        """The axis of the pack that an attribute names in one case."""
+        at: int = names[name]
+        return self.axes(self.targets[name], ranks, names)[at]
+
+
+def _single(segment: Segment) -> bool:
+    return isinstance(segment, One | Named)
+
+
+def _whole(parts: list[Segment]) -> Segments | None:
+    """What is before an axis, one place, and what is after it, as the whole."""
+    before, at, after = parts
+    if not (isinstance(before, Part) and isinstance(after, Part) and (isinstance(at, One) or at == Named(before.axis))):
+        return None
+    return before.of if (before.of, before.axis, before.side, after.side) == (after.of, after.axis, -1, 1) else None
+
+
+def _mentions(segment: Segment, segments: Segments) -> bool:
+    """Whether some segments occur in another one."""
+    inner: list[Segments] = []
+    if isinstance(segment, Rest):
+        inner = [segment.of, segment.listed]
+    elif isinstance(segment, Reversed | Part):
+        inner = [segment.of]
+    return any(each == segments or any(_mentions(part, segments) for part in each) for each in inner)
+
