@@ -97,7 +97,6 @@ class Study:
     start: Candidate
     checker: Checker
     inputs: Inputs
-    overhead: float
     found: dict[int, tuple[str, Contender]] = field(default_factory=dict)
     #: what the searches built, as far as it costs something else than what was there before
     built: list[Candidate] = field(default_factory=list)
@@ -168,7 +167,7 @@ class Study:
     def predicted(self, candidate: Candidate) -> float:
         """How many times as fast a candidate should be: its operators, and the run around them."""
         start = self.costs.graph_cost(self.start.graph)
-        return (start + self.overhead) / (self.costs.graph_cost(candidate.graph) + self.overhead)
+        return (start + self.costs.overhead) / (self.costs.graph_cost(candidate.graph) + self.costs.overhead)
 
     def points(self, seconds: float) -> dict[int, Point]:
         """Every candidate that was taken, timed against the original; all together where memory suffices, else one by one."""
@@ -176,7 +175,7 @@ class Study:
         threads = target(self.threads).threads
         feeds = self.inputs.feeds[0]
         chosen = list(self.found.items())
-        self.costs.confirm(*(contender.candidate.graph for _, (_, contender) in chosen))
+        self.costs.confirm(self.start.graph, *(contender.candidate.graph for _, (_, contender) in chosen))
         files = [contender.file for _, (_, contender) in chosen]
         if not files:
             return {}
@@ -218,7 +217,7 @@ def study(
             costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
             checker = Checker(context, rules, [reference], [inputs], place.threads, None)
-            yield Study(model, rules, threads, costs, start, checker, inputs, measurer.overhead)
+            yield Study(model, rules, threads, costs, start, checker, inputs)
         finally:
             measurer.close()
 

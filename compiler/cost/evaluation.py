@@ -70,10 +70,9 @@ class Evaluation:
         """For each operator of the graph the most that a group costs which one of its applications is in, in seconds."""
         out: dict[str, float] = {}
         for group, info in zip(self.groups, self.infos, strict=True):
-            cost = info.body + info.enter * len(group.args[0]) + info.leave
             for node in group.nodes:
                 if isinstance(node, Call):
-                    out[node.op] = max(cost, out.get(node.op, 0.0))
+                    out[node.op] = max(info.alone, out.get(node.op, 0.0))
         return out
 
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 from dslc.analysis.numeric import Unknown, vector
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, walk
 from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -78,21 +78,6 @@ def view(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
     if source is None or source not in instance.params:
         return False
     return not weights[instance.params.index(source)]
-
-
-def joins(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
-    """Whether the only result puts the elements of several arguments side by side, and computes nothing."""
-    instance = instance_of(rules, node)
-    if instance is None or len(instance.outputs) != 1 or sum(not weight for weight in weights) < 2:
-        return False
-    scopes = [n for n in topological([instance.outputs[0].node]) if isinstance(n, ScopeNode)]
-    for below in scopes:
-        body = below.scope.body
-        while isinstance(body, Apply) and body.name == "select":
-            body = body.args[1] if isinstance(body.args[1], Apply) else body.args[2]
-        if not isinstance(body, Read) or len(below.scope.extents) != len(instance.params[0].type.shape):
-            return False
-    return bool(scopes)
 
 
 def _source(value: Value) -> Value | None:

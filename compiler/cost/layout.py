@@ -1,7 +1,8 @@
 """Changes of layout between groups: measured alone, a group enters and leaves the runtime's blocked layout; in a chain it need not.
 
 TASO searches layouts jointly with substitutions. Here the runtime chooses them, and the cost model follows it: a value that
-leaves one group in blocks and is wanted in blocks by the next costs nothing on the way.
+leaves one group in blocks and is wanted in blocks by the next costs nothing on the way. What a change of layout costs is measured
+by itself, for each type of tensor: differences between graphs are then differences between numbers that were taken in one way.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from dslc.cost.groups import Group
+from dslc.cost.statistics import median
 from dslc.ir.graph import Value
 
 #: chains of groups that keep a layout are followed this far
@@ -18,13 +20,35 @@ _DEEPEST = 150
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """What one group costs: `body` without changes of layout, `enter` for each input that it wants in blocks, `leave` if it gives
-    blocks; `carries`: it works in whatever layout its inputs have."""
+    """What one group costs, in seconds: `body` without changes of layout, `enters` for each of its inputs (0: not wanted in blocks;
+    none at all: no input is), and `leave` for its result where that is in blocks (0: it is not).
+
+    Where all inputs that it does not want in blocks come in blocks nevertheless, the runtime may go on in blocks: it then takes
+    `blocked` (None: it never does), and its result leaves for `blocked_leave`.
+    """
 
     body: float
-    enter: float = 0.0
+    enters: tuple[float, ...] = ()
     leave: float = 0.0
-    carries: bool = False
+    blocked: float | None = None
+    blocked_leave: float = 0.0
+
+    @property
+    def alone(self) -> float:
+        """With its own changes of layout."""
+        return self.body + sum(self.enters) + self.leave
+
+
+def medians(infos: Sequence[Info]) -> Info:
+    """What a group costs by several measurements of it, each part the median of its own."""
+    blocked = [info.blocked for info in infos if info.blocked is not None]
+    return Info(
+        median([info.body for info in infos]),
+        tuple(median(values) for values in zip(*(info.enters for info in infos), strict=True)),
+        median([info.leave for info in infos]),
+        median(blocked) if blocked else None,
+        median([info.blocked_leave for info in infos]),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +69,32 @@ def port_of(group: Group) -> Port:
 def layout_cost(
     groups: Sequence[tuple[Info, Port]], outputs: Sequence[Value], resolve: Callable[[Value], Value] = lambda v: v
 ) -> float:
-    """Seconds for all changes of layout in a graph. `resolve` gives the value that stands for another one now."""
+    """Seconds for all changes of layout in a graph, and what its groups take more or less on blocks than their `body`.
+
+    `resolve` gives the value that stands for another one now.
+    """
     producer = {value: k for k, (_, port) in enumerate(groups) for value in port.outputs}
-    blocked: dict[int, float] = {}
+    # whether a group goes on in blocks because its inputs come in blocks
+    joined: dict[int, bool] = {}
 
     def leaving(value: Value, depth: int) -> float:
         """Seconds for bringing a value out of the blocked layout; 0 where it is not in blocks."""
         k = producer.get(value)
         if k is None:
             return 0.0
-        known = blocked.get(k)
-        if known is not None:
-            return known
+        info = groups[k][0]
+        return info.blocked_leave if joins(k, depth) else info.leave
+
+    def joins(k: int, depth: int) -> bool:
         info, port = groups[k]
-        if not info.carries:
-            blocked[k] = info.leave
-            return info.leave
-        blocked[k] = 0.0
-        if depth < _DEEPEST and port.inputs:
-            costs = [leaving(resolve(one), depth + 1) for one in port.inputs]
-            if min(costs) > 0:
-                blocked[k] = max(costs)
-        return blocked[k]
+        if info.blocked is None or depth >= _DEEPEST:
+            return False
+        known = joined.get(k)
+        if known is None:
+            others = [value for value, wanted in zip(port.inputs, _wanted(info, port), strict=True) if not wanted]
+            joined[k] = False
+            known = joined[k] = bool(others) and all(leaving(resolve(one), depth + 1) > 0 for one in others)
+        return known
 
     total = 0.0
     left: set[Value] = set()
@@ -79,16 +107,22 @@ def layout_cost(
             left.add(value)
             total += seconds
 
-    for info, port in groups:
-        inputs = [resolve(value) for value in port.inputs]
-        if info.enter > 0:
-            for value in inputs:
-                if leaving(value, 0) == 0 and value not in entered:
+    for k, (info, port) in enumerate(groups):
+        on = joins(k, 0)
+        if on and info.blocked is not None:
+            total += info.blocked - info.body
+        for one, wanted in zip(port.inputs, _wanted(info, port), strict=True):
+            value = resolve(one)
+            if wanted > 0:
+                if value not in entered and leaving(value, 0) == 0:
                     entered.add(value)
-                    total += info.enter
-        elif not info.carries or not all(leaving(value, 0) > 0 for value in inputs):
-            for value in inputs:
+                    total += wanted
+            elif not on:
                 leave(value)
     for value in outputs:
         leave(resolve(value))
     return total
+
+
+def _wanted(info: Info, port: Port) -> tuple[float, ...]:
+    return info.enters or (0.0,) * len(port.inputs)

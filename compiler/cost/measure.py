@@ -19,7 +19,7 @@ LEAST = 2e-7
 #: nodes of the chain that tells the time of a node from the time of a run
 CHAIN = 32
 #: times that were taken in another way are not comparable: part of every key
-METHOD = "blocks"
+METHOD = "sessions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,35 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Seconds of one copy: for the work itself, for each input that enters the runtime's blocked layout, and for leaving it."""
+    """Seconds of one copy, changes of layout included, and what the runtime does about layouts.
 
-    body: float
-    enter: float = 0.0
-    leave: float = 0.0
+    `entering` are the inputs, by position, that it brings into its blocked layout, `leaving` says that the outputs come out of it;
+    `blocked` that it works on blocks where the other inputs come in blocks, and gives blocks then.
+    """
+
+    seconds: float
+    entering: tuple[int, ...] = ()
+    leaving: bool = False
+    blocked: bool = False
+
+    @property
+    def number(self) -> int:
+        """What it says about layouts as one number."""
+        return sum(4 << k for k in self.entering) + 2 * self.blocked + self.leaving
+
+    @classmethod
+    def of(cls, seconds: float, number: float) -> Measured:
+        """From `seconds` and `number`."""
+        bits = int(number)
+        entering = tuple(k for k in range(bits.bit_length()) if bits & (4 << k))
+        return cls(seconds, entering, bool(bits & 1), bool(bits & 2))
 
 
 class Measurer:
     """Times on one target, from the cache or measured in one process that is used again and again.
 
-    A time is the least of many runs with inputs and outputs bound, less the time of a run without nodes; infinite for what the
-    runtime refuses or dies of.
+    A time is the least of many runs of one session with inputs and outputs bound, less the time of a run without nodes; infinite
+    for what the runtime refuses or dies of.
     """
 
     def __init__(self, target: Target, cache: CostCache) -> None:
@@ -64,43 +81,32 @@ class Measurer:
     def close(self) -> None:
         self._worker.close()
 
-    def measured(self, sample: Sample, times: int = 1) -> Measured:
-        """The times of a sample, from the cache or measured and kept.
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
+        """The time of a sample, from the cache or measured and kept.
 
-        The first measurement stays what it was, so that a search that is repeated finds the same; the least of several, taken at
-        different times, is kept beside it: of as many as `times` says, one more in each call.
+        What is measured once stays, so that a search that is repeated finds the same; each `turn` is another measurement.
         """
-        by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest()
-        least = "" if times == 1 else ":least"
-        found = self._known(by_text + least, times)
+        which = f":{turn}" if turn else ""
+        by_text = "text:" + hashlib.sha256(sample.text.encode()).hexdigest() + which
+        found = self._known(by_text)
         if found is not None:
             return found
         model = sample.build()
         if model is None:
             return Measured(inf)
         contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
-        by_model = f"model:{contents}"
-        found = self._known(by_model + least, times)
-        count = times
-        if found is None:
-            count = 1
-            found = self._measure(model, sample.weights, sample.copies)
-            earlier = self._known(by_model + least) or self._known(by_model)
-            if earlier is not None:
-                found = min(found, earlier, key=lambda one: one.body + one.enter + one.leave)
-                count = 1 + round(self.cache.seconds(self._context, f"{by_model}{least}:times") or 1)
-        parts = {"": found.body, ":enter": found.enter, ":leave": found.leave, ":times": float(count)}
+        by_model = f"model:{contents}{which}"
+        found = self._known(by_model) or self._measure(model, sample.weights, sample.copies)
+        parts = {"": found.seconds, ":layout": float(found.number)}
         self.cache.put_seconds(
-            self._context, {key + least + part: time for key in (by_text, by_model) for part, time in parts.items()}
+            self._context, {key + part: value for key in (by_text, by_model) for part, value in parts.items()}
         )
         return found
 
-    def _known(self, key: str, times: int = 1) -> Measured | None:
-        """What the cache has, where it was measured so many times; what cannot be run is not tried again."""
-        parts = [self.cache.seconds(self._context, key + part) for part in ("", ":enter", ":leave", ":times")]
-        if parts[0] is None or (times > (parts[3] or 1) and parts[0] < inf):
-            return None
-        return Measured(parts[0], parts[1] or 0.0, parts[2] or 0.0)
+    def _known(self, key: str) -> Measured | None:
+        """What the cache has."""
+        seconds = self.cache.seconds(self._context, key)
+        return None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
 
     def _measure(self, model: bytes, weights: Sequence[str], copies: int) -> Measured:
         self.count += 1
@@ -109,12 +115,8 @@ class Measurer:
             answer = self._ask(model, weights, copies)
         except WorkerFailed:
             return Measured(inf)
-        inputs, entering, leaving = answer["layout"]
-        seconds = max(LEAST * copies, answer["seconds"] - overhead)
-        # a profile is coarse: what it says of layouts cannot be more than most of the whole
-        share = min(1.0, 0.8 * seconds / (entering + leaving)) if entering + leaving > 0 else 0.0
-        enter, leave = share * entering, share * leaving
-        return Measured((seconds - enter - leave) / copies, enter / inputs if inputs else 0.0, leave / copies)
+        entering, leaving, blocked = answer["layout"]
+        return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 
     def _ask(self, model: bytes, weights: Sequence[str] = (), copies: int = 1) -> dict[str, Any]:
         return self._worker.measure(model, LONGEST, weights, copies)
@@ -127,12 +129,17 @@ class Measurer:
         ONNX Runtime runs nothing at all.
         """
         if self._overhead is None:
-            from dslc.onnx.empty import empty_model
-
-            known = self.cache.seconds(self._context, "overhead")
-            if known is None:
-                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
-                known = few - min(max(many - few, 0.0) / CHAIN, few)
-                self.cache.put_seconds(self._context, {"overhead": known})
-            self._overhead = known
+            self._overhead = self.run_alone()
         return self._overhead
+
+    def run_alone(self, turn: str = "") -> float:
+        """`overhead` as it is measured at another turn."""
+        from dslc.onnx.empty import empty_model
+
+        key = f"overhead:{turn}" if turn else "overhead"
+        known = self.cache.seconds(self._context, key)
+        if known is None:
+            few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
+            known = few - min(max(many - few, 0.0) / CHAIN, few)
+            self.cache.put_seconds(self._context, {key: known})
+        return known

@@ -12,8 +12,9 @@ from typing import Any
 from dslc.cost import kinds
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group
-from dslc.cost.layout import Info
+from dslc.cost.layout import Info, medians
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
+from dslc.cost.statistics import median
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -45,8 +46,10 @@ _TINY, _TINY_COPIES = 1 << 16, 8
 #: caches, because other weights come between two uses. What lies beyond the farthest cache is not imitated
 _WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 
-#: what decides about a prediction is measured so many times
-_TIMES = 3
+#: a group with its changes of layout takes at least such a share of it for itself
+_REST = 0.1
+#: what decides about a prediction is measured so many times: that of few groups, and of more
+_TURNS, _FEW, _TURNS_OF_MANY = 5, 40, 3
 
 Key = tuple[int, ...]
 
@@ -89,6 +92,8 @@ class CostModel:
         self._longer: dict[Key, float] = {}
         self._excused: set[Key] = set()
         self._footprint = 0
+        #: seconds of a run without nodes, as of the last `confirm`
+        self.overhead = 0.0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
         self._numbers: dict[Any, int] = {}
         self._pointwise: dict[int, bool] = {}
@@ -104,7 +109,7 @@ class CostModel:
         if node.constant or not node.args:
             return 0.0
         (info,) = self.infos([Group((node,), (node.args,))])
-        return info.body + info.leave + info.enter
+        return info.alone
 
     def evaluate(self, graph: Graph) -> Evaluation:
         """The cost of a graph, ready to be compared with rewritten ones."""
@@ -123,18 +128,29 @@ class CostModel:
         self._excused.update(self.key(g) for g, info in zip(found.groups, found.infos, strict=True) if info.body == inf)
 
     def confirm(self, *graphs: Graph) -> None:
-        """Measures what these graphs are made of again, and takes the least.
+        """Measures what these graphs are made of again, all of it in turn and several times over, and takes the medians.
 
-        What else a machine does makes times longer, never shorter, for seconds on end: for an operator that was measured in such
-        a spell its graph would be thought slower than it is, and a graph without it faster. Rounds over all operators lie
-        farther apart than measurements of one.
+        A machine has spells, of seconds, in which operators take a third longer, and some more than others: costs that were taken
+        in different ones say nothing about which graph is faster. What is measured in the same rounds can be compared; so nothing
+        of what was measured before counts here.
         """
-        groups = {self.key(group): group for graph in graphs for group in self.evaluate(graph).groups}
-        for times in range(2, _TIMES + 1):
-            for group in groups.values():
-                self._note(group, self._measure(group, times))
-        for key, info in self._infos.items():
-            self._infos[key] = _at_most(info, self._longer.get(key, inf))
+        every = {self.key(group): group for graph in graphs for group in self.evaluate(graph).groups}
+        groups = {key: group for key, group in every.items() if self._infos[key].body < inf}
+        occasion = hashlib.sha256("\n".join(sorted(self._text(self._small(g)) for g in groups.values())).encode()).hexdigest()
+        turns = [f"{occasion[:16]}:{k}" for k in range(_TURNS if len(groups) <= _FEW else _TURNS_OF_MANY)]
+        found: dict[Key, list[Info]] = {key: [] for key in groups}
+        runs = []
+        for turn in turns:
+            runs.append(self._measurer.run_alone(turn))
+            for key, group in groups.items():
+                found[key].append(self._measure(group, turn))
+        self.overhead = median(runs)
+        longer: dict[Key, float] = {}
+        for key, group in groups.items():
+            self._infos[key] = medians(found[key])
+            self._bound(group, self._infos[key].alone, longer)
+        for key in groups:
+            self._infos[key] = _at_most(self._infos[key], longer.get(key, inf))
 
     def pointwise(self, node: Node) -> bool:
         """Whether an application is pointwise, weights aside."""
@@ -206,15 +222,18 @@ class CostModel:
         More work does not take less time: where it seems to, the shorter group was measured at a bad moment. What a search has
         already asked for stays as it is until `confirm`, so that the costs of two graphs can be compared.
         """
-        key, total = self.key(group), _total(info)
+        key = self.key(group)
         self._infos[key] = _at_most(info, self._longer.get(key, inf))
+        self._bound(group, info.alone, self._longer)
+
+    def _bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
         for count in range(1, len(group.nodes)):
             part = self.key(Group(group.nodes[:count], group.args[:count]))
-            self._longer[part] = min(total, self._longer.get(part, inf))
+            longer[part] = min(seconds, longer.get(part, inf))
 
     # ---- measuring -------------------------------------------------------------------------------------------
 
-    def _measure(self, group: Group, times: int = 1) -> Info:
+    def _measure(self, group: Group, turn: str = "") -> Info:
         first = group.nodes[0]
         if len(group.nodes) == 1 and isinstance(first, Call):
             local = self.number(first)
@@ -226,35 +245,79 @@ class CostModel:
                 return Info(LEAST)
         small = self._small(group)
         touched = sum(map(_bytes, (*small.inputs, *small.weights, *small.outputs)))
-        found = self._measured(group, small, _TINY_COPIES if touched <= _TINY else 1, times)
+        copies = _TINY_COPIES if touched <= _TINY else 1
+        found = self._measured(small, copies, turn)
         weights = sum(map(_bytes, small.weights))
-        if weights >= _WEIGHTS and weights > _STREAMED * found.body:
+        if weights >= _WEIGHTS and weights > _STREAMED * found.seconds:
             copies = min(_MOST_COPIES, ceil(min(self._footprint, _FARTHEST) / weights))
             if copies > 1:
                 # powers of two, so that models of other sizes find it in the cache
-                found = self._measured(group, small, 1 << (copies - 1).bit_length(), times)
-        carries = found.enter == found.leave == 0 and all(map(self._carries, group.nodes))
-        return Info(found.body, found.enter, found.leave, carries)
+                copies = 1 << (copies - 1).bit_length()
+                found = self._measured(small, copies, turn)
+        return self._info(small, found, copies, turn)
 
-    def _measured(self, group: Group, small: Small, copies: int, times: int) -> Measured:
+    def _measured(self, small: Small, copies: int, turn: str, blocked: Sequence[int] = ()) -> Measured:
+        """What a group takes; with some of its inputs, by position, coming in blocks, whatever brings them there included."""
         weights = [f"x{len(small.inputs) + k}" for k in range(len(small.weights))]
-        sample = Sample(
-            ("" if copies == 1 else f"{copies} times\n") + self._text(group, small),
-            lambda: self._build((*small.inputs, *small.weights), small.outputs),
-            copies,
-            tuple(weights),
-        )
-        return self._measurer.measured(sample, times)
 
-    def _carries(self, node: Node) -> bool:
-        """Whether the runtime does this in whatever layout the arguments have."""
-        if self.pointwise(node):
-            return len({arg.type.shape for arg in node.args if not arg.constant}) == 1
-        return isinstance(node, Call) and kinds.joins(
-            self.rules, self._static(node), tuple(arg.constant for arg in node.args)
-        )
+        def build() -> bytes | None:
+            model = self._build((*small.inputs, *small.weights), small.outputs)
+            if model is None or not blocked:
+                return model
+            from dslc.onnx.layout import with_blocked
 
-    def _text(self, group: Group, small: Small) -> str:
+            return with_blocked(model, [f"x{k}" for k in blocked])
+
+        text = self._text(small)
+        text = text if not blocked else f"in blocks: {', '.join(f'x{k}' for k in blocked)}\n{text}"
+        text = text if copies == 1 else f"{copies} times\n{text}"
+        return self._measurer.measured(Sample(text, build, copies, tuple(weights)), turn)
+
+    def _info(self, small: Small, found: Measured, copies: int, turn: str) -> Info:
+        """What a group takes, its changes of layout set apart."""
+        if not found.entering and not found.leaving and not found.blocked:
+            return Info(found.seconds)
+        types = [value.type for value in small.inputs]
+        result = small.outputs[0].type
+        enters = tuple(self._reorder(type, True, turn) if k in found.entering else 0.0 for k, type in enumerate(types))
+        leave = self._reorder(result, False, turn) if found.leaving else 0.0
+
+        def rest(seconds: float, changes: float) -> float:
+            # noise must not leave nothing of a group
+            return max(LEAST, seconds - changes, _REST * seconds)
+
+        body = rest(found.seconds, sum(enters) + leave)
+        if not found.blocked:
+            return Info(body, enters, leave)
+        leaves = self._reorder(result, False, turn)
+        others = [k for k in range(len(types)) if k not in found.entering]
+        if not found.entering:
+            return Info(body, (), leave, body, leaves)
+        joined = self._measured(small, copies, turn, others).seconds
+        before = sum(self._pooled(types[k], turn) - self._reorder(types[k], False, turn) for k in others)
+        return Info(body, enters, leave, rest(joined, before + sum(enters) + leaves), leaves)
+
+    def _reorder(self, type: TensorType, into: bool, turn: str) -> float:
+        """Seconds for bringing a tensor into blocks or out of them."""
+        from dslc.onnx.layout import reorder_model
+
+        text = f"{'into' if into else 'out of'} blocks"
+        seconds = self._by_itself(text, type, lambda shape: reorder_model(shape, into), turn)
+        return seconds if seconds < inf else LEAST
+
+    def _pooled(self, type: TensorType, turn: str) -> float:
+        """Seconds for what brings inputs into blocks, from plain to plain."""
+        from dslc.onnx.layout import pooling_model
+
+        return self._by_itself("pooled", type, pooling_model, turn)
+
+    def _by_itself(self, text: str, type: TensorType, build: Callable[[tuple[int, ...]], bytes], turn: str) -> float:
+        """Seconds of what no rule speaks of, from one tensor to one of its size."""
+        shape = tuple(size for size in type.shape if isinstance(size, int))
+        copies = _TINY_COPIES if 2 * type.bytes <= _TINY else 1
+        return self._measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds
+
+    def _text(self, small: Small) -> str:
         """What is measured, in words that are the same in every run."""
         place: dict[Value, str] = {value: f"x{k}" for k, value in enumerate(small.inputs)}
         place.update({value: f"w{k}" for k, value in enumerate(small.weights)})
@@ -337,15 +400,11 @@ class CostModel:
         return int(found.value) if isinstance(found, Num) else self._other
 
 
-def _total(info: Info) -> float:
-    return info.body + info.enter + info.leave
-
-
 def _at_most(info: Info, seconds: float) -> Info:
     """The same, of so many seconds at most; what cannot be run stays so."""
-    if info.body == inf or _total(info) <= seconds:
+    if info.body == inf or info.alone <= seconds:
         return info
-    return replace(info, body=max(LEAST, seconds - info.enter - info.leave))
+    return replace(info, body=max(LEAST, info.body - (info.alone - seconds)))
 
 
 def _tagged(value: Any) -> Any:

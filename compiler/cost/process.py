@@ -102,7 +102,8 @@ class Worker:
         return names
 
     def measure(self, model: bytes, seconds: float, weights: Sequence[str] = (), copies: int = 1) -> dict[str, Any]:
-        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says, and of its changes of layout.
+        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says, and what the runtime does
+        about layouts.
 
         It takes about `seconds` at most; raises WorkerFailed.
         """

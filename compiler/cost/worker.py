@@ -15,7 +15,7 @@ import struct
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import ceil
 from pathlib import Path
 from typing import IO, Any
@@ -28,10 +28,6 @@ CPUS = allowed_cpus()
 _SAMPLE, _SLICE, _BLOCKS = 2e-4, 4e-3, 6
 #: runs of a fast model before it is measured
 _WARM = 30
-#: faster models are not profiled: their changes of layout are below the clock's resolution
-_PROFILED = 1e-5
-#: only tensors of so many axes have a blocked layout
-_BLOCKED = 4
 LENGTH = struct.Struct("<Q")
 
 
@@ -64,7 +60,7 @@ def _runtime() -> Any:
 class Loaded:
     """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
 
-    def __init__(self, model: bytes | str, folder: str | None, threads: int, profile: str = "") -> None:
+    def __init__(self, model: bytes | str, folder: str | None, threads: int, optimized: str = "") -> None:
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -72,9 +68,9 @@ class Loaded:
         options.log_severity_level = 4
         if folder is not None and isinstance(model, bytes):
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        if profile:
-            options.enable_profiling = True
-            options.profile_file_prefix = profile
+        if optimized:
+            # where the runtime writes what it made of the model
+            options.optimized_model_filepath = optimized
         before = _tasks()
         with _spread(threads, before):
             self.session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -194,15 +190,25 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float]) -
     return min(blocks)
 
 
-def _profiled(model: bytes, feeds: Mapping[str, Any], threads: int) -> tuple[int, float, float]:
-    """What the runtime's changes of layout take: see `dslc.onnx.layout`."""
-    from dslc.onnx.layout import layout_times
+def _layout(model: bytes, weights: Sequence[str], threads: int) -> tuple[tuple[int, ...], bool, bool]:
+    """What the runtime does about layouts: `dslc.cost.measure.Measured` says it the same way."""
+    from dslc.cost.contents import filled
+    from dslc.onnx.layout import changes, may_be_blocked, with_blocked
 
-    with tempfile.TemporaryDirectory() as folder:
-        loaded = Loaded(model, None, threads, profile=f"{folder}/run")
-        loaded.bind(feeds)
-        clocked(_bound(loaded), 5, 1, loaded.clock)
-        return layout_times(loaded.session.end_profiling())
+    def looked_at(one: bytes) -> Any:
+        with tempfile.TemporaryDirectory() as folder:
+            Loaded(filled(one, weights, 1)[0], None, threads, optimized=f"{folder}/optimized.onnx")
+            return changes(f"{folder}/optimized.onnx")
+
+    names = [name for name in may_be_blocked(model) if name not in weights]
+    if not names:
+        return (), False, False
+    found = looked_at(model)
+    others = [name for name in names if name not in found.entering]
+    joined = looked_at(with_blocked(model, others)) if others else None
+    # inputs are named by their positions, weights after them
+    entering = tuple(sorted(int(name.removeprefix("x")) for name in found.entering))
+    return entering, found.leaving, joined is not None and joined.leaving and not joined.between
 
 
 class Server:
@@ -240,11 +246,8 @@ class Server:
         loaded = Loaded(model, None, request["threads"])
         loaded.bind(feeds)
         seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)
-        layout = (0, 0.0, 0.0)
-        if seconds > _PROFILED and any(len(end.shape) >= _BLOCKED for end in loaded.session.get_inputs()):
-            del loaded
-            layout = _profiled(model, feeds, request["threads"])
-        return {"seconds": seconds, "layout": layout}
+        del loaded
+        return {"seconds": seconds, "layout": _layout(request["model"], request["weights"], request["threads"])}
 
 
 def _bound(loaded: Loaded) -> Callable[[], Any]:

@@ -191,10 +191,11 @@ class _Run:
             limits.deadline += time.monotonic() - begun
             contenders = self._contenders(start, costs, limits, checker)
             self.progress.phase("measuring again")
-            costs.confirm(*(one.candidate.graph for one in contenders))
+            if contenders:
+                costs.confirm(start.graph, *(one.candidate.graph for one in contenders))
             every = (start, *(one.candidate for one in contenders))
             self.cost = {one: costs.graph_cost(one.graph) for one in every}
-            self.overhead = measurer.overhead if contenders else 0.0
+            self.overhead = costs.overhead
         finally:
             measurer.close()
         if self.settings.steps is None and not self.report.interrupted:

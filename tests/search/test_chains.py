@@ -27,7 +27,7 @@ class Launches(Measurer):
     def __init__(self) -> None:
         pass
 
-    def measured(self, sample: Sample, times: int = 1) -> Measured:
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
         lines = sample.text.splitlines()
         return Measured(
             1e-5 * sum("= std." in line for line in lines) + 1e-6 * sum("= std.split#" in line for line in lines)
@@ -67,7 +67,7 @@ class Remembered(Launches):
     def __init__(self) -> None:
         self.copies: list[int] = []
 
-    def measured(self, sample: Sample, times: int = 1) -> Measured:
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
         self.copies.append(sample.copies)
         return super().measured(sample)
 

@@ -35,7 +35,7 @@ MERGES = ("std.merge_matmuls", "std.merge_three_matmuls")
 class Tempting(Measurer):
     """A millisecond for each product, a microsecond for everything else."""
 
-    def measured(self, sample: Sample, times: int = 1) -> Measured:
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
         return Measured(1e-3 * sample.text.count("= std.matmul#") + 1e-6)
 
 

@@ -34,7 +34,7 @@ class PacksTheRight(Measurer):
     def __init__(self) -> None:
         self.count = 0
 
-    def measured(self, sample: Sample, times: int = 1) -> Measured:
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
         seconds = 0.0
         for line in sample.text.splitlines():
             called = re.match(r"v\d+ = std\.(\w+)#\w+\(([^;]*);.*: \w+\[([\d, ]*)\]", line)
