@@ -36,7 +36,11 @@ def parameters(
     Raises:
         Inexpressible: an attribute has no place in the format, or no number that could stand there.
     """
-    opened = call.rest is not None
+    if kind == "conv2d" and all(isinstance(attrs.get(key), t.Name) for key in ("stride", "padding")):
+        attrs = {key: value for key, value in attrs.items() if key not in {"stride", "padding"}}
+        opened = True
+    else:
+        opened = call.rest is not None
     if opened and (attrs.keys() - {"activation"} or not (kind in ("conv2d", "leakyrelu") or kind in OPEN)):
         raise Inexpressible("attributes that are any", call.span)
     if kind in POOLS:

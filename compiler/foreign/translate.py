@@ -352,8 +352,7 @@ class _Writer:
             return "std.layout", "transpose", [f"perm=[{', '.join(map(str, order))}]"]
         if kind == "conv2d":
             relu = ['activation="relu"'] if activation(op) == "relu" else []
-            window = self._window_attrs(op)
-            return OPERATORS, "conv", [*relu, *window] if self._open(op) else [*window, *relu]
+            return OPERATORS, "conv", [*self._window_attrs(op), *relu]
         if kind in POOLS:
             return OPERATORS, POOLS[kind], [f"kernel=[{', '.join(stated)}]", *self._window_attrs(op)]
         if kind == "enlarge":
@@ -379,7 +378,7 @@ class _Writer:
 
     def _window_attrs(self, op: Operator) -> list[str]:
         if self._open(op):
-            return ["**window"]
+            return ["stride=s", "padding=p"]
         first, second = strides(op)
         stride = [] if (first, second) == (1, 1) else [f"stride=[{first}, {second}]"]
         return stride + (['padding="valid"'] if padding(op) == "valid" else [])
