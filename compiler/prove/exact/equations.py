@@ -24,9 +24,10 @@ def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Sca
     """What sizes are by the equations (in terms of sizes that stay unknown), and the conditions in terms of those.
 
     A size is replaced where it stands alone with coefficient 1 or -1, the last by name first; its lower bound is kept as a condition.
+    Sizes with a known remainder are that and a multiple: `K % 2 == 1` is `K == 2 * q + 1`.
     """
     known: dict[Scalar, Scalar] = {}
-    left = conjuncts(conditions)
+    left = [_with_quotient(condition) for condition in conjuncts(conditions)]
     while True:
         found = next((answer for condition in left if (answer := _solution(condition)) is not None), None)
         if found is None:
@@ -36,6 +37,24 @@ def solved(conditions: Sequence[Scalar]) -> tuple[dict[Scalar, Scalar], list[Sca
         left = [new for old in left if (new := replaced(old, size, value)) is not num(True)]
         if size.least is not None and (bound := apply(">=", value, num(size.least))) is not num(True):
             left.append(bound)
+
+
+def _with_quotient(condition: Scalar) -> Scalar:
+    """`p % n == c` for numbers `n > c >= 0` as `p == n * q + c`, with a name for the quotient, where that gives a size."""
+    if not (isinstance(condition, Apply) and condition.name == "=="):
+        return condition
+    for rest, number in (condition.args, condition.args[::-1]):
+        if not (isinstance(rest, Apply) and rest.name == "%" and isinstance(number, Num)):
+            continue
+        top, by = rest.args
+        if not (isinstance(by, Num) and isinstance(by.value, int) and isinstance(number.value, int) and 0 <= number.value < by.value):
+            continue
+        least = top.least if isinstance(top, Sym) else None
+        quotient = Sym._make(None if least is None else -((number.value - least) // by.value), f"({top}) // {by}")
+        equation = apply("==", top, apply("+", apply("*", by, quotient), number))
+        if _solution(equation) is not None:
+            return equation
+    return condition
 
 
 def replaced(root: Scalar, size: Scalar, value: Scalar) -> Scalar:

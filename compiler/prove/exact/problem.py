@@ -11,6 +11,7 @@ from dslc.ir.graph import Value, topological
 from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild, walk
 from dslc.prove.exact.equations import facts, named, solved
 from dslc.prove.exact.inline import Inliner
+from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
 from dslc.prove.exact.terms import Deadline, Unsolved
 
@@ -71,6 +72,7 @@ class Problem:
             position = inliner.position(a)
             roots += [inliner.output(a, position), inliner.output(b, position)]
             self.positions.append(position)
+        roots = without_onehots(roots)
         self.radix = Radix(inliner.extents, self._facts(roots, inliner.extents.values()), self._check)
         self.conditions = [self.radix.simplify(condition) for condition in self.conditions]
         #: iterators that were taken apart, in terms of their parts

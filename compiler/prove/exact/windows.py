@@ -319,7 +319,11 @@ class _Writer:
                 yield from self._of_place(window, extents)
 
     def _of_place(self, window: _Window, extents: Mapping[Iter, Scalar]) -> Iterator[tuple[Scalar, Scalar]]:
-        found: dict[Poly, None] = {}
+        found: dict[Poly, None] = {window.slope * atom(window.at): None}
+        for quotient in polynomial(extents[window.at]).atoms:
+            # as in `o < e // s + 1`: then `s * o <= e`
+            if isinstance(quotient, Apply) and quotient.name == "//" and polynomial(quotient.args[1]) == window.slope:
+                found[polynomial(quotient.args[0]) - window.slope * atom(window.at)] = None
         for use in window.uses:
             bound = sorted((it for it in use.poly.atoms if isinstance(it, Iter) and it is not window.at), key=lambda it: it.name)
             if use.kind != "least" or any(it not in extents or extents[it].free or use.poly.degree_in(it) > 1 for it in bound):

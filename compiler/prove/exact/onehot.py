@@ -1,0 +1,70 @@
+"""Sums of which one member at most is not 0: `sum[b] [b == e] * f(b)` is `f(e)` where `0 <= e` lies in the range of `b`, else 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from dslc.analysis.poly import NotIntegral, polynomial
+from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, apply, num, rebuild, reduce, substitute, walk
+from dslc.prove.exact.equations import as_scalar_of, conjuncts
+
+
+def without_onehots(roots: Sequence[Scalar]) -> list[Scalar]:
+    """The same expressions, with every sum over an iterator that a factor of its body equates with something taken at that.
+
+    What is equated with a position is the identity matrix, and the kernel of an identity: nothing is left of them then.
+    """
+    memo: dict[Scalar, Scalar] = {}
+
+    def go(node: Scalar) -> Scalar:
+        found = memo.get(node)
+        if found is None:
+            found = node
+            if node.children:
+                found = rebuild(node, lambda part: None if part is node else go(part))
+            while isinstance(found, Reduce) and found.kind == "sum" and (shorter := _shorter(found)) is not None:
+                found = shorter
+            memo[node] = found
+        return found
+
+    return [go(root) for root in roots]
+
+
+def _shorter(node: Reduce) -> Scalar | None:
+    ranges = {size for part in walk(node) if isinstance(part, Reduce) for size in part.extents}
+    for at, (it, extent) in enumerate(zip(node.iters, node.extents, strict=True)):
+        if any(it in size.free for size in ranges):
+            continue
+        value = next(_values(node, it), None)
+        if value is None:
+            continue
+        put: dict[Scalar, Scalar] = {it: value}
+        inside = apply("and", apply("<=", num(0), value), apply("<", value, extent))
+        body = apply("select", inside, substitute(node.body, put), num(0))
+        where = None if node.where is None else substitute(node.where, put)
+        iters = (*node.iters[:at], *node.iters[at + 1 :])
+        extents = (*node.extents[:at], *node.extents[at + 1 :])
+        if iters:
+            return reduce(node.kind, iters, extents, body, where)
+        return body if where is None else apply("select", where, body, num(0))
+    return None
+
+
+def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
+    """What an iterator must be for a member of the sum not to be 0."""
+    factors = node.body.args if isinstance(node.body, Apply) and node.body.name == "*" else (node.body,)
+    held = [] if node.where is None else [node.where]
+    held += [part.args[0] for part in factors if isinstance(part, Apply) and part.name == "select" and _is_zero(part.args[2])]
+    for condition in conjuncts(held):
+        if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:
+            continue
+        try:
+            slope, rest = (polynomial(condition.args[0]) - polynomial(condition.args[1])).split(it)
+        except NotIntegral:
+            continue
+        if slope.is_constant and abs(slope.constant) == 1 and not any(it in factor.free for factor in rest.atoms):
+            yield as_scalar_of(rest * -slope.constant)
+
+
+def _is_zero(node: Scalar) -> bool:
+    return isinstance(node, Num) and not isinstance(node.value, bool) and node.value == 0
