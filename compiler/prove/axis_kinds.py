@@ -103,6 +103,13 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """A position by its number, counted from the front or from the end, where no axis of a pack comes before."""
+
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
 class Every:
     """All positions in order: `range(rank(S))`."""
 

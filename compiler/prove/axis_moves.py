@@ -14,12 +14,10 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Input, Scope, ScopeNode, Value, input_value, scope_value, topological
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
 from dslc.prove.axis_kinds import Segments, Unnatural
-from dslc.prove.axis_text import Reading
+from dslc.prove.axis_text import Readings
 from dslc.prove.ranks import Labels, Probe, positions_alone, sides_without, trace_of
 from dslc.semantics.env import AttrSet
 from dslc.semantics.lists import plain
-
-Readings = Mapping[tuple[tuple[str, bool], ...], Reading]
 
 
 def enough(readings: Readings, rank: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from dslc.prove.axis_kinds import (
@@ -16,6 +17,7 @@ from dslc.prove.axis_kinds import (
     Count,
     Entries,
     Every,
+    Fixed,
     Named,
     Number,
     One,
@@ -33,6 +35,9 @@ from dslc.prove.axis_kinds import (
 )
 from dslc.prove.instance_terms import unknown_operators
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef, UnknownFunction
+from dslc.semantics.env import Env
+from dslc.semantics.library import Rules
+from dslc.semantics.operator_env import declare
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, DTYPE_NAMES, FUNCTIONS_1, PREDICATES
@@ -49,16 +54,22 @@ _SCALARS = frozenset({"int", "float", "string", "dtype"})
 class Reading:
     """What the text of a rule says of axes, for some values of its flags.
 
-    `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one.
+    `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one; `alike`: no
+    attribute tells axes apart, and no product of sizes occurs.
     """
 
     spaces: Spaces
     packs: frozenset[str]
     named: tuple[str, ...]
     needed: tuple[Segments, ...]
+    alike: bool
 
 
-def readings(sub: SubstitutionDef) -> Mapping[tuple[tuple[str, bool], ...], Reading] | None:
+#: for all values of a rule's flags
+Readings = Mapping[tuple[tuple[str, bool], ...], Reading]
+
+
+def readings(sub: SubstitutionDef) -> Readings | None:
     """What a rule says of axes, for all values of its flags; None where anything in it is unnatural."""
     flags: tuple[str, ...] = ()
     try:
@@ -92,6 +103,22 @@ class _Unknown:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """A list of one number for every axis, before the operands say which axes there are."""
+
+    name: str
+    rule: _Env
+
+
+@dataclass(frozen=True, slots=True)
+class _Closure:
+    """A function that an operator defines for itself."""
+
+    syntax: t.Function
+    env: _Env
+
+
 @dataclass
 class _Env:
     module: Module
@@ -99,9 +126,11 @@ class _Env:
     #: whether this is an equation, and whether these are the names of the rule itself
     inside: bool = False
     rule: bool = False
+    #: what iterators without a range of their own range over
+    ranges: Mapping[str, t.Expr] = field(default_factory=dict)
 
     def child(self) -> _Env:
-        return _Env(self.module, dict(self.values), self.inside, self.rule)
+        return _Env(self.module, dict(self.values), self.inside, self.rule, self.ranges)
 
 
 class _Rule:
@@ -112,6 +141,7 @@ class _Rule:
         self.spaces = Spaces()
         self.named: dict[str, None] = {}
         self.needed: dict[Segments, None] = {}
+        self.folds = False
         #: attributes, with the segments of the tensor along whose axes they are counted
         self.counted: list[tuple[Place | Places | Every, Segments]] = []
         terms = unknown_operators(sub)
@@ -148,7 +178,8 @@ class _Rule:
         if len({self.spaces.root(name) for name in packs}) != 1:
             raise Unnatural("packs that do not go together")
         self.counts()
-        return Reading(self.spaces, frozenset(packs), tuple(self.named), tuple(map(self.spaces.normal, self.needed)))
+        needed = tuple(map(self.spaces.normal, self.needed))
+        return Reading(self.spaces, frozenset(packs), tuple(self.named), needed, not (self.spaces.targets or self.folds))
 
     def counts(self) -> None:
         """Attributes are positions in lists of all axes, as many as those along which they are counted."""
@@ -167,12 +198,11 @@ class _Rule:
                     raise Unnatural("a list of sizes that is computed")
                 known = env.values.setdefault(inner.id, Entries((Pack(inner.id),), sizes=True))
                 out += self.segments(known)
-            elif isinstance(element, t.TupleExpr):
-                raise Unnatural("a merged dimension")
             else:
                 for name in (node.id for node in walk_expr(inner) if isinstance(node, t.Name)):
                     env.values.setdefault(name, _NUMBER)
-                self.number(self.value(inner, env))
+                for slot in inner.slots if isinstance(inner, t.TupleExpr) else (inner,):
+                    self.number(self.value(slot, env))
                 out.append(One())
         return tuple(out)
 
@@ -210,6 +240,11 @@ class _Rule:
             one, other = (self.value(operand, env) for operand in condition.operands)
             if isinstance(one, Count) and isinstance(other, Place):
                 self.spaces.unify(one.segments, (Part(self.spaces.target(other), other.axis, -1),))
+                return
+            if isinstance(one, Count) and isinstance(other, Fixed):
+                # the pack in front of the place was cut there
+                if other.at < 0 or self.spaces.normal(one.segments) != _ONE * other.at:
+                    raise Unnatural("how many axes there are")
                 return
             if isinstance(one, Places | Every) and isinstance(other, Places | Every):
                 self.equal_lists(one, other)
@@ -341,6 +376,8 @@ class _Rule:
         if isinstance(condition, bool):
             return self.value(expr.then if condition else expr.otherwise, env)
         then, otherwise = self.value(expr.then, env), self.value(expr.otherwise, env)
+        if isinstance(then, Tensor) and isinstance(otherwise, Tensor) and not self.number(condition).folded:
+            return Tensor(self.spaces.unify(then.segments, otherwise.segments))
         return self.together([condition, then, otherwise])
 
     def _reduction(self, expr: t.Reduction, env: _Env) -> Any:
@@ -348,11 +385,12 @@ class _Rule:
         if not env.inside:
             raise Unnatural("a list that is folded")
         for binder in expr.binders:
-            if binder.range is None:
+            over = binder.range if binder.range is not None else env.ranges.get(binder.name)
+            if over is None:
                 raise Unnatural("an iterator without a range")
-            self.bind(binder, self.value(binder.range, inner), inner)
-        if expr.where is not None:
-            self.number(self.value(expr.where, inner))
+            self.bind(binder, self.value(over, inner), inner)
+        if expr.where is not None and not isinstance(where := self.value(expr.where, inner), Truth):
+            self.number(where)
         return self.number(self.value(expr.body, inner))
 
     def bind(self, binder: t.Binder, over: Any, env: _Env) -> Segments:
@@ -403,6 +441,11 @@ class _Rule:
         if isinstance(base, Tensor):
             index: list[Any] = []
             for sub in expr.subs:
+                if isinstance(sub, t.TupleExpr):
+                    for slot in sub.slots:
+                        self.number(self.value(slot, env))
+                    index += _ONE
+                    continue
                 part = self.value(sub.value if isinstance(sub, t.Pack) else sub, env)
                 if isinstance(sub, t.Pack) != isinstance(part, Entries):
                     raise Unnatural("an index that is not understood")
@@ -450,6 +493,12 @@ class _Rule:
     # ---- calls ----------------------------------------------------------------------------------------------------
 
     def _call(self, expr: t.Call, env: _Env) -> Any:
+        closure = env.values.get(expr.function)
+        if isinstance(closure, _Closure):
+            inner = closure.env.child()
+            inner.inside = env.inside
+            inner.values.update(zip(closure.syntax.params, [self.value(arg, env) for arg in expr.args], strict=True))
+            return self.value(closure.syntax.body, inner)
         term = self.terms.get(expr.function) if env.module is self.sub.module else None
         found = term if term is not None else env.module.lookup(expr.function)
         if isinstance(found, FunctionDef):
@@ -481,6 +530,23 @@ class _Rule:
 
     f_len = f_rank
 
+    def f_take(self, values: Any, count: Any) -> Entries:
+        """The entries in front, for as many axes as there are of some."""
+        front, _ = self.halves(values, count)
+        return Entries(front)
+
+    def f_drop(self, values: Any, count: Any) -> Entries:
+        _, back = self.halves(values, count)
+        return Entries(back)
+
+    def halves(self, values: Any, count: Any) -> tuple[Segments, Segments]:
+        if not isinstance(count, Count) or not isinstance(values, Entries):
+            raise Unnatural("a list that is cut at a number")
+        segments, front = self.segments(values), self.spaces.normal(count.segments)
+        if not front or segments[: len(front)] != front:
+            raise Unnatural("a list that is cut elsewhere")
+        return front, segments[len(front) :]
+
     def f_shape(self, value: Any) -> Entries:
         if not isinstance(value, Tensor):
             raise Unnatural("the shape of no tensor")
@@ -509,6 +575,7 @@ class _Rule:
     def f_prod(self, value: Any) -> Number:
         if not isinstance(value, Entries) or not value.sizes:
             raise Unnatural("a product of what is no size")
+        self.folds = True
         return Number(folded=True)
 
     def f_broadcast(self, *values: Any) -> Entries:
@@ -530,6 +597,11 @@ class _Rule:
         return Entries(self.spaces.unify(index.segments, shape.segments))
 
     def f_permute(self, values: Any, by: Any) -> Entries | Places:
+        if isinstance(by, Entries) and isinstance(values, Entries):
+            # of places that are no axes
+            if all(isinstance(each, One) for each in (*self.segments(by), *self.segments(values))):
+                return Entries(self.spaces.unify(by.segments, values.segments), values.sizes)
+            raise Unnatural("a permutation by numbers")
         if isinstance(by, Every):
             return self.entries(values, by.segments)
         if not isinstance(by, Places):
@@ -539,6 +611,8 @@ class _Rule:
         return self.like(values, by.segments)
 
     def f_unpermute(self, values: Any, by: Any) -> Entries | Places:
+        if isinstance(by, Entries):
+            return self.f_permute(values, by)
         if isinstance(by, Every):
             return self.entries(values, by.segments)
         if not isinstance(by, Places):
@@ -622,7 +696,8 @@ class _Rule:
             if keyword.name not in kinds:
                 raise Unnatural("an attribute that is not declared")
             self.meant(keyword.value, kinds[keyword.name], operands, env)
-            given[keyword.name] = ("", self.value(keyword.value, env))
+            at = _literal(keyword.value) if kinds[keyword.name].type.name == "axis" else None
+            given[keyword.name] = ("", self.value(keyword.value, env) if at is None else Fixed(at))
         for name in kinds if expr.rest is not None else ():
             if name not in given:
                 full = f"{expr.rest}.{name}"
@@ -651,11 +726,10 @@ class _Rule:
         kind = attr.type.name
         value: Any = _NUMBER
         if attr.type.dims is not None:
-            if kind in _LISTED or not all(isinstance(dim, t.Int) for dim in attr.type.dims) or len(attr.type.dims) != 1:
-                raise Unnatural("a list of numbers, one for every axis")
+            if kind in _LISTED or len(attr.type.dims) != 1:
+                raise Unnatural("a list of lists")
             (count,) = attr.type.dims
-            assert isinstance(count, t.Int)
-            value = Entries(_ONE * count.value)
+            value = Entries(_ONE * count.value) if isinstance(count, t.Int) else _Drawn(name, env)
         elif kind == "axis":
             value = Place(name, name)
             self.named[name] = None
@@ -673,14 +747,22 @@ class _Rule:
     def checked(self, attr: t.Attr, value: Any, operands: list[Tensor | None]) -> Any:
         kind = attr.type.name
         if attr.type.dims is not None:
-            fits = isinstance(value, Entries) and all(isinstance(each, One) for each in self.segments(value))
+            fits = isinstance(value, Entries | Number | _Drawn)
         elif kind == "axis" or kind in _LISTED:
-            fits = isinstance(value, Place) if kind == "axis" else isinstance(value, Places | Every)
-            if fits and (not operands or operands[0] is None):
+            if not operands or operands[0] is None:
                 raise Unnatural("axes of no tensor")
+            front = self.segments(operands[0])
+            if kind == "axis" and isinstance(value, Fixed):
+                passed = front[: value.at + 1] if value.at >= 0 else front[value.at :]
+                if -len(front) <= value.at < len(front) and all(isinstance(each, One) for each in passed):
+                    return value
+                raise Unnatural("an axis of a pack by its number")
+            fixed = isinstance(value, Entries) and len(value.segments) == len(front)
+            if kind == "permutation" and fixed and all(isinstance(each, One) for each in (*front, *value.segments)):
+                return value
+            fits = isinstance(value, Place) if kind == "axis" else isinstance(value, Places | Every)
             if fits:
-                assert operands[0] is not None
-                self.counted.append((value, operands[0].segments))
+                self.counted.append((value, front))
         elif kind == "bool":
             fits = isinstance(value, bool)
         else:
@@ -717,15 +799,21 @@ class _Rule:
             if param.type is not None:
                 env.values.setdefault(param.type.name, _NUMBER)
                 self.fitted(param.type.dims or (), self.segments(operand), conditions, env)
+        env.ranges = _ranges(op)
         for attr in op.attrs:
             if attr.name not in env.values:
                 if attr.default is None:
                     raise Unnatural("an attribute without a value")
                 env.values[attr.name] = self.checked(attr, self.value(attr.default, env), list(operands))
+            if attr.type.dims is not None:
+                env.values[attr.name] = self.counted_list(attr, env.values[attr.name], env)
+        self.bind_equal(conditions, env)
         for statement in op.syntax.statements:
             if isinstance(statement, t.Let | t.Equation):
                 declared = next((output.type for output in op.syntax.outputs if output.name == statement.target.name), None)
                 env.values[statement.target.name] = self.target(statement, declared, env)
+            elif isinstance(statement, t.Function):
+                env.values[statement.name] = _Closure(statement, env)
             elif not isinstance(statement, t.Attr | t.Where | t.OnnxMap | t.Example | t.Tags | t.Verify):
                 raise Unnatural("a statement that is not understood")
         for condition in conditions:
@@ -734,6 +822,33 @@ class _Rule:
         if not all(isinstance(result, Tensor) for result in results):
             raise Unnatural("no tensor")
         return results if len(results) > 1 else results[0]
+
+    def counted_list(self, attr: t.Attr, value: Any, env: _Env) -> Entries:
+        """A list attribute with as many entries as its type says; a number stands for every one of them."""
+        (count,) = attr.type.dims or ()
+        twice = isinstance(count, t.Binary) and count.op == "*" and isinstance(count.left, t.Int) and count.left.value == 2
+        if isinstance(count, t.Int):
+            segments = _ONE * count.value
+        else:
+            number = self.value(count.right if twice and isinstance(count, t.Binary) else count, env)
+            if not isinstance(number, Count):
+                raise Unnatural("a list whose length is no number of axes")
+            segments = number.segments * (2 if twice else 1)
+        if isinstance(value, _Drawn):
+            value.rule.values[value.name] = Entries(segments)
+        elif isinstance(value, Entries):
+            self.spaces.unify(value.segments, segments, equal_length=True)
+        elif self.number(value).folded:
+            raise Unnatural("a product of sizes in a list")
+        return Entries(segments)
+
+    def bind_equal(self, conditions: list[t.Expr], env: _Env) -> None:
+        """`R == kernel` says what R is."""
+        for condition in conditions:
+            if isinstance(condition, t.Compare) and condition.ops == ("==",):
+                name, other = condition.operands
+                if isinstance(name, t.Name) and isinstance(self.value(name, env), _Unknown):
+                    env.values[name.id] = self.value(other, env)
 
     def target(self, statement: t.Let | t.Equation, declared: t.TypeExpr | None, env: _Env) -> Any:
         """What a `let` or an equation gives."""
@@ -751,8 +866,13 @@ class _Rule:
         inner.inside = True
         out: list[Any] = []
         for k, place in enumerate(places):
-            if not isinstance(place, t.Binder):
-                raise Unnatural("a merged dimension")
+            if isinstance(place, t.TuplePlace):
+                for slot in place.places:
+                    if slot.star:
+                        raise Unnatural("a merged pack")
+                    inner.values[slot.name] = _NUMBER
+                out.append(One())
+                continue
             over = dims[k] if dims is not None else place.range
             if over is None or (place.range is not None and dims is not None):
                 raise Unnatural("an iterator without a range")
@@ -766,8 +886,6 @@ class _Rule:
         """Binds the names of a type to the shape of an operand."""
         packs = [k for k, dim in enumerate(dims) if isinstance(dim, t.Pack)]
         for dim in dims:
-            if isinstance(dim, t.TupleExpr):
-                raise Unnatural("a merged dimension")
             for name in (node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)):
                 self.number(env.values.setdefault(name, _NUMBER))
         if len(packs) == 2 and len(dims) == 3 and packs == [0, 2]:
@@ -790,7 +908,14 @@ class _Rule:
         for condition in conditions:
             if isinstance(condition, t.Compare) and condition.ops == ("==",) and isinstance(condition.operands[1], t.Name):
                 count, axis = condition.operands[0], env.values.get(condition.operands[1].id)
-                if isinstance(count, t.Call) and count.function == "rank" and count.args == (first,) and isinstance(axis, Place):
+                if not (isinstance(count, t.Call) and count.function == "rank" and count.args == (first,)):
+                    continue
+                if isinstance(axis, Fixed):
+                    at = axis.at if axis.at >= 0 else len(segments) + axis.at
+                    self.packed(dims[0], segments[:at], env)
+                    self.packed(dims[2], segments[at + 1 :], env)
+                    return
+                if isinstance(axis, Place):
                     self.spaces.aim(axis, segments)
                     self.packed(dims[0], (Part(segments, axis.axis, -1),), env)
                     self.packed(dims[2], (Part(segments, axis.axis, 1),), env)
@@ -802,6 +927,21 @@ class _Rule:
             raise Unnatural("a list of sizes that is computed")
         known = env.values.setdefault(dim.value.id, Entries(segments, sizes=True))
         self.spaces.unify(self.segments(known), segments, equal_length=True)
+
+
+@lru_cache(maxsize=1024)
+def _ranges(op: OperatorDef) -> Mapping[str, t.Expr]:
+    """What the iterators of an operator range over by the places where they stand."""
+    env = Env(op.module, Rules())
+    declare(op, env)
+    return env.ranges
+
+
+def _literal(expr: t.Expr) -> int | None:
+    """An integer that is written as one."""
+    if isinstance(expr, t.Unary) and expr.op == "-" and isinstance(expr.operand, t.Int):
+        return -expr.operand.value
+    return expr.value if isinstance(expr, t.Int) else None
 
 
 def _not_empty(condition: t.Expr) -> t.Expr | None:

@@ -8,7 +8,7 @@ cover says what it is bounded to.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -19,14 +19,12 @@ from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
-from dslc.prove.axis_moves import bases as smallest
-from dslc.prove.axis_moves import enough
-from dslc.prove.axis_text import readings
 from dslc.prove.instance_draw import LEVELS, NUMBERS, SHIFTS, SIZES, Choice, Draft, hold, step
 from dslc.prove.instance_numbers import Restart, check_numbers
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_terms import signatures, unknown_operators
+from dslc.prove.rank_covers import by_maps, naturally
 from dslc.prove.rank_text import excludes_ranks, telling_rank
 from dslc.prove.ranks import (
     Probe,
@@ -53,8 +51,6 @@ from dslc.syntax import tree as t
 _MOST_PATHS = {None: 400, 2: 400, 1: 1500}
 # applications of operators in all evaluations of each of these
 _MOST_CALLS = 16_000
-# ranks that may be enough where a rule says the same of every axis
-_NATURAL = (2, 3)
 # covers that are kept for the next prover
 _KEPT = 8
 #: a case that does not occur because the right side has no meaning there
@@ -203,9 +199,11 @@ def _explore(
             batch = ()
     ranks = at_most(sub, batch)
     if ranks.bounded:
-        natural = _natural(rules, sub, choice, _MOST_PATHS[most])
+        probed: list[_Found] = []
+        natural = naturally(sub, choice, lambda each: _probes(rules, sub, each, _MOST_PATHS[most], probed))
         if natural is not None:
-            return natural[0], _scope(sub, natural[1], ()), natural[1]
+            small = {id(probe) for probe in natural[0]}
+            return tuple(each.instance for each in probed if id(each.probe) in small), _scope(sub, natural[1], ()), natural[1]
     limits: Mapping[str, int] = {}
     if ranks.bounded or not names:
         limits = {name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()}
@@ -225,26 +223,38 @@ def _explore(
     return tuple(each.instance for each in bases), scope, choice
 
 
-def _natural(rules: Rules, sub: SubstitutionDef, choice: Choice, most: int) -> tuple[tuple[SymbolicInstance, ...], Choice] | None:
-    """The instances that stand for all ranks where the rule says the same of every axis; None where that is not known of it."""
-    read = _readings(sub)
-    for rank in _NATURAL if read is not None else ():
-        if read is None or not enough(read, rank):
-            continue
-        own: dict[str, str | None] = {}
-        ranks = dict.fromkeys(packs_of(sub), rank)
-        each = Choice(choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning)
-        try:
-            found = _run(rules, sub, each, own, most)
-        except TooMany:
-            return None
-        small = smallest(read, [one.probe for one in found], rank) if RIGHT not in own.values() else None
-        if small is not None:
-            return tuple(one.instance for one in found if any(one.probe is probe for probe in small)), each
-    return None
+def _probes(
+    rules: Rules, sub: SubstitutionDef, choice: Choice, most: int, found: list[_Found]
+) -> tuple[Sequence[Probe], bool]:
+    """The instances of a choice, which are put into `found`, and whether the right side had a meaning in all cases."""
+    reasons: dict[str, str | None] = {}
+    found.clear()
+    try:
+        found += _run(rules, sub, choice, reasons, most)
+    except TooMany:
+        return (), False
+    return [each.probe for each in found], RIGHT not in reasons.values()
 
 
-_readings = lru_cache(maxsize=_KEPT)(readings)
+def cover_of_maps(rules: Rules, sub: SubstitutionDef) -> Cover | None:
+    """A cover in which windows are arbitrary maps, for all ranks and steps: it says more than the rule. None if there is none."""
+    if unknown_operators(sub) is None:
+        return None
+    probed: list[_Found] = []
+    try:
+        found = by_maps(sub, lambda choice: _probes(rules, sub, choice, _MOST_PATHS[None], probed))
+    except Undecided:
+        return None
+    if found is None:
+        return None
+    instances = {id(each.probe): each.instance for each in probed}
+    return Cover(tuple(
+        replace(
+            instances[id(each.probe)], inputs=each.sides.inputs, left=each.sides.left, right=each.sides.right,
+            conditions=each.sides.conditions, sizes=each.sides.sizes,
+        )
+        for each in found
+    ))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import pytest
 from dslc.interpret import run
 from dslc.interpret.field import Field
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import input_value
-from dslc.prove.instances import cover
+from dslc.ir.graph import ScopeNode, input_value, topological
+from dslc.ir.scalar import Sym, walk
+from dslc.prove.instances import cover, cover_of_maps
 from dslc.prove.provers import exact_verdict
 from dslc.prove.rank_text import telling_rank
 from dslc.prove.ranks import broadcasts, padded
@@ -76,6 +77,31 @@ def test_attributes_that_name_or_permute_axes(std: Rules, name: str, instances: 
     """Lemmas 3 and 4: what is left are the axes that attributes name, and one of each kind that is summed."""
     found = cover(std, std.substitutions[f"std.{name}"])
     assert (found.scope, len(found.instances)) == ("", instances)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["conv_of_sum", "merge_convs", "branches_to_grouped_conv", "add_of_convs", "add_of_avg_pools_valid", "concat_of_max_pools"],
+)  # fmt: skip
+def test_windows_as_arbitrary_maps(std: Rules, name: str) -> None:
+    """Lemma 5: proved at rank 1 for every map, so at every rank, for every stride, dilation and pad."""
+    verdict = exact_verdict(std, std.substitutions[f"std.{name}"])
+    assert (verdict.answer, verdict.scope) == ("equal", "")
+    found = cover_of_maps(std, std.substitutions[f"std.{name}"])
+    assert found is not None
+    for instance in found.instances:
+        assert any(value.type.dtype is DType.I64 for value in instance.inputs)
+        nodes = topological(value.node for value in (*instance.left, *instance.right))
+        bodies = (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body))
+        unknown = {part.name for part in bodies if isinstance(part, Sym)}
+        assert not any("stride" in part or "pads" in part or "dilation" in part for part in unknown)
+
+
+@pytest.mark.parametrize("name", ["compose_convs", "pad_into_conv", "max_pool_of_max_pool", "conv_of_identity", "conv1x1_to_matmul"])
+def test_windows_that_are_no_arbitrary_maps(std: Rules, name: str) -> None:
+    """Where it matters which place a window reads, maps prove nothing."""
+    verdict = exact_verdict(std, std.substitutions[f"std.{name}"])
+    assert verdict.answer == "unknown" or "ranks of D" in verdict.scope
 
 
 @pytest.mark.parametrize("name", ["reshape_of_reshape", "slice_of_pad", "tile_is_expand"])

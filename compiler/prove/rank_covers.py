@@ -1,0 +1,78 @@
+"""Few instances for all ranks, where the text of a rule says the same of every axis: docs/proofs.md, "Ranks", Lemmas 3 to 5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from dslc.ir.dtype import DType
+from dslc.prove.axis_maps import Mapped, mapped
+from dslc.prove.axis_moves import bases, enough
+from dslc.prove.axis_text import Readings, readings
+from dslc.prove.instance_draw import LEVELS, Choice
+from dslc.prove.ranks import Probe, packs_of
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.env import AttrSet
+
+#: ranks that may be enough where attributes permute or name axes
+RANKS = (2, 3)
+#: the instances of a choice, and whether the right side had a meaning in all cases that the left side allows
+Run = Callable[[Choice], "tuple[Sequence[Probe], bool]"]
+
+_readings = lru_cache(maxsize=8)(readings)
+
+
+def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Probe], Choice] | None:
+    """The instances that stand for all ranks where the rule says the same of every axis; None where that is not known of it."""
+    read = _readings(sub)
+    for rank in RANKS if read is not None else ():
+        if read is None or not enough(read, rank):
+            continue
+        ranks = dict.fromkeys(packs_of(sub), rank)
+        each = Choice(choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning)
+        probes, whole = run(each)
+        small = bases(read, probes, rank) if whole else None
+        if small is not None:
+            return small, each
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Maps:
+    """An instance at rank 1, and the same with arbitrary maps in the place of its windows."""
+
+    probe: Probe
+    sides: Mapped
+
+
+def by_maps(sub: SubstitutionDef, run: Run) -> list[Maps] | None:
+    """Instances at rank 1 that stand for every rank and every number of the lists with one for each axis; None where none do."""
+    read: Readings | None = _readings(sub)
+    packs = packs_of(sub)
+    if not packs or read is None or not all(reading.alike for reading in read.values()):
+        return None
+    probes, whole = run(Choice(LEVELS[0], dict.fromkeys(packs, 1), DType.F32))
+    probes = [probe for probe in probes if set(probe.ranks.values()) == {1}]
+    cases = [_case(names) for probe in probes for names in probe.names]
+    if not probes or not whole or len(set(cases)) < len(cases) or not all(probe.same_shape for probe in probes):
+        return None
+    found = []
+    for probe in probes:
+        own = probe.entries | {f"{pack}0" for pack in packs}
+        sides = mapped(probe, own, tuple(f"{pack}0_" for pack in packs))
+        if sides is None:
+            return None
+        found.append(Maps(probe, sides))
+    # without windows the other lemmas say as much
+    return found if any(len(each.sides.inputs) > len(each.probe.axes) for each in found) else None
+
+
+def _case(names: Any) -> tuple[tuple[str, object], ...]:
+    """The flags, texts and types of an instance, which are no matter of its sizes."""
+    flat = dict(names)
+    for name, value in names.items():
+        if isinstance(value, AttrSet):
+            flat.update((f"{name}.{inner}", each) for inner, each in value.values.items())
+    return tuple(sorted((name, str(value)) for name, value in flat.items() if isinstance(value, bool | str | DType)))
