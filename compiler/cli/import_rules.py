@@ -178,17 +178,17 @@ def _check_output(file: Path, out: Path, force: bool) -> None:
 def _summary(found: Import) -> None:
     """A table of the outcomes, and what a user has to know of single rules."""
     from dslc.foreign.importing import OUTCOMES
-    from dslc.foreign.outcome import MEANING
+    from dslc.foreign.outcome import LIVE, MEANING
 
     counts = found.counts()
     for outcome in OUTCOMES:
         if counts[outcome]:
             click.echo(f"  {outcome:<13}{counts[outcome]:>7}  {MEANING[outcome].partition(': ')[0]}")
-    statuses = Counter(rule.verdict.status for rule in found.rules if rule.outcome in ("proved", "guarded") and rule.verdict)
+    statuses = Counter(rule.verdict.status for rule in found.rules if rule.outcome in LIVE and rule.verdict)
     if statuses["bounded"]:
         words = "for every rank and shape", "within the bounds that the lock states"
         click.echo(f"{statuses['proved']} of those proved are so {words[0]}, {statuses['bounded']} {words[1]}")
-    sizes = sum("of the file only" in rule.note for rule in found.rules)
+    sizes = sum(rule.outcome in LIVE and "of the file only" in rule.note for rule in found.rules)
     if sizes:
         click.echo(f"{sizes} of those proved are for the kernel sizes of the file only")
     if found.unknown:
