@@ -11,7 +11,7 @@ from dslc.prove.exact.equations import solved
 from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.windows import cases_of_sizes, generalized
 from dslc.prove.instances import cover
-from dslc.prove.provers import exact_verdict
+from dslc.prove.provers import exact_verdict, subjects
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules, load
 
@@ -36,6 +36,8 @@ def verdict(tmp_path: Path, left: str, right: str, guard: str = "") -> Verdict:
 
 
 PADDED = "X[o * s + k * d - p, other=0]"
+DIVIDED = "X[(o - k * d) // s, other=0]"
+FITS = "(o - k * d) % s == 0"
 LOWEST = "X[o * s + k * d - p, other=-inf]"
 
 
@@ -50,6 +52,8 @@ LOWEST = "X[o * s + k * d - p, other=-inf]"
         (f"Y[o] = sum[k: r where o * s + k * d - p < N] {PADDED}", f"Y[o] = sum[k: r] {PADDED}"),
         (f"Y[o] = sum[k: r where o * s + k * d < N + 2 * p] {PADDED}", f"Y[o] = sum[k: r] {PADDED}"),
         (f"Y[o] = sum[k: r where o * s + k * d >= 0] {PADDED}", f"Y[o] = sum[k: r] {PADDED}"),
+        # quotients and remainders by steps that are the same on both sides
+        (f"Y[o] = (sum[k: r where {FITS}] {DIVIDED} * W[k]) * 2", f"Y[o] = sum[k: r where {FITS}] W[k] * {DIVIDED} * 2"),
         # products of steps
         ("Y[o] = X[(o * s) * d, other=0]", "Y[o] = X[o * (s * d), other=0]"),
         (f"Y[o] = sum[k: r] {PADDED} * (1 if s == 7 else 2)", f"Y[o] = (sum[k: r] {PADDED}) * (1 if s == 7 else 2)"),
@@ -85,6 +89,12 @@ def test_a_rule_for_all_steps_is_proved_with_unknown_ones(tmp_path: Path, left: 
         (f"Y[o] = max[k: r] {LOWEST}", f"Y[o] = max[k: r where d != 7 or k > 0] {LOWEST}"),
         ("let t = s if s != 7 else 8\n  Y[o] = X[o * s, other=0]", "let t = s if s != 7 else 8\n  Y[o] = X[o * t, other=0]"),
         (f"Y[o] = sum[k: r] {PADDED}", f"Y[o] = sum[k: r where N != 7 * s or k > 0] {PADDED}"),
+        # wrong where positions are no multiples of steps
+        (f"Y[o] = sum[k: r where {FITS}] {DIVIDED} * W[k]", f"Y[o] = sum[k: r] {DIVIDED} * W[k]"),
+        (f"Y[o] = sum[k: r where {FITS}] {DIVIDED} * W[k]", f"Y[o] = sum[k: r where (o - k) % s == 0] {DIVIDED} * W[k]"),
+        (f"Y[o] = sum[k: r] {DIVIDED} * W[k]", "Y[o] = sum[k: r] X[(o - k) // s, other=0] * W[k]"),
+        (f"Y[o] = sum[k: r] {DIVIDED} * W[k]", "Y[o] = sum[k: r] X[(o - k * d) // d, other=0] * W[k]"),
+        (f"Y[o] = max[k: r] {DIVIDED}", "Y[o] = max[k: r] X[(o - k) // s, other=0]"),
         # wrong where sizes are no multiples of steps
         (f"Y[o] = sum[k: r] {PADDED}", f"Y[o] = (sum[k: r] {PADDED}) * (1 if N % s == 0 else 0)"),
         ("Y[o] = X[o * s // d, other=0]", "Y[o] = X[o * (s // d), other=0]"),
@@ -153,8 +163,9 @@ def test_a_rule_with_unknown_steps_is_bounded_by_ranks_at_most(std: Rules, name:
     assert found.scope in {scope, ""}
 
 
-def test_remainders_of_steps_are_numbers_as_before(std: Rules) -> None:
-    found = exact_verdict(std, std.substitutions["std.scale_into_conv_transpose"])
+def test_where_remainders_go_together_in_another_way_steps_are_numbers(std: Rules) -> None:
+    (law,) = subjects(std, std.laws["std.conv_transpose_is_adjoint"])
+    found = exact_verdict(std, law)
     assert found.answer == "equal"
     assert "(a.dilation, a.stride) in (1, 1), (1, 2), (2, 3), (3, 1)" in found.scope
 

@@ -12,11 +12,12 @@ from dslc.ir.scalar import Iter, Scalar, Sym, apply, as_scalar, rebuild, walk
 from dslc.prove.exact.equations import facts, named, solved
 from dslc.prove.exact.inline import Inliner
 from dslc.prove.exact.onehot import without_onehots
+from dslc.prove.exact.opaque import named_places
 from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
 from dslc.prove.exact.terms import Deadline, Unsolved
 
 
-class _Quotient(Unsolved):
+class Quotient(Unsolved):
     """A position is divided by what does not divide its range, as far as is seen; with the ranges that there are."""
 
     def __init__(self, extents: Sequence[Scalar]) -> None:
@@ -28,7 +29,7 @@ def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Sc
     """The problem of two lists of outputs. Raises Unsolved, CannotInline and GivenUp where they are no such expressions."""
     try:
         return Problem(left, right, conditions, deadline)
-    except _Quotient as problem:
+    except Quotient as problem:
         names, more = named(problem.extents)
         if not names:
             raise
@@ -38,7 +39,8 @@ def posed(left: Sequence[Value], right: Sequence[Value], conditions: Sequence[Sc
 class Problem:
     """What is to be compared; it is never changed.
 
-    `names`: sizes in terms of names for compound extents, with what is known of those (`more`).
+    `names`: sizes in terms of names for compound extents, with what is known of those (`more`). `opaque`: places that are quotients
+    are names as well, and what is shown of them is stronger than what was asked: only that the programs are equal means something.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Problem:
         deadline: Deadline,
         names: Mapping[Scalar, Scalar] | None = None,
         more: Sequence[Scalar] = (),
+        opaque: bool = False,
     ) -> None:
         self._check = deadline.check
         #: the conditions as they were given
@@ -78,7 +81,7 @@ class Problem:
         #: iterators that were taken apart, in terms of their parts
         roots, self.parts = self.radix.split(roots)
         #: for every output its element on the left and the one on the right
-        self.roots = self._flattened(inliner, roots)
+        self.roots = self._named(roots) if opaque else self._flattened(inliner, roots)
         #: the range of every iterator
         self.extents = inliner.extents
 
@@ -123,8 +126,14 @@ class Problem:
             shape = [inliner.size(size) for size in self.inputs[operand].type.shape]
             roots = [self.radix.simplify(flattened(root, operand, shape)) for root in roots]
         if quotients_left(roots):
-            raise _Quotient(list(inliner.extents.values()))
+            raise Quotient(list(inliner.extents.values()))
         return roots
+
+    def _named(self, roots: list[Scalar]) -> list[Scalar]:
+        found = named_places(roots, self.inputs)
+        if found is None:
+            raise Unsolved("a tensor is read at quotients and otherwise")
+        return found
 
     def _facts(self, roots: Iterable[Scalar], extents: Iterable[Scalar]) -> Case:
         """The conditions, and the least values of the sizes."""
