@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group, groups_of, working_nodes
 from dslc.cost.layout import layout_cost, port_of
+from dslc.cost.pairs import Pair, pairs_of
 from dslc.ir.graph import Call, Graph, Input, Node, Value
 
 if TYPE_CHECKING:
@@ -37,8 +38,12 @@ class Evaluation:
         self._layouts = any(info.leave > 0 for info in self.infos)
         changes = layout_cost(list(zip(self.infos, self._ports, strict=True)), graph.outputs) if self._layouts else 0.0
         self._body = sum(info.body for info in self.infos)
-        self.cost = self._body + changes
+        self.cost = self._body + changes + model.together(self.pairs())
         self._group_of = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
+
+    def pairs(self) -> list[Pair]:
+        """Groups that follow each other."""
+        return pairs_of(self.groups, lambda value: self._uses.get(value, 0))
 
     def after(self, new: Mapping[Value, Value]) -> tuple[float, float]:
         """The cost of the graph with values replaced, and the part of its cost that this concerns, in seconds.

@@ -8,9 +8,11 @@ by itself, for each type of tensor: differences between graphs are then differen
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 
 from dslc.cost.groups import Group
+from dslc.cost.measure import LEAST
 from dslc.cost.statistics import median
 from dslc.ir.graph import Value
 
@@ -37,6 +39,12 @@ class Info:
     def alone(self) -> float:
         """With its own changes of layout."""
         return self.body + sum(self.enters) + self.leave
+
+    def at_most(self, seconds: float) -> Info:
+        """The same, of so many seconds alone at most; what cannot be run stays so."""
+        if self.body == inf or self.alone <= seconds:
+            return self
+        return replace(self, body=max(LEAST, self.body - (self.alone - seconds)))
 
 
 def medians(infos: Sequence[Info]) -> Info:

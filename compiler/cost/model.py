@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, inf
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, log2
 from typing import Any
 
 from dslc.cost import kinds
+from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group
-from dslc.cost.layout import Info, medians
+from dslc.cost.layout import Info
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
-from dslc.cost.statistics import median
+from dslc.cost.pairs import Pair
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -48,8 +49,6 @@ _WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 
 #: a group with its changes of layout takes at least such a share of it for itself
 _REST = 0.1
-#: what decides about a prediction is measured so many times: that of few groups, and of more
-_TURNS, _FEW, _TURNS_OF_MANY = 5, 40, 3
 
 Key = tuple[int, ...]
 
@@ -81,7 +80,7 @@ class CostModel:
         other: int = 1,
     ) -> None:
         self.rules = rules
-        self._measurer = measurer
+        self.measurer = measurer
         self._build = build
         self._opset = opset
         self._meanings: dict[str, str] = {}
@@ -92,6 +91,7 @@ class CostModel:
         self._longer: dict[Key, float] = {}
         self._excused: set[Key] = set()
         self._footprint = 0
+        self._together: Mapping[Hashable, float] = {}
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
@@ -102,7 +102,7 @@ class CostModel:
     @property
     def measured(self) -> int:
         """How many groups were measured (and not found in the cache)."""
-        return self._measurer.count
+        return self.measurer.count
 
     def cost(self, node: Node) -> float:
         """The cost of one node on its own, in seconds."""
@@ -128,29 +128,26 @@ class CostModel:
         self._excused.update(self.key(g) for g, info in zip(found.groups, found.infos, strict=True) if info.body == inf)
 
     def confirm(self, *graphs: Graph) -> None:
-        """Measures what these graphs are made of again, all of it in turn and several times over, and takes the medians.
+        """Measures what these graphs are made of again, so that their costs can be compared; see `dslc.cost.confirm`.
 
-        A machine has spells, of seconds, in which operators take a third longer, and some more than others: costs that were taken
-        in different ones say nothing about which graph is faster. What is measured in the same rounds can be compared; so nothing
-        of what was measured before counts here.
+        Nothing of what was measured before counts for them any more.
         """
-        every = {self.key(group): group for graph in graphs for group in self.evaluate(graph).groups}
-        groups = {key: group for key, group in every.items() if self._infos[key].body < inf}
-        occasion = hashlib.sha256("\n".join(sorted(self._text(self._small(g)) for g in groups.values())).encode()).hexdigest()
-        turns = [f"{occasion[:16]}:{k}" for k in range(_TURNS if len(groups) <= _FEW else _TURNS_OF_MANY)]
-        found: dict[Key, list[Info]] = {key: [] for key in groups}
-        runs = []
-        for turn in turns:
-            runs.append(self._measurer.run_alone(turn))
-            for key, group in groups.items():
-                found[key].append(self._measure(group, turn))
-        self.overhead = median(runs)
-        longer: dict[Key, float] = {}
-        for key, group in groups.items():
-            self._infos[key] = medians(found[key])
-            self._bound(group, self._infos[key].alone, longer)
-        for key in groups:
-            self._infos[key] = _at_most(self._infos[key], longer.get(key, inf))
+        self._together = {}
+        found = confirmed(self, graphs)
+        self._infos.update(found.infos)
+        self._together, self.overhead = found.together, found.overhead
+
+    def together(self, pairs: Iterable[Pair]) -> float:
+        """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
+        return sum(self._together.get(self.pair_key(pair), 0.0) for pair in pairs) if self._together else 0.0
+
+    def bytes_of(self, value: Value) -> int:
+        """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""
+        return self._static_type(value.type).bytes if value.known else 0
+
+    def pair_key(self, pair: Pair) -> Hashable:
+        """Equal for equal groups that follow each other in the same way."""
+        return (self.key(pair.first), self.key(pair.group), pair.shared)
 
     def pointwise(self, node: Node) -> bool:
         """Whether an application is pointwise, weights aside."""
@@ -171,7 +168,7 @@ class CostModel:
             key = self.key(group)
             found = self._infos.get(key)
             if found is None:
-                self._note(group, self._measure(group))
+                self._note(group, self.measure(group))
                 found = self._infos[key]
             out.append(Info(0.0) if key in self._excused else found)
         return out
@@ -223,38 +220,48 @@ class CostModel:
         already asked for stays as it is until `confirm`, so that the costs of two graphs can be compared.
         """
         key = self.key(group)
-        self._infos[key] = _at_most(info, self._longer.get(key, inf))
-        self._bound(group, info.alone, self._longer)
+        self._infos[key] = info.at_most(self._longer.get(key, inf))
+        self.bound(group, info.alone, self._longer)
 
-    def _bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
+    def bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
+        """Notes what every shorter group that begins a group costs at most."""
         for count in range(1, len(group.nodes)):
             part = self.key(Group(group.nodes[:count], group.args[:count]))
             longer[part] = min(seconds, longer.get(part, inf))
 
     # ---- measuring -------------------------------------------------------------------------------------------
 
-    def _measure(self, group: Group, turn: str = "") -> Info:
+    def measure(self, group: Group, turn: str = "") -> Info:
+        """What a group costs, from the cache or measured; each `turn` is another measurement."""
+        if self.is_view(group):
+            return Info(LEAST)
+        small = self.small(group)
+        found, copies = self.alone(small, turn)
+        return self._info(small, found, copies, turn)
+
+    def is_view(self, group: Group) -> bool:
+        """Whether the runtime only passes memory on."""
         first = group.nodes[0]
-        if len(group.nodes) == 1 and isinstance(first, Call):
-            local = self.number(first)
-            if local not in self._view:
-                self._view[local] = kinds.view(
-                    self.rules, self._static(first), tuple(a.constant for a in group.args[0])
-                )
-            if self._view[local]:
-                return Info(LEAST)
-        small = self._small(group)
+        if len(group.nodes) > 1 or not isinstance(first, Call):
+            return False
+        local = self.number(first)
+        if local not in self._view:
+            self._view[local] = kinds.view(self.rules, self._static(first), tuple(a.constant for a in group.args[0]))
+        return self._view[local]
+
+    def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
+        """What a group takes as a graph of its own, and how many copies of it were measured at once."""
         touched = sum(map(_bytes, (*small.inputs, *small.weights, *small.outputs)))
         copies = _TINY_COPIES if touched <= _TINY else 1
-        found = self._measured(small, copies, turn)
-        weights = sum(map(_bytes, small.weights))
-        if weights >= _WEIGHTS and weights > _STREAMED * found.seconds:
-            copies = min(_MOST_COPIES, ceil(min(self._footprint, _FARTHEST) / weights))
-            if copies > 1:
-                # powers of two, so that models of other sizes find it in the cache
-                copies = 1 << (copies - 1).bit_length()
-                found = self._measured(small, copies, turn)
-        return self._info(small, found, copies, turn)
+        # the first measurement decides how it is measured at every turn
+        first = self._measured(small, copies, "")
+        once, weights = copies, sum(map(_bytes, small.weights))
+        if weights >= _WEIGHTS and weights > _STREAMED * first.seconds:
+            # powers of two, so that models of other sizes find it in the cache; the nearest one: more weights than the model has
+            # lie farther away than its own
+            times = max(1.0, min(self._footprint, _FARTHEST) / weights)
+            copies = max(copies, min(_MOST_COPIES, 1 << round(log2(times))))
+        return first if copies == once and not turn else self._measured(small, copies, turn), copies
 
     def _measured(self, small: Small, copies: int, turn: str, blocked: Sequence[int] = ()) -> Measured:
         """What a group takes; with some of its inputs, by position, coming in blocks, whatever brings them there included."""
@@ -268,10 +275,10 @@ class CostModel:
 
             return with_blocked(model, [f"x{k}" for k in blocked])
 
-        text = self._text(small)
+        text = self.text(small)
         text = text if not blocked else f"in blocks: {', '.join(f'x{k}' for k in blocked)}\n{text}"
         text = text if copies == 1 else f"{copies} times\n{text}"
-        return self._measurer.measured(Sample(text, build, copies, tuple(weights)), turn)
+        return self.measurer.measured(Sample(text, build, copies, tuple(weights)), turn)
 
     def _info(self, small: Small, found: Measured, copies: int, turn: str) -> Info:
         """What a group takes, its changes of layout set apart."""
@@ -315,9 +322,9 @@ class CostModel:
         """Seconds of what no rule speaks of, from one tensor to one of its size."""
         shape = tuple(size for size in type.shape if isinstance(size, int))
         copies = _TINY_COPIES if 2 * type.bytes <= _TINY else 1
-        return self._measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds
+        return self.measurer.measured(Sample(f"{text}: {type}", lambda: build(shape), copies), turn).seconds
 
-    def _text(self, small: Small) -> str:
+    def text(self, small: Small) -> str:
         """What is measured, in words that are the same in every run."""
         place: dict[Value, str] = {value: f"x{k}" for k, value in enumerate(small.inputs)}
         place.update({value: f"w{k}" for k, value in enumerate(small.weights)})
@@ -336,6 +343,8 @@ class CostModel:
             else:
                 what = f"{getattr(node, 'scope', None)}({args})"
             lines.append(f"{place[node.values[0]]} = {what}: {', '.join(map(str, node.types))}")
+        if len({value.node for value in small.outputs}) > 1:
+            lines.append(f"results {', '.join(place[value] for value in small.outputs)}")
         return "\n".join(lines)
 
     def _meaning(self, op: str) -> str:
@@ -348,12 +357,13 @@ class CostModel:
 
     def _static(self, node: Call) -> Call:
         """The same application on inputs of static types."""
-        small = self._small(Group((node,), (node.args,)))
+        small = self.small(Group((node,), (node.args,)))
         found = small.outputs[0].node
         assert isinstance(found, Call)
         return found
 
-    def _small(self, group: Group) -> Small:
+    def small(self, group: Group, shared: Sequence[Value] = ()) -> Small:
+        """A group on its own; `shared` are results beside those of its last node."""
         inputs: list[Value] = []
         weights: list[Value] = []
         new: dict[Value, Value] = {}
@@ -371,7 +381,7 @@ class CostModel:
                 if arg not in new:
                     new[arg] = from_outside(arg)
             new.update(zip(node.values, self._rebuilt(node, tuple(new[arg] for arg in args)), strict=True))
-        return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in group.nodes[-1].values))
+        return Small(tuple(inputs), tuple(weights), tuple(new[value] for value in (*group.nodes[-1].values, *shared)))
 
     def _rebuilt(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
         if isinstance(node, Call):
@@ -398,13 +408,6 @@ class CostModel:
                 self._bind[part] = num(self._sizes.get(part.name, self._other))
         found = substitute(size, self._bind)
         return int(found.value) if isinstance(found, Num) else self._other
-
-
-def _at_most(info: Info, seconds: float) -> Info:
-    """The same, of so many seconds at most; what cannot be run stays so."""
-    if info.body == inf or info.alone <= seconds:
-        return info
-    return replace(info, body=max(LEAST, info.body - (info.alone - seconds)))
 
 
 def _tagged(value: Any) -> Any:

@@ -1,0 +1,102 @@
+"""What decides between graphs is measured again, all of it in the same rounds."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING
+
+from dslc.cost.groups import Group
+from dslc.cost.layout import Info, medians
+from dslc.cost.pairs import Pair, deciding
+from dslc.cost.statistics import median
+from dslc.ir.graph import Graph
+
+if TYPE_CHECKING:
+    from dslc.cost.model import CostModel, Key, Small
+
+#: rounds over what is measured: over little, and over more
+_TURNS, _FEW, _TURNS_OF_MANY = 5, 60, 3
+#: only a result of more bytes is worth looking at with what reads it: less is in the nearest cache anyway
+_PASSED = 1 << 15
+#: two groups as one save no more than such a share of what one after the other takes
+_SAVED = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class Confirmed:
+    """What groups cost, what pairs of them take more or less than each by itself, and a run without nodes, in seconds."""
+
+    infos: Mapping[Key, Info]
+    together: Mapping[Hashable, float]
+    overhead: float
+
+
+def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
+    """Measures the groups of graphs, and the pairs that they do not have in common, in turn and several times over.
+
+    A machine has spells, of seconds, in which operators take a third longer, and some more than others: costs that were taken in
+    different ones say nothing about which graph is faster. What is measured in the same rounds can be compared.
+    """
+    states = [model.evaluate(graph) for graph in graphs]
+    groups: dict[Key, Group] = {}
+    for state in states:
+        for group, info in zip(state.groups, state.infos, strict=True):
+            if info.body < inf:
+                groups[model.key(group)] = group
+    pairs = _deciding(model, [state.pairs() for state in states])
+    texts = sorted(model.text(model.small(group)) for group in groups.values())
+    texts += sorted(model.text(_small(model, pair)) for pair in pairs.values())
+    occasion = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
+    runs: list[float] = []
+    infos: dict[Key, list[Info]] = {key: [] for key in groups}
+    more: dict[Hashable, list[float]] = {key: [] for key in pairs}
+    for k in range(_TURNS if len(groups) + len(pairs) <= _FEW else _TURNS_OF_MANY):
+        turn = f"{occasion}:{k}"
+        runs.append(model.measurer.run_alone(turn))
+        now = {key: model.measure(group, turn) for key, group in groups.items()}
+        for key, info in now.items():
+            infos[key].append(info)
+        for name, pair in pairs.items():
+            first, then = now[model.key(pair.first)], now[model.key(pair.then)]
+            parts = pair.sum(first, then)
+            seconds = model.alone(_small(model, pair), turn)[0].seconds
+            more[name].append(max(seconds - parts, -_SAVED * parts) if seconds < inf else 0.0)
+    return Confirmed(
+        _bounded(model, groups, {key: medians(found) for key, found in infos.items()}),
+        {name: median(values) for name, values in more.items()},
+        median(runs),
+    )
+
+
+def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashable, Pair]:
+    """The pairs that the graphs do not have in common. Of one graph, none."""
+    known: dict[Hashable, Pair] = {}
+    weights: dict[Hashable, float] = {}
+    counts: list[Counter[Hashable]] = []
+    for own in pairs:
+        count: Counter[Hashable] = Counter()
+        for pair in own:
+            parts = pair.sum(*model.infos([pair.first, pair.then]))
+            views = model.is_view(pair.first) or model.is_view(pair.then)
+            if parts < inf and not views and sum(model.bytes_of(value) for value in pair.first.nodes[-1].values) > _PASSED:
+                name = model.pair_key(pair)
+                known[name], weights[name] = pair, parts
+                count[name] += 1
+        counts.append(count)
+    return {name: known[name] for name in deciding(counts, weights.__getitem__)}
+
+
+def _small(model: CostModel, pair: Pair) -> Small:
+    return model.small(pair.group, pair.first.nodes[-1].values if pair.shared else ())
+
+
+def _bounded(model: CostModel, groups: Mapping[Key, Group], infos: Mapping[Key, Info]) -> dict[Key, Info]:
+    """No group costs more than a longer one that begins with it."""
+    longer: dict[Key, float] = {}
+    for key, group in groups.items():
+        model.bound(group, infos[key].alone, longer)
+    return {key: info.at_most(longer.get(key, inf)) for key, info in infos.items()}

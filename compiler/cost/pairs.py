@@ -1,0 +1,64 @@
+"""Groups that follow each other: what they take together is not always what each of them takes alone.
+
+Alone, a group finds its inputs where its own threads left them in the caches, run after run; in a graph another operator wrote
+them, divided among the threads in its own way, and the runtime may compute both as one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from dslc.cost.groups import Group
+from dslc.cost.layout import Info, layout_cost, port_of
+from dslc.ir.graph import Value
+
+#: so many pairs are measured at most: those that decide most
+MOST = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A group and one that works on its result; `shared`: others want that result too."""
+
+    first: Group
+    then: Group
+    shared: bool
+
+    @property
+    def group(self) -> Group:
+        """Both as one."""
+        return Group((*self.first.nodes, *self.then.nodes), (*self.first.args, *self.then.args))
+
+    def sum(self, first: Info, then: Info) -> float:
+        """Seconds for both after each other, by what each costs."""
+        results = [*self.then.nodes[-1].values, *(self.first.nodes[-1].values if self.shared else ())]
+        parts = [(first, port_of(self.first)), (then, port_of(self.then))]
+        return first.body + then.body + layout_cost(parts, results)
+
+
+def pairs_of(groups: Sequence[Group], uses: Callable[[Value], int]) -> list[Pair]:
+    """Every group with each one that it gets an argument from."""
+    producer = {value: group for group in groups for value in group.nodes[-1].values}
+    found = []
+    for then in groups:
+        given = [arg for args in then.args for arg in args]
+        for first in {id(producer[arg]): producer[arg] for arg in given if arg in producer}.values():
+            if first is not then:
+                shared = any(uses(value) > given.count(value) for value in first.nodes[-1].values)
+                found.append(Pair(first, then, shared))
+    return found
+
+
+def deciding(counts: Sequence[Mapping[Hashable, int]], weight: Callable[[Hashable], float]) -> list[Hashable]:
+    """The pairs that some graphs have more often than others, those first that weigh most."""
+    every: Counter[Hashable] = Counter()
+    for one in counts:
+        for key in one:
+            of = [other.get(key, 0) for other in counts]
+            every[key] = max(of) - min(of)
+    return sorted((key for key in every if every[key] > 0), key=lambda key: -every[key] * weight(key))[:MOST]
+
+
+__all__ = ["MOST", "Pair", "deciding", "pairs_of"]
