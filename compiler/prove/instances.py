@@ -8,9 +8,8 @@ cover says what it is bounded to.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 from dslc.errors import DslcError
@@ -19,10 +18,12 @@ from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
-from dslc.prove.instance_draw import LEVELS, NUMBERS, SHIFTS, SIZES, Choice, Draft, hold, step
+from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold
+from dslc.prove.instance_early import apply_early, early_calls
 from dslc.prove.instance_numbers import Restart, check_numbers
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
 from dslc.prove.instance_replay import replaying
+from dslc.prove.instance_scope import scope_text
 from dslc.prove.instance_terms import signatures, unknown_operators
 from dslc.prove.rank_covers import by_maps, naturally
 from dslc.prove.rank_text import excludes_ranks, telling_rank
@@ -203,7 +204,7 @@ def _explore(
         natural = naturally(sub, choice, lambda each: _probes(rules, sub, each, _MOST_PATHS[most], probed))
         if natural is not None:
             small = {id(probe) for probe in natural[0]}
-            return tuple(each.instance for each in probed if id(each.probe) in small), _scope(sub, natural[1], ()), natural[1]
+            return tuple(each.instance for each in probed if id(each.probe) in small), scope_text(natural[1], ()), natural[1]
     limits: Mapping[str, int] = {}
     if ranks.bounded or not names:
         limits = {name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()}
@@ -219,7 +220,7 @@ def _explore(
         # the right side may have had no meaning to the prover only: what was looked at is the bound
         highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}
         choice, reached = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded)
-    scope = _scope(sub, choice, tuple(n for n in ranks.bounded if n in reached))
+    scope = scope_text(choice, tuple(n for n in ranks.bounded if n in reached))
     return tuple(each.instance for each in bases), scope, choice
 
 
@@ -439,7 +440,7 @@ def _inputs(draft: Draft, sub: SubstitutionDef) -> tuple[Value, ...]:
             draft.dims(param.type)
             if not lets:
                 draft.env.bind(param.name, input_value(param.name, shape_of(param.type, draft.env)))
-                _early(draft, _early_calls(sub))
+                apply_early(draft, early_calls(sub))
     bind_definitions(syntax.left, draft.env)
     inputs = {}
     for param in (*(p for p in syntax.params if p not in computed), *computed):
@@ -451,39 +452,6 @@ def _inputs(draft: Draft, sub: SubstitutionDef) -> tuple[Value, ...]:
         inputs[param.name] = input_value(param.name, shape_of(param.type, draft.env))
         draft.env.bind(param.name, inputs[param.name])
     return tuple(inputs[param.name] for param in syntax.params)
-
-
-@dataclass(frozen=True, slots=True)
-class _Early:
-    """A call of the left side on parameters alone, with the names of these, and the name of its result where it has one."""
-
-    call: t.Call
-    operands: frozenset[str]
-    name: str | None
-
-
-def _early(draft: Draft, calls: tuple[_Early, ...]) -> None:
-    """Applies operators whose operands are known, so that ranks that do not fit end a path before more is chosen."""
-    for place, each in enumerate(calls):
-        if place not in draft.applied and all(draft.env.has(name) for name in each.operands):
-            draft.applied.add(place)
-            value = draft.needing(draft.env, each.call)
-            if each.name is not None:
-                draft.env.bind(each.name, value)
-                draft.solve_conditions()
-
-
-@lru_cache(maxsize=64)
-def _early_calls(sub: SubstitutionDef) -> tuple[_Early, ...]:
-    params = {param.name for param in sub.syntax.params}
-    binds = [s for s in sub.syntax.left if isinstance(s, t.Bind)]
-    whole = {id(bind.value): bind.names[0] for bind in binds if len(bind.names) == 1}
-    calls = (node for bind in binds for node in walk_expr(bind.value) if isinstance(node, t.Call) and node.args)
-    return tuple(
-        _Early(call, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)), whole.get(id(call)))
-        for call in calls
-        if all(isinstance(arg, t.Name) and arg.id in params for arg in call.args)
-    )
 
 
 def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[Value, ...]:
@@ -520,37 +488,3 @@ def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, .
             if not (isinstance(equal, Num) and equal.value is True) and not facts.implied(equal):
                 out.append(equal)
     return out
-
-
-# ---- scope -----------------------------------------------------------------------------------------------------
-
-
-def _scope(sub: SubstitutionDef, choice: Choice, bounded: tuple[str, ...]) -> str:
-    parts = []
-    by_rank: dict[int, list[str]] = {}
-    for name in bounded:
-        if name in choice.most_rank:
-            by_rank.setdefault(choice.most_rank[name], []).append(name)
-    for rank, names in sorted(by_rank.items()):
-        parts.append(f"ranks of {', '.join(names)} up to {rank}")
-    if choice.steps:
-        names, along = sorted(choice.steps), ", turning along the axes" if choice.turning else ""
-        rows = dict.fromkeys(_tuple(step(shift, place) for place in range(len(names))) for shift in SHIFTS)
-        parts.append(f"{_tuple(names)} in {', '.join(rows)}{along}")
-    if choice.reals:
-        parts.append(f"{', '.join(sorted(choice.reals))} at a few values")
-    if choice.level in {"attributes", "sizes"}:
-        parts.append(f"integer attributes in {_listed(NUMBERS)}")
-    if choice.level == "sizes":
-        parts.append(f"sizes in {_listed(SIZES)}")
-    return "; ".join(parts)
-
-
-def _tuple(parts: Iterable[object]) -> str:
-    """`(a, b)`, and one by itself."""
-    texts = [str(part) for part in parts]
-    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _listed(values: tuple[int, ...]) -> str:
-    return ", ".join(str(value) for value in values)
