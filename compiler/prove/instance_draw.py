@@ -17,7 +17,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
 from dslc.prove.instance_path import Facts, Path
 from dslc.semantics.assuming import holds
-from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
@@ -76,12 +76,21 @@ class Draft:
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
     mixing: bool = False
+    #: the names that stand in the rule
+    taken: frozenset[str] = frozenset()
     #: the guards that hold by now, by their positions
     held: set[int] = field(default_factory=set)
     #: names without which a guard, by its position, has no value and binds nothing
     missing: dict[int, tuple[str, ...]] = field(default_factory=dict)
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
+
+    def entry(self, name: str, at: int) -> str:
+        """The name of an entry of a list, which is no name that the rule has for something else."""
+        full = f"{name}{at}"
+        while full in self.taken:
+            full += "_"
+        return full
 
     # ---- unknowns -------------------------------------------------------------------------------------------
 
@@ -95,7 +104,7 @@ class Draft:
         if name in self.choice.steps:
             self.choice.turning = self.choice.turning or bool(at)
             return step(self.path.pick("steps", SHIFTS), sorted(self.choice.steps).index(name) + (at or 0))
-        full = name if at is None else f"{name}{at}"
+        full = name if at is None else self.entry(name, at)
         if self.choice.level in {"attributes", "sizes"}:
             return self.path.pick(("number", full), NUMBERS)
         self.facts.integers[full] = name
@@ -105,7 +114,7 @@ class Draft:
         if name in self.choice.reals:
             first = self.path.pick(("real", name), REALS)
             return REALS[(REALS.index(first) + (at or 0)) % len(REALS)]
-        full = name if at is None else f"{name}{at}"
+        full = name if at is None else self.entry(name, at)
         unknown = sym(full)
         self.facts.reals[unknown] = name
         return plain(self.path.value(unknown))
@@ -202,7 +211,7 @@ class Draft:
             fitting = self._fitting(name) if name in self.choice.padded else None
             ranks = range(most + 1) if fitting is None else range(fitting, min(fitting, most) + 1)
             rank = self.path.pick(("rank", name), tuple(ranks))
-        return tuple(self.size(f"{name}{k}") for k in range(rank))
+        return tuple(self.size(self.entry(name, k)) for k in range(rank))
 
     def dims(self, type: t.TypeExpr) -> None:
         if type.name not in DTYPES and not self.env.has(type.name):
@@ -342,6 +351,12 @@ class Draft:
             count = ask(("length", name), tuple(range(self.choice.most_rank.get(name, _MOST_LISTED) + 1)))
             return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(count))
         raise Undecided(f"an attribute of the type {kind}")
+
+
+@lru_cache(maxsize=64)
+def names_in(sub: SubstitutionDef) -> frozenset[str]:
+    """The names that stand in a rule."""
+    return frozenset(node.id for node in walk_expr(sub.syntax) if isinstance(node, t.Name))
 
 
 @lru_cache(maxsize=64)

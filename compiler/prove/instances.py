@@ -18,7 +18,7 @@ from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
-from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold
+from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold, names_in
 from dslc.prove.instance_early import apply_early, early_calls
 from dslc.prove.instance_numbers import Restart, check_numbers
 from dslc.prove.instance_path import Again, Facts, Path, TooMany
@@ -375,7 +375,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     env = Env(sub.module, known)
     env.decls = dict(text.decls)
     lets = tuple(s for s in sub.syntax.left if isinstance(s, t.Let))
-    draft = Draft(env, path, facts, text, choice, lets)
+    draft = Draft(env, path, facts, text, choice, lets, taken=names_in(sub))
     for name, op in terms.items():
         draft.bind(name, OperatorRef(op.name))
     draft.solve_conditions()

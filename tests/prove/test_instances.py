@@ -40,6 +40,20 @@ def test_an_instance_is_expanded_and_has_unknown_sizes(std: Rules) -> None:
     assert [a.type for a in instance.left] == [b.type for b in instance.right]
 
 
+def test_an_entry_of_a_pack_is_no_other_name(tmp_path: Path) -> None:
+    """`S0` in a type is a size by itself, not the first one of `*S`: a rule that needs them to be equal is not proved."""
+    rules = write(
+        tmp_path,
+        "import std.pointwise (add, mul)\nimport std.reduce (reduce_sum)\n"
+        "operator sized(X: T[*S], Z: T[N]) -> Y: T[*S] {\n  \"\"\"Times a size.\"\"\"\n  Y[*i] = X[*i] * N\n}\n"
+        "operator whole(X: T[*S]) -> Y: T[*S] {\n  \"\"\"Times the number of elements.\"\"\"\n  Y[*i] = X[*i] * prod(S)\n}\n"
+        "substitution own(X: T[*S], Z: T[S0]) -> Y {\n  Y = sized(X, Z)\n  where rank(S) == 1\n  =>\n  Y = whole(X)\n}\n",
+    )
+    found = cover(rules, rules.substitutions["own.own"]).instances
+    sizes = [{str(size) for value in instance.inputs for size in value.type.shape} for instance in found]
+    assert sizes and all(len(each) == 2 for each in sizes)
+
+
 def test_groups_become_factors_of_the_channels(std: Rules) -> None:
     """(G, C) against an unknown size: the size is a product."""
     texts = [instance.text for instance in of(std, "conv_of_sum").instances]
