@@ -121,7 +121,10 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> V
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic")
             if covered.unknown_steps:
-                found = _on_cover(rules, covered, brief, Deadline(_TOGETHER * brief), most_open=1)
+                within = Deadline(_TOGETHER * brief)
+                found = _on_cover(rules, covered, brief, within, most_open=1)
+                if found.answer == "unknown" and worth_numbers(found.reason):
+                    found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, brief, within, most_open=1)) or found
             if not covered.unknown_steps or found.answer == "unknown":
                 covered = cover(rules, sub)
                 found = _on_cover(rules, covered, seconds, together)

@@ -7,7 +7,7 @@ in memory, `unravel(p, S)` at `p`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from dslc.analysis.conditions import Case
@@ -169,16 +169,26 @@ class Radix:
         """Whether `goal >= 0` is proved from the ranges and the conditions."""
         found = self._proved.get(goal)
         if found is None:
-            loops: dict[Iter, Loop] = {}
-            todo = sorted(goal.free, key=lambda it: it.name)
-            while todo:
-                it = todo.pop()
-                if it not in loops and it in self.extents:
-                    loops[it] = Loop(it, self.extents[it], "traversal")
-                    todo.extend(sorted(self.extents[it].free, key=lambda each: each.name))
-            ranges = tuple(loops.values())
-            found = self._proved[goal] = _nonnegative(goal, ranges, self._facts.about(goal, *(loop.extent for loop in ranges)))
+            found = self._proved[goal] = self._least(goal, self.extents) or any(
+                self._least(goal, {**self.extents, it: part}) for it in _by_name(goal.free) for part in self._longer(it)
+            )
         return found
+
+    def _longer(self, it: Iter) -> tuple[Scalar, ...]:
+        """Ranges that an iterator stays in, where its own is the smaller one of two."""
+        extent = self.extents.get(it)
+        return extent.args if isinstance(extent, Apply) and extent.name == "min" else ()
+
+    def _least(self, goal: Scalar, extents: Mapping[Iter, Scalar]) -> bool:
+        loops: dict[Iter, Loop] = {}
+        todo = _by_name(goal.free)
+        while todo:
+            it = todo.pop()
+            if it not in loops and it in extents:
+                loops[it] = Loop(it, extents[it], "traversal")
+                todo.extend(_by_name(extents[it].free))
+        ranges = tuple(loops.values())
+        return _nonnegative(goal, ranges, self._facts.about(goal, *(loop.extent for loop in ranges)))
 
     def _decided(self, name: str, left: Scalar, right: Scalar) -> bool | None:
         if left.reads or right.reads:
@@ -395,6 +405,10 @@ def is_affine(node: Scalar) -> bool:
         if node.name == "*" and sum(not isinstance(arg, Num) for arg in node.args) > 1:
             return False
     return all(is_affine(child) for child in node.children)
+
+
+def _by_name(iters: Iterable[Iter]) -> list[Iter]:
+    return sorted(iters, key=lambda it: it.name)
 
 
 def _as(node: Scalar, name: str) -> tuple[Scalar, Scalar] | None:
