@@ -220,10 +220,14 @@ def test_bounds_in_the_place_of_comparisons_with_unknown_dilations() -> None:
 def test_a_quotient_of_sizes_is_asked_in_both_cases() -> None:
     n, s, at = dimension("N"), _step("s"), iterator("o")
     size = apply("+", apply("//", apply("-", n, num(1)), s), num(1))
-    root = read(0, (apply("select", apply("==", size, num(1)), num(0), at),))
-    found = cases_of_sizes([root], [])
-    assert [roots for roots, _ in found] == [[read(0, (num(0),))], [read(0, (at,))]]
-    assert cases_of_sizes([read(0, (at,))], []) == [([read(0, (at,))], [])]
+    root = apply("+", read(0, (apply("select", apply("==", size, num(1)), num(0), at),)), read(1, (at,)))
+    found = cases_of_sizes([root], [], {at: n})
+    assert [roots for roots, _ in found] == [
+        [apply("+", read(0, (num(0),)), read(1, (at,)))], [apply("+", read(0, (at,)), read(1, (at,)))]
+    ]  # fmt: skip
+    # where the range of the position is what is asked about, it is 0 in the first case
+    assert cases_of_sizes([root], [], {at: size})[0][0] == [apply("+", read(0, (num(0),)), read(1, (num(0),)))]
+    assert cases_of_sizes([read(0, (at,))], [], {at: n}) == [([read(0, (at,))], [])]
 
 
 # ---- sizes with a known remainder, sums of one member ------------------------------------------------------------------

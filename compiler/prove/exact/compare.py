@@ -174,7 +174,7 @@ class _Comparison:
 
     def _equal_by_windows(self, seconds: float, by_position: bool) -> bool:
         """Whether the programs are shown to be equal wherever their windows are (see windows), in each case that sizes decide."""
-        every = cases_of_sizes(self._problem.roots, self._problem.conditions)
+        every = cases_of_sizes(self._problem.roots, self._problem.conditions, self._problem.extents)
         return all(self._equal_in_windows(roots, conditions, seconds, by_position) for roots, conditions in every)
 
     def _equal_in_windows(

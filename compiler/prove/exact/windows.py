@@ -87,22 +87,23 @@ def generalized(roots: Sequence[Scalar], extents: Mapping[Iter, Scalar]) -> Clai
     return Claim([writer.write(root) for root in roots], list(writer.facts(extents)))
 
 
-def cases_of_sizes(roots: Sequence[Scalar], conditions: Sequence[Scalar]) -> list[tuple[list[Scalar], list[Scalar]]]:
+def cases_of_sizes(
+    roots: Sequence[Scalar], conditions: Sequence[Scalar], extents: Mapping[Iter, Scalar]
+) -> list[tuple[list[Scalar], list[Scalar]]]:
     """The expressions in each case of what they ask of sizes alone and isl cannot tell, with that among the conditions."""
     choices = (node.args[0] for root in roots for node in walk(root) if isinstance(node, Apply) and node.name == "select")
     asked = dict.fromkeys(each for each in choices if not (each.free or each.reads or is_affine(each)))
+    free = {it for root in roots for it in root.free}
     found = [(list(roots), list(conditions))]
     for condition in asked if len(asked) <= _MOST_ASKED else ():
-        found = [
-            ([_decided(root, condition, holds) for root in each], [*known, condition if holds else apply("not", condition)])
-            for each, known in found
-            for holds in (True, False)
+        # where a range is 1, its iterator is 0
+        alone: dict[Scalar, Scalar] = {it: num(0) for it in free if it in extents and apply("==", extents[it], num(1)) is condition}
+        cases: list[tuple[dict[Scalar, Scalar], Scalar]] = [
+            ({condition: num(True), **alone}, condition),
+            ({condition: num(False)}, apply("not", condition)),
         ]
+        found = [([rebuild(root, put.get) for root in each], [*known, case]) for each, known in found for put, case in cases]
     return found
-
-
-def _decided(root: Scalar, condition: Scalar, holds: bool) -> Scalar:
-    return rebuild(root, lambda node: num(holds) if node is condition else None)
 
 
 # ---- uses ------------------------------------------------------------------------------------------------------------
