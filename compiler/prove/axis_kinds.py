@@ -80,10 +80,11 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """A list of numbers; `sizes`: of sizes and ones."""
+    """A list of numbers; `sizes`: of sizes and ones; `flat`: all those for axes are ones."""
 
     segments: Segments
     sizes: bool = False
+    flat: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +126,10 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
+    """A tensor; `flat`: its axes have size 1."""
+
     segments: Segments
+    flat: bool = False
 
 
 @dataclass(frozen=True, slots=True)

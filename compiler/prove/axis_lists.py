@@ -81,7 +81,7 @@ class Lists:
     def f_shape(self, value: Any) -> Entries:
         if not isinstance(value, Tensor):
             raise Unnatural("the shape of no tensor")
-        return Entries(value.segments, sizes=True)
+        return Entries(value.segments, True, value.flat)
 
     def f_range(self, value: Any) -> Every:
         if not isinstance(value, Count):
@@ -104,28 +104,50 @@ class Lists:
         return Truth()
 
     def f_prod(self, value: Any) -> Number:
+        if isinstance(value, Entries) and self.flat(value):
+            return NUMBER
         if not isinstance(value, Entries) or not value.sizes:
             raise Unnatural("a product of what is no size")
         self.folds = True
         return Number(folded=True)
 
     def f_broadcast(self, *values: Any) -> Entries:
-        lists = [value for value in values if not (isinstance(value, Entries) and not self.segments(value))]
-        if not lists:
-            return Entries((), sizes=True)
-        segments = self.segments(lists[0])
-        for value in lists:
+        lists = []
+        for value in values:
             if not isinstance(value, Entries):
                 raise Unnatural("no list of sizes")
-            segments = self.spaces.unify(segments, self.segments(value))
-        return Entries(segments, all(value.sizes for value in lists))
+            lists.append(Entries(self.segments(value), value.sizes, self.flat(value)))
+        longest = max(lists, key=lambda value: len(value.segments))
+        for value in lists:
+            # shorter lists are aligned on the right
+            if value.segments:
+                self.spaces.unify(longest.segments[-len(value.segments) :], value.segments)
+        return Entries(self.segments(longest), all(value.sizes for value in lists), all(value.flat for value in lists))
+
+    def flat(self, value: Entries) -> bool:
+        """Whether the entries for axes are ones."""
+        return value.flat or all(isinstance(each, One) for each in self.segments(value))
+
+    def f_ravel(self, index: Any, shape: Any) -> Number:
+        """A position among all elements, on which axes of size 1 have no influence."""
+        if not isinstance(index, Entries) or not isinstance(shape, Entries) or not self.flat(shape):
+            raise Unnatural("axes that are merged")
+        self.spaces.unify(index.segments, shape.segments, equal_length=True)
+        return NUMBER
+
+    def f_unravel(self, position: Any, shape: Any) -> Entries:
+        if not isinstance(shape, Entries) or not self.flat(shape):
+            raise Unnatural("axes that are merged")
+        self.number(position)
+        return Entries(shape.segments)
 
     def f_fit(self, index: Any, shape: Any) -> Entries:
         if not isinstance(index, Entries) or not isinstance(shape, Entries):
             raise Unnatural("no lists")
-        if not self.segments(shape):
+        segments = self.segments(shape)
+        if not segments:
             return Entries(())
-        return Entries(self.spaces.unify(index.segments, shape.segments))
+        return Entries(self.spaces.unify(self.segments(index)[-len(segments) :], segments))
 
     def f_permute(self, values: Any, by: Any) -> Entries | Places:
         if isinstance(by, Entries) and isinstance(values, Entries):

@@ -53,14 +53,17 @@ class Mapped:
         return tuple(dict.fromkeys(node for size in dims for node in walk(size) if isinstance(node, Sym)))
 
 
-def mapped(probe: Probe, own: frozenset[str], derived: tuple[str, ...]) -> Mapped | None:
+def mapped(probe: Probe, packs: frozenset[str], own: frozenset[str], derived: tuple[str, ...]) -> Mapped | None:
     """An instance at rank 1 with arbitrary maps; None where windows are not all that depends on an axis.
 
     Args:
+        packs: the packs that go together.
         own: the names of the unknowns of the axis: its sizes, and the entries of lists of one number for every axis.
         derived: how the names of unknowns begin that its sizes are computed from.
     """
-    work = _Work(own, derived, probe.axes)
+    names = {f"{pack}.0" for pack in packs}
+    axes = {value: {k: label for k, label in labels.items() if label & names} for value, labels in probe.axes.items()}
+    work = _Work(own, derived, axes)
     inputs = tuple(probe.axes)
     try:
         for value in inputs:

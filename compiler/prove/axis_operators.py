@@ -156,6 +156,8 @@ class Operators(Values):
                 self.counted.append((value, front))
         elif kind == "bool":
             fits = isinstance(value, bool)
+        elif kind == "ints":
+            fits = isinstance(value, Entries)
         else:
             fits = kind in _SCALARS and isinstance(value, Number)
         if not fits:
@@ -189,7 +191,7 @@ class Operators(Values):
             env.values[param.name] = operand
             if param.type is not None:
                 env.values.setdefault(param.type.name, NUMBER)
-                self.fitted(param.type.dims or (), self.segments(operand), conditions, env)
+                self.fitted(param.type.dims or (), operand, conditions, env)
         env.ranges = _ranges(op)
         for attr in op.attrs:
             if attr.name not in env.values:
@@ -256,6 +258,7 @@ class Operators(Values):
         inner = env.child()
         inner.inside = True
         out: list[Any] = []
+        flat = True
         for k, place in enumerate(places):
             if isinstance(place, t.TuplePlace):
                 for slot in place.places:
@@ -269,12 +272,15 @@ class Operators(Values):
                 raise Unnatural("an iterator without a range")
             if dims is not None and isinstance(over, t.Pack) != place.star:
                 raise Unnatural("places that are not those of the type")
-            out += self.bind(place, self.value(over.value if isinstance(over, t.Pack) else over, env), inner)
+            sizes = self.value(over.value if isinstance(over, t.Pack) else over, env)
+            out += self.bind(place, sizes, inner)
+            flat = flat and (not isinstance(sizes, Entries) or self.flat(sizes))
         self.number(self.value(statement.value, inner))
-        return Tensor(tuple(out))
+        return Tensor(tuple(out), flat)
 
-    def fitted(self, dims: tuple[t.Expr, ...], segments: Segments, conditions: list[t.Expr], env: AxisEnv) -> None:
+    def fitted(self, dims: tuple[t.Expr, ...], operand: Tensor, conditions: list[t.Expr], env: AxisEnv) -> None:
         """Binds the names of a type to the shape of an operand."""
+        segments = self.segments(operand)
         packs = [k for k, dim in enumerate(dims) if isinstance(dim, t.Pack)]
         for dim in dims:
             for name in (node.id for node in walk_expr(dim) if isinstance(node, t.Name) and not isinstance(dim, t.Pack)):
@@ -291,7 +297,7 @@ class Operators(Values):
         if len(segments) < before + after or not all(isinstance(each, One) for each in outside) or (not packs and inside):
             raise Unnatural("sizes that are not those of the type")
         for k in packs:
-            self.packed(dims[k], inside, env)
+            self.packed(dims[k], inside, env, operand.flat)
 
     def cut(self, dims: tuple[t.Expr, ...], segments: Segments, conditions: list[t.Expr], env: AxisEnv) -> None:
         """`[*L, A, *R]` where `rank(L) == axis`."""
@@ -313,10 +319,10 @@ class Operators(Values):
                     return
         raise Unnatural("nothing says where a pack ends")
 
-    def packed(self, dim: t.Expr, segments: Segments, env: AxisEnv) -> None:
+    def packed(self, dim: t.Expr, segments: Segments, env: AxisEnv, flat: bool = False) -> None:
         if not isinstance(dim, t.Pack) or not isinstance(dim.value, t.Name):
             raise Unnatural("a list of sizes that is computed")
-        known = env.values.setdefault(dim.value.id, Entries(segments, sizes=True))
+        known = env.values.setdefault(dim.value.id, Entries(segments, True, flat))
         self.spaces.unify(self.segments(known), segments, equal_length=True)
 
 

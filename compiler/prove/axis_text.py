@@ -32,6 +32,7 @@ from dslc.prove.axis_lists import NUMBER, ONE
 from dslc.prove.axis_operators import Operators, UnknownFlag
 from dslc.prove.axis_values import AxisEnv
 from dslc.prove.instance_terms import unknown_operators
+from dslc.prove.ranks import padded
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -44,7 +45,7 @@ class Reading:
     """What the text of a rule says of axes, for some values of its flags.
 
     `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one; `alike`: no
-    attribute tells axes apart, and no product of sizes occurs.
+    attribute tells axes apart, and no product of sizes occurs; `padded`: packs that are looked at in their longest shape.
     """
 
     spaces: Spaces
@@ -52,6 +53,7 @@ class Reading:
     named: tuple[str, ...]
     needed: tuple[Segments, ...]
     alike: bool
+    padded: frozenset[str]
 
 
 #: for all values of a rule's flags
@@ -92,6 +94,7 @@ class _Rule(Operators):
         if terms is None:
             raise Unnatural("a term of which nothing is known")
         self.terms = terms
+        self.longest = _longest(sub)
 
     def read(self) -> Reading:
         syntax = self.sub.syntax
@@ -100,10 +103,11 @@ class _Rule(Operators):
             if param.star or param.type is None or param.type.dims is None:
                 raise Unnatural("a parameter without a type")
             env.values.setdefault(param.type.name, NUMBER)
-            env.values[param.name] = Tensor(self.declared(param.type.dims, env))
-        guards: list[t.Expr] = []
+            if not self.longest.keys() & {node.id for node in walk_expr(param.type.dims) if isinstance(node, t.Name)}:
+                env.values[param.name] = Tensor(self.declared(param.type.dims, env))
+        guards = [condition for statement in syntax.left if isinstance(statement, t.Where) for condition in statement.conditions]
+        self.broadcasting(env)
         for statement in syntax.left:
-            guards += statement.conditions if isinstance(statement, t.Where) else ()
             self.statement(statement, env)
         for guard in guards:
             self.guard(guard, env)
@@ -123,7 +127,19 @@ class _Rule(Operators):
             raise Unnatural("packs that do not go together")
         self.counts()
         needed = tuple(map(self.spaces.normal, self.needed))
-        return Reading(self.spaces, frozenset(packs), tuple(self.named), needed, not (self.spaces.targets or self.folds))
+        alike = not (self.spaces.targets or self.folds)
+        return Reading(self.spaces, frozenset(packs), tuple(self.named), needed, alike, frozenset(self.longest))
+
+    def broadcasting(self, env: AxisEnv) -> None:
+        """Packs that broadcast to a list are looked at as long as it is (Lemma 2), each size as it is there, or 1."""
+        for pack, target in self.longest.items():
+            found = self.value(target, env)
+            if not isinstance(found, Entries) or not self.flat(found):
+                raise Unnatural("axes that may be broadcast, each by itself")
+            own = env.values[pack] = Entries(self.segments(found), True, self.flat(found))
+            for param in self.sub.syntax.params:
+                if param.type is not None and any(isinstance(node, t.Name) and node.id == pack for node in walk_expr(param.type)):
+                    env.values[param.name] = Tensor(own.segments, own.flat)
 
     def counts(self) -> None:
         """Attributes are positions in lists of all axes, as many as those along which they are counted."""
@@ -223,6 +239,20 @@ class _Rule(Operators):
             if free and isinstance(folded, Number) and folded.folded:
                 return True
         return False
+
+
+def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
+    """The packs of which a guard says what they broadcast to, and of which nothing else is asked; with that list."""
+    found: dict[str, t.Expr] = {}
+    only = padded(sub)
+    for statement in sub.syntax.left:
+        for condition in statement.conditions if isinstance(statement, t.Where) else ():
+            if isinstance(condition, t.Compare) and condition.ops == ("==",):
+                call, target = condition.operands
+                if isinstance(call, t.Call) and call.function == "broadcast" and target in call.args and len(call.args) == 2:
+                    names = [arg.id for arg in call.args if isinstance(arg, t.Name) and arg.id in only]
+                    found.update((name, target) for name in names)
+    return found
 
 
 def _not_empty(condition: t.Expr) -> t.Expr | None:

@@ -107,6 +107,9 @@ class Values(Lists, ABC):
 
     def _binary(self, expr: t.Binary, env: AxisEnv) -> Any:
         values = [self.value(side, env) for side in (expr.left, expr.right)]
+        if isinstance(values[0], Count) and expr.op == "+" and isinstance(expr.right, t.Int):
+            # a list of so many entries is one in front of which there are others
+            return Count((*ONE * expr.right.value, *values[0].segments))
         if expr.op in {"and", "or"}:
             if expr.op == "and" and any(isinstance(value, Truth) for value in values):
                 return Truth() if all(isinstance(value, Truth | Number) for value in values) else self.number(None)
@@ -183,14 +186,14 @@ class Values(Lists, ABC):
         if values and all(isinstance(value, Place | Places) for value in values):
             return self.listed(values)
         out: list[Any] = []
-        sizes = True
+        sizes = flat = True
         for value, element in zip(values, expr.elements, strict=True):
             one = value if isinstance(value, Entries) else Entries(ONE, isinstance(element, t.Int) and element.value == 1)
             if not isinstance(value, Entries | Number) or (isinstance(value, Number) and value.folded):
                 raise Unnatural("a list of positions and numbers")
             out += one.segments
-            sizes = sizes and one.sizes
-        return Entries(tuple(out), sizes)
+            sizes, flat = sizes and one.sizes, flat and self.flat(one)
+        return Entries(tuple(out), sizes, flat)
 
     def listed(self, values: list[Place | Places]) -> Places:
         """A list of axes from single ones and from lists."""
@@ -257,7 +260,7 @@ class Values(Lists, ABC):
         if self.number(value).folded:
             raise Unnatural("a product of sizes in a list")
         ones = isinstance(scope.body, t.Int) and scope.body.value == 1
-        return Entries(count.segments, sizes=ones)
+        return Entries(count.segments, ones, ones)
 
     def _call(self, expr: t.Call, env: AxisEnv) -> Any:
         closure = env.values.get(expr.function)

@@ -81,7 +81,8 @@ def test_attributes_that_name_or_permute_axes(std: Rules, name: str, instances: 
 
 @pytest.mark.parametrize(
     "name",
-    ["conv_of_sum", "merge_convs", "branches_to_grouped_conv", "add_of_convs", "add_of_avg_pools_valid", "concat_of_max_pools"],
+    ["conv_of_sum", "merge_convs", "branches_to_grouped_conv", "add_of_convs", "add_of_avg_pools_valid", "concat_of_max_pools",
+     "fold_batch_norm", "scale_into_conv", "scale_into_biased_conv", "input_scale_into_conv"],
 )  # fmt: skip
 def test_windows_as_arbitrary_maps(std: Rules, name: str) -> None:
     """Lemma 5: proved at rank 1 for every map, so at every rank, for every stride, dilation and pad."""
