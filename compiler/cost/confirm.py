@@ -20,8 +20,9 @@ if TYPE_CHECKING:
 
 #: rounds over what is measured: over little, and over more
 _TURNS, _FEW, _TURNS_OF_MANY = 5, 60, 3
-#: only a result of more bytes is worth looking at with what reads it: less is in the nearest cache anyway
-_PASSED = 1 << 15
+#: only a result of more bytes is worth looking at with what reads it (less is in the nearest cache anyway), and only where passing
+#: it on at so many bytes a second is such a share of both groups' time
+_PASSED, _SPEED, _SHARE = 1 << 15, 4e10, 0.05
 #: two groups as one save no more than such a share of what one after the other takes
 _SAVED = 0.7
 
@@ -54,8 +55,9 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     runs: list[float] = []
     infos: dict[Key, list[Info]] = {key: [] for key in groups}
     more: dict[Hashable, list[float]] = {key: [] for key in pairs}
-    for k in range(_TURNS if len(groups) + len(pairs) <= _FEW else _TURNS_OF_MANY):
-        turn = f"{occasion}:{k}"
+    turns = [f"{occasion}:{k}" for k in range(_TURNS if len(groups) + len(pairs) <= _FEW else _TURNS_OF_MANY)]
+    # one graph is compared with nothing yet: what was measured of it before is as good
+    for turn in turns if len(graphs) > 1 else ["", *turns[: _TURNS_OF_MANY - 1]]:
         runs.append(model.measurer.run_alone(turn))
         now = {key: model.measure(group, turn) for key, group in groups.items()}
         for key, info in now.items():
@@ -82,7 +84,8 @@ def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashabl
         for pair in own:
             parts = pair.sum(*model.infos([pair.first, pair.then]))
             views = model.is_view(pair.first) or model.is_view(pair.then)
-            if parts < inf and not views and sum(model.bytes_of(value) for value in pair.first.nodes[-1].values) > _PASSED:
+            passed = sum(model.bytes_of(value) for value in pair.first.nodes[-1].values)
+            if parts < inf and not views and passed > max(_PASSED, _SHARE * parts * _SPEED):
                 name = model.pair_key(pair)
                 known[name], weights[name] = pair, parts
                 count[name] += 1

@@ -133,4 +133,5 @@ def layout_cost(
 
 
 def _wanted(info: Info, port: Port) -> tuple[float, ...]:
-    return info.enters or (0.0,) * len(port.inputs)
+    # a rewrite that is only tried may lead a group's result back into it: it then has fewer inputs than what was measured
+    return info.enters if len(info.enters) == len(port.inputs) else (0.0,) * len(port.inputs)

@@ -15,7 +15,7 @@ from dslc.cost.layout import Info, layout_cost, port_of
 from dslc.ir.graph import Value
 
 #: so many pairs are measured at most: those that decide most
-MOST = 60
+MOST = 32
 
 
 @dataclass(frozen=True, slots=True)

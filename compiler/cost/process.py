@@ -101,14 +101,16 @@ class Worker:
         names: list[str] = answer["outputs"]
         return names
 
-    def measure(self, model: bytes, seconds: float, weights: Sequence[str] = (), copies: int = 1) -> dict[str, Any]:
-        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says, and what the runtime does
-        about layouts.
+    def measure(
+        self, model: bytes, seconds: float, weights: Sequence[str] = (), copies: int = 1, layout: bool = False
+    ) -> dict[str, Any]:
+        """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
+        runtime does about layouts.
 
         It takes about `seconds` at most; raises WorkerFailed.
         """
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
-        return self.ask({**request, "threads": self.threads})
+        return self.ask({**request, "layout": layout, "threads": self.threads})
 
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sends a request and waits for the answer; raises WorkerFailed. A dead process is started anew next time."""

@@ -247,7 +247,9 @@ class Server:
         loaded.bind(feeds)
         seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)
         del loaded
-        return {"seconds": seconds, "layout": _layout(request["model"], request["weights"], request["threads"])}
+        wanted = request["layout"]
+        layout = _layout(request["model"], request["weights"], request["threads"]) if wanted else ((), False, False)
+        return {"seconds": seconds, "layout": layout}
 
 
 def _bound(loaded: Loaded) -> Callable[[], Any]:
