@@ -18,6 +18,8 @@ from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.graph import Call, Constant, Input, Value, topological
 from dslc.prove.verdict import Counterexample
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 _TRIES = 6
@@ -54,7 +56,7 @@ def replayed(
 
     None where none of them shows a difference.
     """
-    domains: list[Domain] = [Exact()] * _TRIES if over_field and _brief((*left, *right)) else []
+    domains: list[Domain] = [Exact()] * _TRIES if over_field and _brief(rules, (*left, *right)) else []
     domains += [Floats(rounded=False)] * (2 * _TRIES)
     domains += [Field(seed) for seed in range(_TRIES)] if over_field else []
     for attempt, domain in enumerate(domains):
@@ -71,10 +73,13 @@ def replayed(
     return None
 
 
-def _brief(values: tuple[Value, ...]) -> bool:
+def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
     """Whether fractions are quick enough: a thousand times slower than numbers of the machine."""
-    operations = known_flops(values)
-    return operations is None or operations <= _EXACT
+    try:
+        operations = known_flops(expand(rules, values))
+    except Mismatch:
+        return False  # `run` says so
+    return operations is not None and operations <= _EXACT
 
 
 def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,26 @@ substitution swapped_linear(A: T[*S], B: T[*S]) -> Y {
         assert shown.output == "Y" and "S" in shown.drawn and shown.left != shown.right
         assert "sub(A, B)" in shown.trace and "sub(B, A)" in shown.trace
     assert int(shown.left) == -int(shown.right)
+
+
+def test_a_rule_of_large_tensors_alone_is_refuted_without_fractions(tmp_path: Path) -> None:
+    # fractions of products of 512 rows took gigabytes
+    text = """
+substitution exchanged(A: f32[M, K], B: f32[K, K]) -> Y {
+  Y = matmul(matmul(A, B), B)
+  where M >= 512, K >= 512
+  =>
+  Y = matmul(A, transpose(matmul(B, B), perm=[1, 0]))
+}
+"""
+    rules = rules_of(tmp_path, text)
+    tracemalloc.start()
+    found = field_verdict(rules, rules.substitutions["own.exchanged"])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found.answer == "differs" and found.counterexample is not None
+    assert int(found.counterexample.drawn["K"]) >= 512
+    assert peak < 500e6
 
 
 def test_another_type_on_the_right_is_a_difference(tmp_path: Path) -> None:
