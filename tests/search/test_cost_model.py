@@ -270,7 +270,7 @@ def test_what_decides_is_measured_again_in_turn_and_the_median_counts(tmp_path: 
 
 
 class Moving(Invented):
-    """A sum takes 1 us, a product 10 us, and what reads the result of another operator 4 us more; all of it half as much again in two rounds."""
+    """A sum takes 1 us, a product 10 us, what reads another operator's result 4 us more; half as much again in two rounds."""
 
     def __init__(self) -> None:
         self.count = 0
