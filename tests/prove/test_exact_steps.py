@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.ir.scalar import Sym, apply, dimension, iterator, num, read, reduce, walk
+from dslc.ir.scalar import Reduce, Sym, apply, dimension, iterator, num, read, reduce, walk
 from dslc.prove.exact.equations import solved
 from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.windows import cases_of_sizes, generalized
@@ -252,6 +252,11 @@ def test_a_sum_over_what_is_equated_is_its_one_member() -> None:
     (found,) = without_onehots([reduce("sum", (bound,), (k,), apply("*", one, read(0, (bound,))))])
     inside = apply("and", apply("<=", num(0), at), apply("<", at, k))
     assert found is apply("select", inside, apply("*", num(1), read(0, (at,))), num(0))
+    # of two that are equated, both go
+    two = apply("select", apply("and", apply("==", at, bound), apply("==", other, num(3))), num(1), num(0))
+    (found,) = without_onehots([reduce("sum", (bound, other), (k, k), apply("*", two, read(0, (bound, other))))])
+    assert read(0, (at, num(3))) in set(walk(found))
+    assert not any(isinstance(node, Reduce) for node in walk(found))
     # a range that depends on the iterator, a largest one, and twice the iterator are left alone
     for left in (
         reduce("sum", (bound,), (k,), apply("*", one, reduce("sum", (other,), (bound,), read(0, (other,))))),
@@ -260,3 +265,22 @@ def test_a_sum_over_what_is_equated_is_its_one_member() -> None:
         reduce("sum", (bound,), (k,), apply("select", apply("==", read(1, (at,)), bound), read(0, (bound,)), num(0))),
     ):
         assert without_onehots([left]) == [left]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("relu(conv(conv(A, B, stride=s), I_conv(dtype=T, channels=F, kernel=k)))", "relu(conv(A, B, stride=s))"),
+        ("relu(conv(conv(A, B), I_conv(dtype=T, channels=F, kernel=k), stride=s))", "relu(conv(A, B, stride=s))"),
+        ("conv(pool_max(A, kernel=l), I_conv(dtype=T, channels=K, kernel=k), stride=s)", "pool_max(A, kernel=l, stride=s)"),
+        ("pool_max(conv(A, I_conv(dtype=T, channels=K, kernel=k)), kernel=l, stride=s)", "pool_max(A, kernel=l, stride=s)"),
+    ],
+)
+def test_kernels_of_the_identity_vanish(tmp_path: Path, left: str, right: str) -> None:
+    """Also before and after what is the largest of a window, for every stride."""
+    file = tmp_path / "own.rules"
+    rule = f"substitution own(A: T[M, K, N, P], B: T[F, K, Q, U]) -> Y {{\n  Y = {left}\n  =>\n  Y = {right}\n}}\n"
+    file.write_text(f"dslc 1\nimport taso (conv, relu, pool_max, I_conv)\n{rule}", encoding="utf-8")
+    rules = load(file)
+    found = exact_verdict(rules, rules.substitutions["own.own"], 8.0)
+    assert (found.answer, found.scope) == ("equal", "")

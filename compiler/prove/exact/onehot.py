@@ -52,9 +52,7 @@ def _shorter(node: Reduce) -> Scalar | None:
 
 def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
     """What an iterator must be for a member of the sum not to be 0."""
-    factors = node.body.args if isinstance(node.body, Apply) and node.body.name == "*" else (node.body,)
-    held = [] if node.where is None else [node.where]
-    held += [part.args[0] for part in factors if isinstance(part, Apply) and part.name == "select" and _is_zero(part.args[2])]
+    held = [*([] if node.where is None else [node.where]), *_needed(node.body)]
     for condition in conjuncts(held):
         if not (isinstance(condition, Apply) and condition.name == "==") or condition.reads:
             continue
@@ -64,6 +62,16 @@ def _values(node: Reduce, it: Iter) -> Iterator[Scalar]:
             continue
         if slope.is_constant and abs(slope.constant) == 1 and not any(it in factor.free for factor in rest.atoms):
             yield as_scalar_of(rest * -slope.constant)
+
+
+def _needed(node: Scalar) -> Iterator[Scalar]:
+    """Conditions without which an expression is 0."""
+    if isinstance(node, Apply) and node.name == "*":
+        for part in node.args:
+            yield from _needed(part)
+    elif isinstance(node, Apply) and node.name == "select" and _is_zero(node.args[2]):
+        yield node.args[0]
+        yield from _needed(node.args[1])
 
 
 def _is_zero(node: Scalar) -> bool:
