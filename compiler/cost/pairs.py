@@ -6,7 +6,6 @@ them, divided among the threads in its own way, and the runtime may compute both
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -53,12 +52,9 @@ def pairs_of(groups: Sequence[Group], uses: Callable[[Value], int]) -> list[Pair
 
 def deciding(counts: Sequence[Mapping[Hashable, int]], weight: Callable[[Hashable], float]) -> list[Hashable]:
     """The pairs that some graphs have more often than others, those first that weigh most."""
-    every: Counter[Hashable] = Counter()
-    for one in counts:
-        for key in one:
-            of = [other.get(key, 0) for other in counts]
-            every[key] = max(of) - min(of)
-    return sorted((key for key in every if every[key] > 0), key=lambda key: -every[key] * weight(key))[:MOST]
-
-
-__all__ = ["MOST", "Pair", "deciding", "pairs_of"]
+    more: dict[Hashable, int] = {}
+    for key in dict.fromkeys(key for one in counts for key in one):
+        of = [one.get(key, 0) for one in counts]
+        if max(of) > min(of):
+            more[key] = max(of) - min(of)
+    return sorted(more, key=lambda key: -more[key] * weight(key))[:MOST]

@@ -222,8 +222,8 @@ def _alike(probe: Probe, packs: frozenset[str], at: Mapping[Value, Labels], one:
         return False
 
     def axes(value: Value) -> tuple[list[int], list[int]]:
-        own = at.get(value, {})
-        return tuple([k for k, label in own.items() if label & labels] for labels in (first, second))  # type: ignore[return-value]
+        own = at.get(value, {}).items()
+        return [k for k, label in own if label & first], [k for k, label in own if label & second]
 
     for left, right in zip(probe.left, probe.right, strict=True):
         if axes(left) != axes(right):
