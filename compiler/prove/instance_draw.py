@@ -18,7 +18,7 @@ from dslc.ir.scalar import apply, as_scalar, dimension, sym
 from dslc.prove.instance_path import Facts, Path
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound, Undecided
+from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
@@ -31,7 +31,8 @@ SHIFTS = (None, 0, 1, 2)
 NUMBERS = (0, 1, 2, 3)
 SIZES = (1, 2, 3, 4)
 REALS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4))
-_MOST_LISTED = 3
+#: the longest list that is looked at where nothing says how many entries an attribute has
+MOST_LISTED = 3
 
 
 #: what is unknown: everything; all but what positions are multiplied with (strides); no attribute; no size either
@@ -43,7 +44,8 @@ class Choice:
     """How much is unknown, what must be numbers all the same, and how far ranks go.
 
     `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
-    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends.
+    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
+    `lists`: attributes that may have any number of entries, with the largest that is looked at.
     """
 
     level: str
@@ -55,6 +57,7 @@ class Choice:
     #: whether steps are lists of more than one entry
     turning: bool = False
     reals: set[str] = field(default_factory=set)
+    lists: dict[str, int] = field(default_factory=dict)
 
 
 def step(shift: int | None, place: int) -> int:
@@ -76,6 +79,8 @@ class Draft:
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
     mixing: bool = False
+    #: how many entries lists of any length have in this case
+    lengths: dict[str, int] = field(default_factory=dict)
     #: the names that stand in the rule
     taken: frozenset[str] = frozenset()
     #: the guards that hold by now, by their positions
@@ -142,7 +147,7 @@ class Draft:
             except Undecided:
                 raise
             except Mismatch as problem:
-                if "stays unknown" not in problem.reason:
+                if problem.kind is not MismatchKind.UNBOUND:
                     raise
                 self.missing[place] = self._unbound(condition)
                 continue
@@ -301,8 +306,17 @@ class Draft:
         if not place.starred:
             return self.integer(name)
         self.listed = True
-        count = entry_count(attr, args, inner) - place.siblings
-        return tuple(self.integer(name, k) for k in range(max(0, count)))
+        count = entry_count(attr, args, inner)
+        entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
+        return tuple(self.integer(name, k) for k in range(entries))
+
+    def _length(self, name: str, attr: t.Attr) -> int:
+        """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
+        least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
+        self.mixing = True
+        most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
+        self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
+        return self.lengths[name]
 
     def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
         self.listed = self.mixing = True
@@ -330,7 +344,7 @@ class Draft:
         if attr.type.dims is not None:
             count = entry_count(attr, args, inner)
             one = self.real if kind == "float" else self.integer
-            return tuple(one(name, k) for k in range(count))
+            return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
         if kind == "bool":
             return ask(("bool", name), (False, True))
         if kind == "int":
@@ -348,8 +362,7 @@ class Draft:
         if kind == "string":
             return ask(("string", name), strings(inner, attr))
         if kind in {"ints", "floats"}:
-            count = ask(("length", name), tuple(range(self.choice.most_rank.get(name, _MOST_LISTED) + 1)))
-            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(count))
+            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(self._length(name, attr)))
         raise Undecided(f"an attribute of the type {kind}")
 
 
