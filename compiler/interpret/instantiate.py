@@ -26,7 +26,6 @@ from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.operator_env import any_length
 from dslc.semantics.types import shape_of, solve
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -204,22 +203,22 @@ class _Draft:
         inner = _bound(op, args, self.env)
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
-            return AttrSet({attr.name: self.attribute(op, attr, args, inner) for attr in op.attrs if attr.name not in named})
+            return AttrSet({
+                attr.name: self.attribute(op, attr, args, inner, place) for attr in op.attrs if attr.name not in named
+            })  # fmt: skip
         attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
         if attr is None:
             raise Rejected(f"`{op.short}` has no attribute `{place.attr}`")
         if not place.entry:
-            return self.attribute(op, attr, args, inner)
-        count, hints = self.count(attr, args, inner), operator_hints(op).get(attr.name, ())
+            return self.attribute(op, attr, args, inner, place)
+        count, hints = self.count(op, attr, args, inner, place), operator_hints(op).get(attr.name, ())
         if not place.starred:
             return self.entry(args, hints)
         return tuple(self.entry(args, hints) for _ in range(max(0, count - place.siblings)))
 
-    def count(self, attr: t.Attr, args: list[Value], inner: Env) -> int:
+    def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> int:
         """How many entries a list gets: what its declaration says, else about as many as the first tensor has axes."""
-        known = entry_count(attr, args, inner)
-        if attr.type.dims and isinstance(attr.type.dims[0], t.Int) and self.chance(_DETERMINED):
-            known = attr.type.dims[0].value
+        known = entry_count(op, attr, args, inner, place.results)
         rank = args[0].type.rank if args else 0
         return known if known is not None else int(self.pick((rank, max(0, rank - 2), int(self.rng.integers(6)))))
 
@@ -227,7 +226,7 @@ class _Draft:
         sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
         return int(self.pick(self.within((*_ENTRIES, *sizes), hints)))
 
-    def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env) -> Any:
+    def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         hints = operator_hints(op).get(attr.name, ())
         if inner.has(attr.name) and self.chance(_DETERMINED):
@@ -239,7 +238,7 @@ class _Draft:
                 pass
         if attr.type.dims is not None:
             uniform = self.entry([], hints)
-            count = self.count(attr, args, inner)
+            count = self.count(op, attr, args, inner, place)
             entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else [], hints) for _ in range(count))
             return tuple(self.pick(_NUMBERS) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
@@ -325,12 +324,19 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     return env
 
 
-def entry_count(attr: t.Attr, args: list[Value], inner: Env) -> int | None:
-    """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet."""
+def entry_count(op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, results: int | None = None) -> int | None:
+    """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet.
+
+    `results`: how many results of the operator are named. With more of them than are declared, lists of a fixed length have as many
+    entries more; where nothing says how many there are, they may have any number.
+    """
     if attr.type.name in {"axes", "permutation"}:
         return args[0].type.rank if args else 0
-    if not attr.type.dims or any_length(attr.type):
+    if not attr.type.dims:
         return None
+    outputs = len(op.syntax.outputs)
+    if isinstance(attr.type.dims[0], t.Int) and outputs > 1:
+        return None if results is None else max(0, attr.type.dims[0].value + results - outputs)
     try:
         return int(evaluate(attr.type.dims[0], inner))
     except (Unbound, Mismatch, DslcError, TypeError):

@@ -293,27 +293,27 @@ class Draft:
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
             return AttrSet({
-                attr.name: self._attribute(f"{name}.{attr.name}", attr, args, inner)
+                attr.name: self._attribute(f"{name}.{attr.name}", op, attr, args, inner, place)
                 for attr in op.attrs if attr.name not in named
             })  # fmt: skip
         attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
         if attr is None:
             raise Mismatch(f"`{op.short}` has no attribute `{place.attr}`")
         if not place.entry:
-            return self._attribute(name, attr, args, inner)
+            return self._attribute(name, op, attr, args, inner, place)
         if attr.type.name in {"axes", "permutation"}:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
         if not place.starred:
             return self.integer(name)
         self.listed = True
-        count = entry_count(attr, args, inner)
+        count = entry_count(op, attr, args, inner, place.results)
         entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
         return tuple(self.integer(name, k) for k in range(entries))
 
     def _length(self, name: str, attr: t.Attr) -> int:
         """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
         least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
-        self.mixing = True
+        self.mixing = self.mixing or attr.type.dims is None
         most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
         self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
         return self.lengths[name]
@@ -336,13 +336,13 @@ class Draft:
             return self.integer(name)
         return self.real(name)
 
-    def _attribute(self, name: str, attr: t.Attr, args: list[Value], inner: Env) -> Any:
+    def _attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
         self.mixing = self.mixing or kind in {"permutation", "ints"}
         if attr.type.dims is not None:
-            count = entry_count(attr, args, inner)
+            count = entry_count(op, attr, args, inner, place.results)
             one = self.real if kind == "float" else self.integer
             return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
         if kind == "bool":

@@ -204,7 +204,7 @@ def _explore(
         natural = naturally(sub, choice, lambda each: _probes(rules, sub, each, _MOST_PATHS[most], probed))
         if natural is not None:
             small = {id(probe) for probe in natural[0]}
-            scope = scope_text(natural[1], (), natural[1].lists)
+            scope = scope_text(natural[1], (), _lists(natural[1], probed, excludes_ranks(sub)))
             return tuple(each.instance for each in probed if id(each.probe) in small), scope, natural[1]
     limits: Mapping[str, int] = {}
     if ranks.bounded or not names:
@@ -218,14 +218,25 @@ def _explore(
     excluding = excludes_ranks(sub)
     kept = set(ranks.bounded) if not excluding else guarded
     reached = {n for n in ranks.bounded if n not in kept or any(each.probe.ranks[n] == limits[n] for each in bases)}
-    longest = {name: max((each.probe.lengths.get(name, 0) for each in bases), default=0) for name in choice.lists}
-    lists = {name: most for name, most in choice.lists.items() if excluding or longest[name] == most}
+    lists = _lists(choice, bases, excluding)
     if RIGHT in reasons.values() and bases:
         # the right side may have had no meaning to the prover only: what was looked at is the bound
         highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}
-        choice, reached, lists = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded), longest
+        choice, reached = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded)
+        lists = _longest(choice, bases)
     scope = scope_text(choice, tuple(n for n in ranks.bounded if n in reached), lists)
     return tuple(each.instance for each in bases), scope, choice
+
+
+def _longest(choice: Choice, found: Sequence[_Found]) -> dict[str, int]:
+    """How many entries lists of any length have at most in instances."""
+    return {name: max((each.probe.lengths.get(name, 0) for each in found), default=0) for name in choice.lists}
+
+
+def _lists(choice: Choice, found: Sequence[_Found], excluding: bool) -> dict[str, int]:
+    """The lists that may be longer than what was looked at: types and guards keep others from getting as long as they might."""
+    longest = _longest(choice, found)
+    return {name: most for name, most in choice.lists.items() if excluding or longest[name] == most}
 
 
 def _probes(

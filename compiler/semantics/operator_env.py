@@ -258,7 +258,7 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
         if type.dims is not None:
             count = int(plain(evaluate(type.dims[0], env)))
             values = values if values is not None else (raw,) * count
-            if len(values) != count and not any_length(type):
+            if len(values) != count and not _any_length(type):
                 raise Mismatch(f"`{attr.name}` has {len(values)} entries where {count} are expected")
         elif values is None:
             values = (raw,)
@@ -275,7 +275,7 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
     return _one(kind, raw, wrong)
 
 
-def any_length(type: t.TypeExpr) -> bool:
+def _any_length(type: t.TypeExpr) -> bool:
     """`int[2]`: two numbers as declared, any count where the operator is used with more results (semantics 20)."""
     return type.dims is not None and len(type.dims) == 1 and isinstance(type.dims[0], t.Int)
 
