@@ -43,7 +43,8 @@ class Choice:
     """How much is unknown, what must be numbers all the same, and how far ranks go.
 
     `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
-    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends.
+    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
+    `types`: what names of element types stand for, `dtype` where they are not in it.
     """
 
     level: str
@@ -55,6 +56,7 @@ class Choice:
     #: whether steps are lists of more than one entry
     turning: bool = False
     reals: set[str] = field(default_factory=set)
+    types: Mapping[str, DType] = field(default_factory=dict)
 
 
 def step(shift: int | None, place: int) -> int:
@@ -215,7 +217,7 @@ class Draft:
 
     def dims(self, type: t.TypeExpr) -> None:
         if type.name not in DTYPES and not self.env.has(type.name):
-            self.bind(type.name, self.choice.dtype)
+            self.bind(type.name, self.choice.types.get(type.name, self.choice.dtype))
         for element in type.dims or ():
             slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
             for slot in slots:
@@ -344,7 +346,7 @@ class Draft:
         if kind == "permutation":
             return ask(("permutation", name), tuple(permutations(range(rank))))
         if kind == "dtype":
-            return ask(("dtype", name), (self.choice.dtype,))
+            return ask(("dtype", name), (self.choice.types.get(name, self.choice.dtype),))
         if kind == "string":
             return ask(("string", name), strings(inner, attr))
         if kind in {"ints", "floats"}:
