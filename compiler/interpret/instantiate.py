@@ -79,6 +79,8 @@ class _Draft:
     places: Mapping[str, list[Place]]
     hints: Hints
     dtypes: tuple[DType, ...]
+    #: what names of element types stand for, where that is not drawn
+    types: Mapping[str, DType] = field(default_factory=dict)
     drawn: dict[str, Any] = field(default_factory=dict)
 
     def bind(self, name: str, value: Any) -> None:
@@ -139,7 +141,7 @@ class _Draft:
 
     def dims(self, type: t.TypeExpr) -> None:
         if type.name not in DTYPES and not self.env.has(type.name):
-            self.bind(type.name, self.pick(self.dtypes))
+            self.bind(type.name, self.types.get(type.name) or self.pick(self.dtypes))
         for element in type.dims or ():
             slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
             for slot in slots:
@@ -155,6 +157,9 @@ class _Draft:
     def draw(self, name: str) -> None:
         """Binds a name that the left side needs, by the places where it stands. Raises Rejected."""
         name = name.partition(".")[0]
+        if name in self.types:
+            self.bind(name, self.types[name])
+            return
         for statement in self.syntax.left:
             if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
                 _needing(self, self.env, statement.value)
@@ -169,6 +174,8 @@ class _Draft:
                 value = self.placed(place)
             except Unbound:
                 continue
+            if isinstance(value, AttrSet):
+                value = AttrSet({attr: self.types.get(f"{name}.{attr}", one) for attr, one in value.values.items()})
             self.bind(name, value)
             return
         raise Rejected(f"nothing says what `{name}` may be")
@@ -352,13 +359,14 @@ def instantiate(
     rng: np.random.Generator,
     terms: Mapping[str, OperatorDef] | None = None,
     dtypes: tuple[DType, ...] = (DType.F32,),
+    types: Mapping[str, DType] | None = None,
 ) -> Instance:
-    """One random instance, with element types that are free drawn from `dtypes`. Raises Rejected where the draw fits none."""
+    """One random instance, with element types that `types` does not give drawn from `dtypes`. Raises Rejected where the draw fits none."""
     syntax, facts = sub.syntax, facts_of(sub)
     conditions = facts.conditions
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)
-    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, facts.places, facts.hints, dtypes)
+    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, facts.places, facts.hints, dtypes, types or {})
     try:
         for name, op in (terms or {}).items():
             draft.bind(name, OperatorRef(op.name))

@@ -61,6 +61,48 @@ _BYTES = {
 }
 DTYPES = {dtype.value: dtype for dtype in DType}
 
+
+class TypeClass(Enum):
+    """Element types with one arithmetic: what is proved for one of them at all values is proved for all of them."""
+
+    FLOATS = "floats"
+    SIGNED = "signed"
+    UNSIGNED = "unsigned"
+    BOOL = "bool"
+
+    __hash__ = object.__hash__
+
+    @property
+    def members(self) -> tuple[DType, ...]:
+        """The element types of the class; the first one stands for all."""
+        return _MEMBERS[self]
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+_MEMBERS = {
+    TypeClass.FLOATS: (DType.F32, DType.F64, DType.F16, DType.BF16),
+    TypeClass.SIGNED: (DType.I64, DType.I32, DType.I16, DType.I8),
+    TypeClass.UNSIGNED: (DType.U8, DType.U16, DType.U32, DType.U64),
+    TypeClass.BOOL: (DType.BOOL,),
+}
+_CLASSES = {member: one for one, members in _MEMBERS.items() for member in members}
+
+
+def class_of(dtype: DType) -> TypeClass:
+    """The class of an element type."""
+    return _CLASSES[dtype]
+
+
+def integer_range(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest value of an integer type; 0 and 1 for booleans."""
+    if dtype is DType.BOOL:
+        return 0, 1
+    bits = 8 * dtype.bytes
+    return (0, (1 << bits) - 1) if class_of(dtype) is TypeClass.UNSIGNED else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
 # A size is a number, or an expression over unknown sizes.
 Dim = int | Scalar
 

@@ -89,6 +89,8 @@ def find_matches(
         seen.add(identity)
         try:
             names = solve_state(rule, state)
+            if rule.admitted is not None and not any(types.fits(names) for types in rule.admitted):
+                raise Mismatch(f"it is proved only for the element types {', '.join(map(str, rule.admitted))}", rule.span)
             choices = list(_choices(rule, state, names))
         except Mismatch as problem:
             if trace is not None:

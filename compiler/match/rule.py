@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 from dslc.errors import Span
 from dslc.match.pattern import Frame, Side
@@ -11,6 +12,13 @@ from dslc.match.types import QuickType
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
+
+
+class TypesLike(Protocol):
+    """Element types, such as `dslc.prove.verdict.Types`."""
+
+    def fits(self, names: Mapping[str, Any]) -> bool:
+        """Whether the names of a match have these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +38,8 @@ class CompiledRule:
     `types` are the parameters' types, `conditions` the guards of the left side (those of a two-way rule hold in both directions),
     `right` the statements that build the replacement. `ordered` lists pairs of results that may be exchanged without changing
     the rule, so that only one order is tried; `fixed` (site, i, j) arguments of commutative sites that may be exchanged; `constants`
-    the variables that a guard wants to be constant.
+    the variables that a guard wants to be constant. `admitted`: the element types for which the rule may be used, where not for all
+    that its types and guards admit.
     """
 
     name: str
@@ -49,6 +58,7 @@ class CompiledRule:
     ordered: tuple[tuple[int, int], ...]
     fixed: frozenset[tuple[int, int, int]]
     constants: frozenset[str]
+    admitted: tuple[TypesLike, ...] | None = None
 
     @property
     def span(self) -> Span:

@@ -24,7 +24,8 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
 from dslc.prove.degree import difference_degree
-from dslc.prove.verdict import Counterexample, Verdict
+from dslc.prove.element_types import types_of
+from dslc.prove.verdict import Counterexample, Types, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -39,10 +40,8 @@ _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
 # after the first instance: where few draws fit, few instances are enough for a cheap refutation
 _FURTHER = 100
-_FLOATS_FIRST = 100
 # one instance is enough where the guards ask for so many elements
 _LARGE = 1 << 20
-_OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
 _FEW = 24
 
@@ -57,9 +56,12 @@ class Compared:
 
 
 def field_verdict(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6, deadline: float | None = None
-) -> Verdict:
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6, deadline: float | None = None,
+    types: Types | None = None,
+) -> Verdict:  # fmt: skip
     """Compares the sides at `instances` random sizes (for each of some operators, where a term stands for one).
+
+    `types`: the element types; the first ones that the rule admits by default.
 
     `differs` carries a counterexample that was replayed. `equal` is no proof: `error_bound` is the probability that the
     instances tried hide a difference, None where that is not known because a function is no polynomial, or because an integer,
@@ -69,7 +71,8 @@ def field_verdict(
     rng = np.random.default_rng(seed)
     kinds: list[Compared] = []
     reasons: list[str] = []
-    for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline):
+    types = types if types is not None else next(iter(types_of(rules, sub)), Types())
+    for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline, types):
         if instance is None:
             reasons.append(reason)
             continue
@@ -107,7 +110,7 @@ def _since(began: float) -> float:
 
 
 def _drawn(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None, types: Types
 ) -> Iterator[tuple[Instance | None, str]]:
     """Instances, and why other draws were none."""
     for terms in term_choices(rules, sub, rng, operators):
@@ -115,10 +118,8 @@ def _drawn(
         for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
             if found == wanted or (found and attempt > first + _FURTHER) or (deadline is not None and time.monotonic() > deadline):
                 break
-            # other element types only where floating-point tensors hardly fit
-            dtypes = (DType.F32,) if found or attempt < _FLOATS_FIRST else _OTHERS[attempt % len(_OTHERS)]
             try:
-                instance = instantiate(rules, sub, rng, terms, dtypes)
+                instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at)
             except Rejected as problem:
                 yield None, str(problem)
                 continue

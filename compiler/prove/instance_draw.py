@@ -45,7 +45,8 @@ class Choice:
 
     `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
     positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
-    `lists`: attributes that may have any number of entries, with the largest that is looked at.
+    `lists`: attributes that may have any number of entries, with the largest that is looked at;
+    `types`: what names of element types stand for, `dtype` where they are not in it.
     """
 
     level: str
@@ -58,6 +59,7 @@ class Choice:
     turning: bool = False
     reals: set[str] = field(default_factory=set)
     lists: dict[str, int] = field(default_factory=dict)
+    types: Mapping[str, DType] = field(default_factory=dict)
 
 
 def step(shift: int | None, place: int) -> int:
@@ -220,7 +222,7 @@ class Draft:
 
     def dims(self, type: t.TypeExpr) -> None:
         if type.name not in DTYPES and not self.env.has(type.name):
-            self.bind(type.name, self.choice.dtype)
+            self.bind(type.name, self.choice.types.get(type.name, self.choice.dtype))
         for element in type.dims or ():
             slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
             for slot in slots:
@@ -358,7 +360,7 @@ class Draft:
         if kind == "permutation":
             return ask(("permutation", name), tuple(permutations(range(rank))))
         if kind == "dtype":
-            return ask(("dtype", name), (self.choice.dtype,))
+            return ask(("dtype", name), (self.choice.types.get(name, self.choice.dtype),))
         if kind == "string":
             return ask(("string", name), strings(inner, attr))
         if kind in {"ints", "floats"}:

@@ -18,6 +18,7 @@ from dslc.interpret.instantiate import bind_definitions, show
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
+from dslc.prove.element_types import types_of
 from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold, names_in
 from dslc.prove.instance_early import apply_early, early_calls
 from dslc.prove.instance_numbers import Restart, check_numbers
@@ -38,6 +39,7 @@ from dslc.prove.ranks import (
     projects,
     to_probe,
 )
+from dslc.prove.verdict import Types
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -56,11 +58,14 @@ _MOST_CALLS = 16_000
 _KEPT = 8
 #: a case that does not occur because the right side has no meaning there
 RIGHT = "right"
-_DTYPES = (DType.F32, DType.I64, DType.BOOL)
 
 
 class Uncovered(Exception):
-    """No finite number of symbolic instances was found; the reason is the text."""
+    """No finite number of symbolic instances was found; the reason is the text. `vacant`: there is none, as guards refuse them all."""
+
+    def __init__(self, reason: str, vacant: bool = False) -> None:
+        super().__init__(reason)
+        self.vacant = vacant
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,80 +102,96 @@ class Cover:
     unknown_steps: bool = False
 
 
-def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps") -> Cover:
+def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types | None = None) -> Cover:
     """The symbolic instances of a rule, with as much unknown as `level` says, less where that is not enough to say what it means.
 
     Args:
+        types: the element types; the first ones that the rule admits by default.
         level: `symbolic`: all integers unknown; `steps`: what positions are multiplied with is a number; `attributes`: so is every
             integer attribute; `sizes`: so are single sizes.
 
     Raises:
         Uncovered
     """
+    types = _chosen(rules, sub, types)
     cache = rules_cache(rules, "covers")
-    found = cache.get((id(sub.syntax), level))
+    found = cache.get((id(sub.syntax), level, types))
     if found is None and level == LEVELS[0]:
         # what needed no number for any step is the same as with all integers unknown
-        found = cache.get((id(sub.syntax), LEVELS[1]))
+        found = cache.get((id(sub.syntax), LEVELS[1], types))
         found = found if found is not None and isinstance(found[1], Cover) and found[1].level == LEVELS[0] else None
     if found is None and level == LEVELS[1]:
-        found = cache.get((id(sub.syntax), LEVELS[0]))
+        found = cache.get((id(sub.syntax), LEVELS[0], types))
         same = found is not None and isinstance(found[1], Cover) and not (found[1].level == LEVELS[0] and found[1].unknown_steps)
         found = found if same else None
     if found is None:
         while len(cache) >= _KEPT:
             del cache[next(iter(cache))]
         # the syntax is kept, so that its number stays its own
-        found = cache[id(sub.syntax), level] = (sub.syntax, _found(rules, sub, level))
+        found = cache[id(sub.syntax), level, types] = (sub.syntax, _found(rules, sub, level, types))
     if isinstance(found[1], Cover):
         return found[1]
-    raise Uncovered(found[1])
+    raise Uncovered(*found[1])
 
 
-def _found(rules: Rules, sub: SubstitutionDef, level: str) -> Cover | str:
-    """The cover of the first level that gives one; else why none does."""
+def _chosen(rules: Rules, sub: SubstitutionDef, types: Types | None) -> Types:
+    return types if types is not None else next(iter(types_of(rules, sub)), Types())
+
+
+def _found(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cover | tuple[str, bool]:
+    """The cover of the first level that gives one; else why none does, and whether there is no instance at all."""
     unknown = unknown_operators(sub)
     if unknown is None:
         names = ", ".join(f"`{signature.name}`" for signature in signatures(sub))
-        return f"nothing is known of every operator that {names} may stand for: only `pointwise` ones are proved"
-    reasons = []
+        return f"nothing is known of every operator that {names} may stand for: only `pointwise` ones are proved", False
+    reasons, vacant = [], True
     for each in LEVELS[LEVELS.index(level) :]:
         try:
-            return _at_level(rules, sub, each)
+            return _at_level(rules, sub, each, types)
         except TooMany:
+            vacant = False
             reasons.append("too many cases")
             if each != LEVELS[0]:
                 break
         except Undecided as problem:
+            vacant = vacant and isinstance(problem, _NoInstance)
             reasons.append(problem.reason)
-    return "; ".join(dict.fromkeys(reasons))
+    return "; ".join(dict.fromkeys(reasons)), vacant
 
 
-def covers(rules: Rules, sub: SubstitutionDef) -> Iterator[Cover]:
+def covers(rules: Rules, sub: SubstitutionDef, types: Types | None = None) -> Iterator[Cover]:
     """The covers of all levels that there are, the most general one first."""
+    types = _chosen(rules, sub, types)
     for level in LEVELS if unknown_operators(sub) is not None else ():
         try:
-            yield _at_level(rules, sub, level)
+            yield _at_level(rules, sub, level, types)
         except Undecided:
             continue
         except TooMany:
             return
 
 
-def _at_level(rules: Rules, sub: SubstitutionDef, level: str) -> Cover:
+def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> Cover:
     reasons: dict[str, str | None] = {}
     for most in (None, 2, 1):
-        for dtype in _DTYPES:
-            try:
-                found, scope, choice = _explore(rules, sub, level, dtype, most, reasons)
-            except TooMany:
-                if most == 1:
-                    raise  # with less unknown there are only more cases
-                break
-            if found:
-                general = LEVELS[0] if level == LEVELS[1] and not choice.steps else level
-                return Cover(found, scope, general, bool(choice.multiplied))
-    raise Undecided("; ".join(list(reasons)[:3]) or "too many cases")
+        try:
+            found, scope, choice = _explore(rules, sub, level, types, most, reasons)
+        except TooMany:
+            if most == 1:
+                raise  # with less unknown there are only more cases
+            continue
+        if found:
+            general = LEVELS[0] if level == LEVELS[1] and not choice.steps else level
+            return Cover(found, scope, general, bool(choice.multiplied))
+        if most is None:
+            break  # nor is there one at smaller ranks
+    if reasons:
+        raise _NoInstance("; ".join(list(reasons)[:3]))
+    raise Undecided("too many cases")
+
+
+class _NoInstance(Undecided):
+    """Every case was looked at, and none is a use of the rule."""
 
 
 class _NoRightSide(Mismatch):
@@ -184,11 +205,11 @@ class _Found:
 
 
 def _explore(
-    rules: Rules, sub: SubstitutionDef, level: str, dtype: DType, most: int | None, reasons: dict[str, str | None]
+    rules: Rules, sub: SubstitutionDef, level: str, types: Types, most: int | None, reasons: dict[str, str | None]
 ) -> tuple[tuple[SymbolicInstance, ...], str, Choice]:
     names = packs_of(sub)
     telling, guarded = telling_rank(sub), fitted(sub)
-    choice = Choice(level, to_probe(sub, telling or 0), dtype, padded(sub))
+    choice = Choice(level, to_probe(sub, telling or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at)
     batch: tuple[str, ...] = ()
     bases: list[_Found] = []
     found: list[_Found] = []
@@ -252,13 +273,24 @@ def _probes(
     return [each.probe for each in found], RIGHT not in reasons.values()
 
 
-def cover_of_maps(rules: Rules, sub: SubstitutionDef) -> Cover | None:
+def cover_of_maps(rules: Rules, sub: SubstitutionDef, types: Types | None = None) -> Cover | None:
     """A cover in which windows are arbitrary maps, for all ranks and steps: it says more than the rule. None if there is none."""
     if unknown_operators(sub) is None:
         return None
+    types = _chosen(rules, sub, types)
+    cache = rules_cache(rules, "covers of maps")
+    if (id(sub.syntax), types) not in cache:
+        while len(cache) >= _KEPT:
+            del cache[next(iter(cache))]
+        cache[id(sub.syntax), types] = (sub.syntax, _found_maps(rules, sub, types))
+    found: Cover | None = cache[id(sub.syntax), types][1]
+    return found
+
+
+def _found_maps(rules: Rules, sub: SubstitutionDef, types: Types) -> Cover | None:
     probed: list[_Found] = []
     try:
-        found = by_maps(sub, lambda choice: _probes(rules, sub, choice, _MOST_PATHS[None], probed))
+        found = by_maps(sub, lambda choice: _probes(rules, sub, choice, _MOST_PATHS[None], probed), types.at)
     except Undecided:
         return None
     if found is None:
@@ -291,7 +323,7 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
     """The instances of a choice, in which what had to be a number is noted. Raises TooMany."""
     known = _explored(rules, sub)
     ranks = tuple(choice.most_rank.items())
-    start = (ranks, choice.dtype, choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    start = (ranks, choice.dtype, tuple(choice.types.items()), choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
     done = known.get((choice.level, start))
     # what was too much is too much with a lower limit, and what was not is not with a higher one
     if done is None or (most > done.most if done.found is None else most < done.most):

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from dslc.prove.digest import PROVER_VERSION
-from dslc.prove.verdict import STATUSES, Counterexample, RuleVerdict, Verdict
+from dslc.prove.verdict import ANSWERS, STATUSES, Counterexample, RuleVerdict, Types, TypeStatus, Verdict, types_from
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
 LOCK = "dslc.lock"
-_FORMAT = 1
+_FORMAT = 2
 _LARGEST = 64 << 20
 _STOPPED = re.compile(r"stopped after ([0-9.e+-]+) s")
 
@@ -109,6 +109,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
     out: dict[str, Any] = {"digest": verdict.digest, "status": verdict.status}
     if verdict.reason:
         out["reason"] = verdict.reason
+    if verdict.by_type:
+        out["types"] = [_type_entry(types, one) for types, one in verdict.by_type.items()]
     out["verdicts"] = []
     for one in verdict.verdicts:
         entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
@@ -125,13 +127,23 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
     return out
 
 
+def _type_entry(types: Types, one: TypeStatus) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kinds": {name: str(kind) for name, kind in types.kinds}, "status": one.status}
+    return {**entry, "reason": one.reason} if one.reason else entry
+
+
 def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
     """The inverse; raises KeyError, TypeError or ValueError for what is no verdict."""
-    if entry["status"] not in STATUSES:
-        raise ValueError(entry["status"])
+    by_type = {
+        types_from(each["kinds"].items()): TypeStatus(each["status"], str(each.get("reason", "")))
+        for each in entry.get("types", ())
+    }
+    for status in (entry["status"], *(one.status for one in by_type.values())):
+        if status not in STATUSES:
+            raise ValueError(status)
     verdicts = []
     for one in entry["verdicts"]:
-        if one["prover"] not in {"field", "exact", "axioms"} or one["answer"] not in {"equal", "differs", "unknown", "skipped"}:
+        if one["prover"] not in {"field", "exact", "axioms"} or one["answer"] not in ANSWERS:
             raise ValueError(one["prover"])
         found = one.get("counterexample")
         example = None
@@ -147,7 +159,7 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
                 needs=tuple(str(condition) for condition in one.get("needs", ())),
             )
         )  # fmt: skip
-    return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")))
+    return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")), by_type)
 
 
 def keep_json(path: Path, value: Any) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.depth import deeply
+from dslc.prove.element_types import tells_types_apart, types_of
 from dslc.prove.sizes import at_sizes
-from dslc.prove.verdict import Answer, Counterexample, ProverName, Verdict
+from dslc.prove.verdict import Answer, Counterexample, ProverName, Types, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
@@ -34,6 +36,8 @@ _SECONDS, _BRIEF, _OPEN = 10.0, 0.1, 3
 _UNKNOWN_STEPS = 4.0
 # times what one comparison may take, all of a rule together, of which there may be hundreds: steps mostly take less than planned
 _TOGETHER = 8.0
+# what the classes of element types after the first may take
+_FURTHER = 4.0
 
 
 def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...]:
@@ -47,27 +51,75 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
 
 def prover_verdict(
     rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, milliseconds: int = 3000,
-    axioms: AxiomProver | None = None, seconds: float = inf,
+    axioms: AxiomProver | None = None, seconds: float = inf, without: Collection[Types] = (),
 ) -> Verdict:  # fmt: skip
-    """One prover's answer, for all equations of a law together. `milliseconds`: for the axioms; `seconds`: see `exact_verdict`."""
+    """One prover's answer, for all equations of a law and all element types that they admit together.
+
+    Args:
+        milliseconds: for the axioms.
+        seconds: see `exact_verdict`.
+        without: element types for which the rule is known to be wrong.
+    """
     began = time.perf_counter()
-    answers: dict[ProverName, Callable[[SubstitutionDef], Verdict]] = {
-        "field": lambda sub: _field(rules, sub, seed),
-        "exact": lambda sub: exact_verdict(rules, sub, seconds),
-        "axioms": lambda sub: _axioms(rules, sub, milliseconds, axioms),
-    }
-    parts = []
+    parts: dict[Types, list[Verdict]] = {}
+    refuted = set(without)
     for sub in subjects(rules, definition):
-        parts.append(deeply(partial(answers[prover], sub)))
-        if parts[-1].answer == "differs":
-            break
-    return _joined(prover, parts, round((time.perf_counter() - began) * 1e3, 3))
+        for types, verdict in deeply(partial(_by_type, rules, sub, prover, seed, milliseconds, axioms, seconds, refuted)):
+            parts.setdefault(types, []).append(verdict)
+            if verdict.answer == "differs":
+                refuted.add(types)
+    joined = {types: _joined(prover, verdicts, 0.0) for types, verdicts in parts.items()}
+    whole = _joined(prover, list(joined.values()), round((time.perf_counter() - began) * 1e3, 3))
+    return replace(whole, parts=tuple(joined.items()))
+
+
+def _by_type(
+    rules: Rules, sub: SubstitutionDef, prover: ProverName, seed: int, milliseconds: int, axioms: AxiomProver | None,
+    seconds: float, without: Collection[Types],
+) -> list[tuple[Types, Verdict]]:  # fmt: skip
+    """The answers for the element types that a rule admits, but for some."""
+    asked = [types for types in types_of(rules, sub) if types not in without]
+    if prover == "axioms":
+        # laws are those of numbers; what they say of integers is not known
+        about = [types for types in asked if all(kind is TypeClass.FLOATS for _, kind in types.kinds)]
+        return [(types, _axioms(rules, sub, milliseconds, axioms)) for types in about[:1]]
+    out: list[tuple[Types, Verdict]] = []
+    also: frozenset[TypeClass] = frozenset()
+    for types in asked:
+        kinds = [kind for _, kind in types.kinds]
+        if out and len(kinds) == 1 and kinds[0] in also:
+            out.append((types, replace(out[0][1], milliseconds=0.0)))
+            continue
+        if prover == "field":
+            found = _field(rules, sub, seed, types)
+        else:
+            # the first class has the most time: where others need more they are not decided
+            found = exact_verdict(rules, sub, min(seconds, _FURTHER) if out else seconds, types)
+        if not out and found.answer == "equal" and kinds == [TypeClass.FLOATS] and len(asked) > 1:
+            also = carried_classes(rules, sub, types)
+        out.append((types, found))
+    return out
+
+
+def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
+    """The classes of element types in which a rule holds if it does for floats, which `types` are."""
+    from dslc.prove.carry import carried
+    from dslc.prove.instances import Uncovered, cover, cover_of_maps
+
+    if tells_types_apart(sub):
+        return frozenset()
+    try:
+        covered = cover_of_maps(rules, sub, types) or cover(rules, sub, "symbolic", types)
+    except Uncovered:
+        return frozenset()
+    return carried(covered.instances)
 
 
 def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -> Verdict:
+    parts = [part for part in parts if part.answer != "vacant"] or parts
     if not parts:
         return Verdict(prover, "unknown", milliseconds, "nothing to prove")
-    order: tuple[Answer, ...] = ("differs", "unknown", "skipped", "equal")
+    order: tuple[Answer, ...] = ("differs", "unknown", "skipped", "vacant", "equal")
     worst = min(parts, key=lambda part: order.index(part.answer))
     if worst.answer != "equal":
         return Verdict(prover, worst.answer, milliseconds, worst.reason, worst.scope, worst.counterexample)
@@ -78,10 +130,10 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     return Verdict(prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs)
 
 
-def _field(rules: Rules, sub: SubstitutionDef, seed: int) -> Verdict:
+def _field(rules: Rules, sub: SubstitutionDef, seed: int, types: Types) -> Verdict:
     from dslc.prove.field import field_verdict
 
-    return field_verdict(rules, sub, seed)
+    return field_verdict(rules, sub, seed, types=types)
 
 
 def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: AxiomProver | None) -> Verdict:
@@ -94,10 +146,11 @@ def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: Axiom
 # ---- exact --------------------------------------------------------------------------------------------------------
 
 
-def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> Verdict:
+def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, types: Types | None = None) -> Verdict:
     """The exact prover on every symbolic instance of the rule's cover: with unknown steps, else with numbers for these.
 
-    `seconds`: about so long it may take, counted in steps and in operations of isl, and half of that for one comparison.
+    `seconds`: about so long it may take, counted in steps and in operations of isl, and half of that for one comparison; `types`: the
+    first that the rule admits by default.
     It also shows that each side of the largest instance equals itself. Sizes for which it finds a difference are replayed in the
     interpreter: what does not differ there is no refutation, and a mistake in a prover.
     """
@@ -113,25 +166,25 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf) -> V
     else:
         try:
             brief = min(seconds, _UNKNOWN_STEPS)
-            maps = cover_of_maps(rules, sub)
+            maps = cover_of_maps(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
                 found = _on_cover(rules, maps, brief, Deadline(_TOGETHER * brief), most_open=1)
                 if found.answer == "equal":
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
-            covered = cover(rules, sub, "symbolic")
+            covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
                 within = Deadline(_TOGETHER * brief)
                 found = _on_cover(rules, covered, brief, within, most_open=1)
                 if found.answer == "unknown" and worth_numbers(found.reason):
                     found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, brief, within, most_open=1)) or found
             if not covered.unknown_steps or found.answer == "unknown":
-                covered = cover(rules, sub)
+                covered = cover(rules, sub, types=types)
                 found = _on_cover(rules, covered, seconds, together)
             if found.answer == "unknown" and worth_numbers(found.reason):
                 found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, seconds, together)) or found
         except Uncovered as problem:
-            found = Verdict("exact", "unknown", reason=str(problem))
+            found = Verdict("exact", "vacant" if problem.vacant else "unknown", reason=str(problem))
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 

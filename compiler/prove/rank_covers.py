@@ -33,7 +33,9 @@ def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Prob
         if read is None or any(each.padded for each in read.values()) or not enough(read, rank):
             continue
         ranks = dict.fromkeys(packs_of(sub), rank)
-        each = Choice(choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning)
+        each = Choice(
+            choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning, types=choice.types
+        )
         probes, whole = run(each)
         small = bases(read, probes, rank) if whole else None
         if small is not None:
@@ -49,14 +51,14 @@ class Maps:
     sides: Mapped
 
 
-def by_maps(sub: SubstitutionDef, run: Run) -> list[Maps] | None:
+def by_maps(sub: SubstitutionDef, run: Run, types: Mapping[str, DType]) -> list[Maps] | None:
     """Instances at rank 1 that stand for every rank and every number of the lists with one for each axis; None where none do."""
     read: Readings | None = _readings(sub)
     if not packs_of(sub) or read is None or not all(reading.alike for reading in read.values()):
         return None
     first = next(iter(read.values()))
     ranks = {name: _LONGEST if name in first.padded else 1 for name in packs_of(sub)}
-    probes, whole = run(Choice(LEVELS[0], ranks, DType.F32, first.padded))
+    probes, whole = run(Choice(LEVELS[0], ranks, next(iter(types.values()), DType.F32), first.padded, types=types))
     probes = [probe for probe in probes if all(probe.ranks[name] == 1 for name in first.packs)]
     own = frozenset(f"{pack}0" for pack in first.packs)
     derived = tuple(f"{pack}0_" for pack in first.packs)

@@ -2,20 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dslc.ir.dtype import DTYPES, DType, TypeClass, class_of
 
 ProverName = Literal["field", "exact", "axioms"]
 #: `equal`: shown for everything the verdict's `scope` names; `differs`: with a counterexample that was replayed;
-#: `unknown`: not decided, for `reason`; `skipped`: the prover was not asked, or does not apply
-Answer = Literal["equal", "differs", "unknown", "skipped"]
+#: `unknown`: not decided, for `reason`; `skipped`: the prover was not asked, or does not apply; `vacant`: operators or guards
+#: refuse the element types, so that there is nothing to show
+Answer = Literal["equal", "differs", "unknown", "skipped", "vacant"]
+ANSWERS: tuple[Answer, ...] = ("equal", "differs", "unknown", "skipped", "vacant")
 #: proved: for every shape; bounded: for every shape within a stated bound (ranks, strides, group counts); tested: on random
 #: instances; trusted: by a person, for a stated reason; refuted: a counterexample is known; undecided: none of these
 Status = Literal["proved", "bounded", "tested", "trusted", "refuted", "undecided"]
 STATUSES: tuple[Status, ...] = ("proved", "bounded", "tested", "trusted", "undecided", "refuted")
 #: what `dslc optimize` uses unless told otherwise
 RELIABLE: frozenset[Status] = frozenset({"proved", "bounded"})
+
+
+@dataclass(frozen=True, slots=True)
+class Types:
+    """What the type variables of a rule stand for: each a class, or one element type where the rule tells them apart.
+
+    `kinds`: pairs of a variable (`T`; `to` of `**a` is `a.to`) and its class or type; empty where a rule has no type variable.
+    `dtypes`: the type at which each was looked at.
+    """
+
+    kinds: tuple[tuple[str, TypeClass | DType], ...] = ()
+    dtypes: tuple[DType, ...] = field(default=(), compare=False)
+
+    @property
+    def at(self) -> Mapping[str, DType]:
+        """The element types that stand for the classes, by variable."""
+        return {name: dtype for (name, _), dtype in zip(self.kinds, self.dtypes, strict=True)}
+
+    def fits(self, names: Mapping[str, Any]) -> bool:
+        """Whether the names of a match have element types of these kinds."""
+        return all(_is(_element_type(name, names), kind) for name, kind in self.kinds)
+
+    def __str__(self) -> str:
+        if len(self.kinds) == 1:
+            return str(self.kinds[0][1])
+        return ", ".join(f"{name}: {kind}" for name, kind in self.kinds) or "all"
+
+
+def types_from(kinds: Iterable[tuple[str, str]]) -> Types:
+    """The inverse of writing `kinds` as text. Raises KeyError or ValueError for what is no class and no type."""
+    read = tuple((name, DTYPES[kind] if kind in DTYPES and kind != "bool" else TypeClass(kind)) for name, kind in kinds)
+    return Types(read, tuple(kind.members[0] if isinstance(kind, TypeClass) else kind for _, kind in read))
+
+
+def _element_type(name: str, names: Mapping[str, Any]) -> Any:
+    head, _, attribute = name.partition(".")
+    found = names.get(head)
+    return found.values.get(attribute) if attribute and found is not None else found
+
+
+def _is(dtype: Any, kind: TypeClass | DType) -> bool:
+    return isinstance(dtype, DType) and (dtype is kind or class_of(dtype) is kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +98,37 @@ class Verdict:
     needs: tuple[str, ...] = ()
     #: where they were asked for: conditions under each of which no instance was found to differ
     guards: tuple[str, ...] = ()
+    #: the answers for the element types that the rule admits, of which this one is the weakest
+    parts: tuple[tuple[Types, Verdict], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStatus:
+    """What is known of a rule for some element types; `reason` as that of a `RuleVerdict`."""
+
+    status: Status
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleVerdict:
-    """All that is known of one rule; `digest` covers its text and the text of every operator that it uses."""
+    """All that is known of one rule; `digest` covers its text and the text of every operator that it uses.
+
+    `status` is the weakest of `by_type`, which has one for all element types that the declared types and the guards admit.
+    """
 
     rule: str
     status: Status
     verdicts: tuple[Verdict, ...]
     digest: str
     reason: str = ""
+    by_type: Mapping[Types, TypeStatus] = field(default_factory=dict)
+
+    def usable(self, allowed: Iterable[Status]) -> tuple[Types, ...] | None:
+        """The element types for which the status is one of `allowed`; None where it is for all that the rule admits."""
+        kept = tuple(types for types, one in self.by_type.items() if one.status in set(allowed))
+        whole = any(not types.kinds for types in kept) if self.by_type else self.status in set(allowed)
+        return None if whole else kept
 
     @property
     def counterexample(self) -> Counterexample | None:

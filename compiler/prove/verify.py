@@ -12,7 +12,7 @@ from dslc.prove.counterexample import text_of
 from dslc.prove.digest import rule_digest
 from dslc.prove.lock import LOCK, Lock, lock_path, read_lock, write_lock
 from dslc.prove.provers import PROVERS, Definition
-from dslc.prove.verdict import ProverName, RuleVerdict, Status, Verdict
+from dslc.prove.verdict import STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
 from dslc.prove.worker import Task, answers, definition_of
 from dslc.prove.workers import Workers
 from dslc.semantics.apply import rules_cache
@@ -187,18 +187,34 @@ class _Locks:
 def conclude(
     rules: Rules, definition: Definition, verdicts: Sequence[Verdict], digest: str | None = None
 ) -> RuleVerdict:
-    """The strongest status that the verdicts allow.
+    """The strongest status that the verdicts allow for each of the element types that the rule admits, and the weakest of these.
 
     Raises:
         DslcError: E0510 where one prover finds a difference in what another has shown to be equal for all shapes.
     """
-    by = {one.prover: one for one in verdicts}
-    unlimited = [one for one in verdicts if one.answer == "equal" and one.prover != "field" and not one.scope]
-    refuting = next((one for one in verdicts if one.answer == "differs"), None)
-    if refuting is not None and unlimited:
-        raise _disagreement(definition, unlimited[0], refuting)
-    status, reason = _status(definition, by, refuting)
-    return RuleVerdict(definition.name, status, tuple(verdicts), digest or rule_digest(rules, definition), reason)
+    statuses: dict[Types, TypeStatus] = {}
+    for types in dict.fromkeys(types for one in verdicts for types, _ in one.parts) or {Types(): None}:
+        by = {one.prover: found for one in verdicts if (found := _part(one, types)) is not None}
+        answers = {one.answer for one in by.values()}
+        if "vacant" in answers and not answers & {"equal", "differs"}:
+            continue
+        unlimited = [one for one in by.values() if one.answer == "equal" and one.prover != "field" and not one.scope]
+        refuting = next((one for one in by.values() if one.answer == "differs"), None)
+        if refuting is not None and unlimited:
+            raise _disagreement(definition, unlimited[0], refuting)
+        statuses[types] = TypeStatus(*_status(definition, by, refuting))
+    by_type = statuses
+    if not statuses:
+        statuses = {Types(): TypeStatus("undecided", next((one.reason for one in verdicts if one.reason), "nothing to prove"))}
+    status = max((one.status for one in statuses.values()), key=STATUSES.index)
+    reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
+    reason = "; ".join(dict.fromkeys(reasons.values()))
+    return RuleVerdict(definition.name, status, tuple(verdicts), digest or rule_digest(rules, definition), reason, by_type)
+
+
+def _part(verdict: Verdict, types: Types) -> Verdict | None:
+    """What a prover says of some element types; a prover that says nothing of any was stopped, or asked about all at once."""
+    return dict(verdict.parts).get(types) if verdict.parts else verdict
 
 
 def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:

@@ -11,7 +11,7 @@ import os
 import pickle
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
 from typing import IO, Any
@@ -20,7 +20,7 @@ from dslc.errors import DslcError
 from dslc.prove.digest import modules_digest
 from dslc.prove.garbage import rare_collections
 from dslc.prove.provers import Definition, prover_verdict
-from dslc.prove.verdict import ProverName, Verdict
+from dslc.prove.verdict import ProverName, Types, Verdict
 from dslc.prove.written import written
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load_many
@@ -87,20 +87,26 @@ def answers(rules: Rules, task: Task, axioms: Any = None) -> list[Verdict]:
 def answered(rules: Rules, task: Task, axioms: Any = None) -> Iterator[Verdict]:
     """The verdicts of one task, each as soon as it is known; see `answer`.
 
-    After a difference nobody is asked any more, unless the task is thorough; and no second opinion where it wants none.
+    After a difference nobody is asked any more about the element types in question, unless the task is thorough; and no second opinion
+    where it wants none.
     """
     shown = False
+    refuted: set[Types] = set()
     for prover in task.provers:
         if prover == "axioms" and shown and not (task.second or task.thorough):
             continue
-        verdict = answer(rules, task, prover, axioms)
+        verdict = answer(rules, task, prover, axioms, () if task.thorough else refuted)
         yield verdict
-        if verdict.answer == "differs" and not task.thorough:
+        refuted.update(types for types, part in verdict.parts if part.answer == "differs")
+        open_ = any(part.answer != "differs" for _, part in verdict.parts)
+        if verdict.answer == "differs" and not open_ and not task.thorough:
             return
         shown = shown or (prover == "exact" and verdict.answer == "equal")
 
 
-def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> Verdict:
+def answer(
+    rules: Rules, task: Task, prover: ProverName, axioms: Any = None, without: Collection[Types] = ()
+) -> Verdict:
     """One prover's verdict; a prover that fails has not decided, and says why."""
     try:
         definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
@@ -109,8 +115,9 @@ def answer(rules: Rules, task: Task, prover: ProverName, axioms: Any = None) -> 
 
             return guards_verdict(rules, definition, task.seed)
         return prover_verdict(
-            rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds
-        )
+            rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds,
+            without=without,
+        )  # fmt: skip
     except DslcError as problem:
         return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))
     except Exception as problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dslc.match import CompiledRule
@@ -60,13 +61,19 @@ def statuses(
 def usable(
     compiled: Sequence[CompiledRule], verdicts: Mapping[str, RuleVerdict], allow: Sequence[str]
 ) -> tuple[list[CompiledRule], dict[str, RuleVerdict]]:
-    """The rules whose status is reliable or allowed, and the verdicts of the others by name. Refuted rules are never used."""
+    """The rules whose status is reliable or allowed, and the verdicts of the others by name. Refuted rules are never used.
+
+    A rule of which that is so for some element types only is restricted to these.
+    """
     allowed = (RELIABLE | set(allow)) - {"refuted"}
     used, left = [], {}
     for rule in compiled:
         verdict = verdicts[rule.definition.name]
-        if verdict.status in allowed:
+        types = verdict.usable(allowed)
+        if types is None:
             used.append(rule)
+        elif types:
+            used.append(replace(rule, admitted=types))
         else:
             left[rule.definition.name] = verdict
     return used, left

@@ -1,0 +1,214 @@
+"""For which element types a rule is to be proved: one for each class, or each by itself where the rule tells types apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
+
+from dslc.errors import DslcError
+from dslc.interpret.facts import facts_of
+from dslc.ir.dtype import DTYPES, DType, TypeClass
+from dslc.prove.verdict import Types
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
+from dslc.semantics.env import Env, Mismatch, Unbound
+from dslc.semantics.evaluate import evaluate
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+# of several variables that are looked at type by type, these stand for all: narrow and wide ones of each class
+_TELLING = (
+    DType.F32, DType.F16, DType.F64, DType.I64, DType.I8, DType.I32, DType.U8, DType.U64, DType.BOOL,
+)  # fmt: skip
+# combinations that are looked at; a rule is used only for those that were
+_MOST = 90
+# types that stand for a class are tried in so many combinations
+_TRIED = 256
+_DEPTH = 8
+
+
+def types_of(rules: Rules, sub: SubstitutionDef) -> tuple[Types, ...]:
+    """The element types that a rule's declared types and guards, and those of its operators, admit; floats come first.
+
+    A variable of which nothing but guards depends stands for a whole class. Where the rule, or an operator or a function that it
+    reaches, converts, or names a type elsewhere, every type is looked at by itself.
+    """
+    cache = rules_cache(rules, "element types")
+    found = cache.get(id(sub.syntax))
+    if found is None:
+        # the syntax is kept, so that its number stays its own
+        found = cache[id(sub.syntax)] = (sub.syntax, tuple(islice(_admitted(rules, sub), _MOST)))
+    out: tuple[Types, ...] = found[1]
+    return out
+
+
+def _admitted(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
+    names = variables(sub)
+    if not names:
+        yield Types()
+        return
+    kinds: Sequence[TypeClass | DType] = tuple(TypeClass)
+    if tells_types_apart(sub):
+        kinds = tuple(DTYPES.values()) if len(names) == 1 else _TELLING
+    for chosen in product(kinds, repeat=len(names)):
+        stand = product(*(kind.members if isinstance(kind, TypeClass) else (kind,) for kind in chosen))
+        for dtypes in islice(stand, _TRIED):
+            if admits(rules, sub, dict(zip(names, dtypes, strict=True))):
+                yield Types(tuple(zip(names, chosen, strict=True)), dtypes)
+                break
+
+
+def variables(sub: SubstitutionDef) -> tuple[str, ...]:
+    """The names in a rule that stand for element types: those of its parameters' types, then those of attributes."""
+    syntax = sub.syntax
+    found = {p.type.name: None for p in syntax.params if p.type is not None and p.type.name not in DTYPES}
+    for name, places in facts_of(sub).places.items():
+        for place in places:
+            op = sub.module.lookup(place.call.function)
+            if not isinstance(op, OperatorDef) or name in DTYPES:
+                continue
+            given = {keyword.name for keyword in place.call.kwargs}
+            for attr in op.attrs:
+                if attr.type.name == "dtype" and place.attr == attr.name:
+                    found[name] = None
+                elif attr.type.name == "dtype" and place.starred and place.attr is None and attr.name not in given:
+                    found[f"{name}.{attr.name}"] = None
+    return tuple(found)
+
+
+def tells_types_apart(sub: SubstitutionDef) -> bool:
+    """Whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
+    seen: set[int] = set()
+    stack: list[tuple[Module, object]] = [(sub.module, sub.syntax)]
+    while stack:
+        module, syntax = stack.pop()
+        if id(syntax) in seen:
+            continue
+        seen.add(id(syntax))
+        for node in _meaning(syntax):
+            if isinstance(node, t.Name) and node.id in DTYPES:
+                return True
+            names = [node.function] if isinstance(node, t.Call) else [node.id] if isinstance(node, t.Name) else []
+            if "convert" in names and module.lookup("convert") is None:
+                return True
+            for name in names:
+                called = module.lookup(name)
+                if isinstance(called, OperatorDef | FunctionDef):
+                    stack.append((called.module, called.syntax))
+    return False
+
+
+def _meaning(syntax: object) -> Iterator[t.Node]:
+    """The nodes that say what something computes: guards, examples and ONNX's names do not."""
+    if isinstance(syntax, t.Operator):
+        skipped = (t.Where, t.Example, t.Tags, t.OnnxMap)
+        kept = tuple(s for s in syntax.statements if not isinstance(s, skipped))
+        # an attribute that only says of which type an output is changes nothing else
+        yield from walk_expr(tuple(s for s in kept if not (isinstance(s, t.Attr) and s.type.name == "dtype")))
+    elif isinstance(syntax, t.Substitution):
+        statements = (*syntax.left, *syntax.right)
+        yield from walk_expr(tuple(s for s in statements if not isinstance(s, t.Where | t.Tags | t.Verify)))
+    elif isinstance(syntax, t.Function):
+        yield from walk_expr(syntax.body)
+
+
+# ---- what guards admit ----------------------------------------------------------------------------------------------
+
+#: the types of an expression's results; None where that is not known
+_Results = tuple[DType | None, ...]
+
+
+def admits(rules: Rules, sub: SubstitutionDef, types: Mapping[str, DType]) -> bool:
+    """Whether no guard on element types, of the rule or of an operator on either side, refuses these types."""
+    syntax = sub.syntax
+    known: dict[str, DType] = {name: dtype for name, dtype in types.items() if "." not in name}
+    for param in syntax.params:
+        if param.type is not None:
+            known[param.name] = DTYPES.get(param.type.name) or known[param.type.name]
+    try:
+        _check(rules, sub.module, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], known)
+        _statements(rules, sub.module, (*syntax.left, *syntax.right), known, types, 0)
+    except _Refused:
+        return False
+    return True
+
+
+class _Refused(Exception):
+    """Types that a guard does not admit."""
+
+
+def _check(rules: Rules, module: Module, conditions: Sequence[t.Expr], known: Mapping[str, DType]) -> None:
+    """Refuses types for which a guard that speaks of nothing but types is false."""
+    env = Env(module, rules)
+    for name, dtype in known.items():
+        env.bind(name, dtype)
+    for condition in conditions:
+        try:
+            holds = evaluate(condition, env)
+        except (Unbound, Mismatch, DslcError, TypeError, AttributeError):
+            continue  # it speaks of sizes or attributes
+        if holds is False:
+            raise _Refused
+
+
+def _statements(
+    rules: Rules, module: Module, statements: Sequence[t.Node], known: dict[str, DType], types: Mapping[str, DType], depth: int
+) -> None:
+    for statement in statements:
+        if isinstance(statement, t.Bind | t.LetMany | t.EquationMany):
+            names, value = statement.names, statement.value
+        elif isinstance(statement, t.Let | t.Equation) and statement.target.places is None:
+            names, value = (statement.target.name,), statement.value
+        else:
+            continue
+        results = _results(rules, module, value, known, types, depth)
+        for name, dtype in zip(names, results, strict=False):
+            if dtype is not None:
+                known[name] = dtype
+
+
+def _results(
+    rules: Rules, module: Module, expr: t.Expr, known: Mapping[str, DType], types: Mapping[str, DType], depth: int
+) -> _Results:
+    if isinstance(expr, t.Name):
+        return (known.get(expr.id),)
+    if isinstance(expr, t.Conditional):
+        _results(rules, module, expr.then, known, types, depth)
+        return _results(rules, module, expr.otherwise, known, types, depth)
+    if isinstance(expr, t.Field):
+        results = _results(rules, module, expr.call, known, types, depth)
+        op = module.lookup(expr.call.function) if isinstance(expr.call, t.Call) else None
+        outputs = [out.name for out in op.syntax.outputs] if isinstance(op, OperatorDef) else []
+        return (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
+    if not isinstance(expr, t.Call):
+        return (None,)
+    args = [dtype for arg in expr.args for dtype in _results(rules, module, arg, known, types, depth)[:1]]
+    op = module.lookup(expr.function)
+    if not isinstance(op, OperatorDef) or depth > _DEPTH:
+        return (None,)
+    if any(isinstance(arg, t.Pack) for arg in expr.args):
+        args = []
+    inner: dict[str, DType] = {}
+    for param, dtype in zip(op.syntax.params, args, strict=False):
+        if param.type is None or dtype is None:
+            continue
+        if (DTYPES.get(param.type.name) or inner.setdefault(param.type.name, dtype)) is not dtype:
+            raise _Refused
+        if not param.star:
+            inner[param.name] = dtype
+    for attr in op.attrs:
+        if attr.type.name == "dtype":
+            given = next((keyword.value for keyword in expr.kwargs if keyword.name == attr.name), attr.default)
+            chosen = types.get(f"{expr.rest}.{attr.name}")
+            if isinstance(given, t.Name):
+                chosen = DTYPES.get(given.id) or known.get(given.id) or chosen
+            if chosen is not None:
+                inner[attr.name] = chosen
+    where = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    _check(rules, op.module, where, inner)
+    _statements(rules, op.module, op.syntax.statements, inner, {}, depth + 1)
+    return tuple(
+        (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)
+        for out in op.syntax.outputs
+    )
