@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
-from itertools import chain, combinations, permutations
+from functools import lru_cache, partial
+from itertools import permutations
 from typing import Any
 
 from dslc.interpret.facts import Facts as Text
-from dslc.interpret.facts import Place
+from dslc.interpret.facts import Place, operator_hints
 from dslc.interpret.instantiate import entry_count, partly_bound
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
-from dslc.prove.instance_path import Facts, Path
+from dslc.prove.instance_path import Facts, Path, Restart
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
+from dslc.semantics.values import Numbers, texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 STEPS = (1, 2, 3)
 #: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
 SHIFTS = (None, 0, 1, 2)
-NUMBERS = (0, 1, 2, 3)
-SIZES = (1, 2, 3, 4)
-REALS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4))
+#: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
+MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
 #: the longest list that is looked at where nothing says how many entries an attribute has
 MOST_LISTED = 3
 
@@ -60,6 +59,12 @@ class Choice:
     reals: set[str] = field(default_factory=set)
     lists: dict[str, int] = field(default_factory=dict)
     types: Mapping[str, DType] = field(default_factory=dict)
+    #: the numbers that the rule and what it reaches name
+    near: Numbers = field(default_factory=Numbers)
+    #: the values that numbers have in instances, by the names that they were drawn under
+    tried: dict[str, set[Any]] = field(default_factory=dict)
+    #: how many numbers of each kind a case has at most
+    together: dict[str, int] = field(default_factory=dict)
 
 
 def step(shift: int | None, place: int) -> int:
@@ -89,6 +94,9 @@ class Draft:
     held: set[int] = field(default_factory=set)
     #: names without which a guard, by its position, has no value and binds nothing
     missing: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    #: the values that numbers of each kind have, by their places in the table
+    columns: dict[tuple[str, str], int] = field(default_factory=dict)
+    numbers: list[tuple[str, Any]] = field(default_factory=list)
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
 
@@ -103,24 +111,47 @@ class Draft:
 
     def size(self, name: str) -> Any:
         if self.choice.level == "sizes":
-            return self.path.pick(("size", name), SIZES)
+            return self.among("size", name, values("size", near=self.choice.near, hints=self.text.hints.get(name, ())))
         return plain(self.path.value(dimension(name)))
 
-    def integer(self, name: str, at: int | None = None) -> Any:
-        """An integer, entry `at` of a list: along a list numbers of steps differ."""
+    def integer(self, name: str, at: int | None = None, hints: Sequence[tuple[str, int]] = ()) -> Any:
+        """An integer, entry `at` of a list: along a list numbers of steps differ. `hints`: what guards say of it."""
         if name in self.choice.steps:
             self.choice.turning = self.choice.turning or bool(at)
             return step(self.path.pick("steps", SHIFTS), sorted(self.choice.steps).index(name) + (at or 0))
         full = name if at is None else self.entry(name, at)
         if self.choice.level in {"attributes", "sizes"}:
-            return self.path.pick(("number", full), NUMBERS)
+            return self.among("number", full, values("int", near=self.choice.near, hints=hints), name)
         self.facts.integers[full] = name
         return plain(self.path.value(sym(full)))
 
+    def among(self, kind: str, full: str, options: Sequence[Any], name: str = "") -> Any:
+        """A number out of some: the first two of a kind take all their values together, each later pair does, but not all of them.
+
+        With n values, n a prime, the k-th one takes that of the place x + k * y modulo n, where x and y are those of the first two: so
+        two of them take every pair of values along the paths.
+        """
+        alone, several = MOST_VALUES[kind]
+        options = options[: several if self.choice.together.get(kind, 0) > 1 else alone]
+        before = [place for (each, _), place in self.columns.items() if each == kind]
+        if (kind, full) not in self.columns:
+            if len(before) > self.choice.together.get(kind, 0) - 1:
+                self.choice.together[kind] = len(before) + 1
+                if len(before) == 1:
+                    raise Restart
+            if len(before) > 1:
+                at = (before[0] + (len(before) - 1) * before[1]) % len(options)
+            else:
+                at = self.path.pick((kind, full), range(len(options)))
+            self.columns[kind, full] = at
+        found = options[self.columns[kind, full] % len(options)]
+        self.numbers.append((name or full, found))
+        return found
+
     def real(self, name: str, at: int | None = None) -> Any:
         if name in self.choice.reals:
-            first = self.path.pick(("real", name), REALS)
-            return REALS[(REALS.index(first) + (at or 0)) % len(REALS)]
+            full = name if at is None else self.entry(name, at)
+            return self.among("real", full, values("float", near=self.choice.near), name)
         full = name if at is None else self.entry(name, at)
         unknown = sym(full)
         self.facts.reals[unknown] = name
@@ -305,12 +336,13 @@ class Draft:
             return self._attribute(name, op, attr, args, inner, place)
         if attr.type.name in {"axes", "permutation"}:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
+        hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
-            return self.integer(name)
+            return self.integer(name, hints=hints)
         self.listed = True
         count = entry_count(op, attr, args, inner, place.results)
         entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
-        return tuple(self.integer(name, k) for k in range(entries))
+        return tuple(self.integer(name, k, hints) for k in range(entries))
 
     def _length(self, name: str, attr: t.Attr) -> int:
         """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
@@ -343,28 +375,19 @@ class Draft:
         ask = self.path.pick
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
         self.mixing = self.mixing or kind in {"permutation", "ints"}
-        if attr.type.dims is not None:
+        hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
+        one = self.real if kind in {"float", "floats"} else partial(self.integer, hints=hints)
+        if attr.type.dims is not None or kind in {"ints", "floats"}:
             count = entry_count(op, attr, args, inner, place.results)
-            one = self.real if kind == "float" else self.integer
             return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
-        if kind == "bool":
-            return ask(("bool", name), (False, True))
-        if kind == "int":
-            return self.integer(name)
-        if kind == "float":
-            return self.real(name)
-        if kind == "axis":
-            return ask(("axis", name), tuple(range(rank)))
-        if kind == "axes":
-            return ask(("axes", name), tuple(chain.from_iterable(combinations(range(rank), n) for n in range(rank + 1))))
-        if kind == "permutation":
-            return ask(("permutation", name), tuple(permutations(range(rank))))
+        if kind in {"int", "float"}:
+            return one(name)
         if kind == "dtype":
             return ask(("dtype", name), (self.choice.types.get(name, self.choice.dtype),))
         if kind == "string":
-            return ask(("string", name), strings(inner, attr))
-        if kind in {"ints", "floats"}:
-            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(self._length(name, attr)))
+            return ask(("string", name), texts(op, attr))
+        if kind in {"bool", "axis", "axes", "permutation"}:
+            return ask((kind, name), values(kind, rank))
         raise Undecided(f"an attribute of the type {kind}")
 
 
@@ -388,19 +411,6 @@ def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.E
 
 def _is_name(expr: t.Expr, name: str) -> bool:
     return isinstance(expr, t.Name) and expr.id == name
-
-
-def strings(inner: Env, attr: t.Attr) -> tuple[str, ...]:
-    """The values that an operator's guards and equations compare a text attribute with, and its default."""
-    found: dict[str, None] = {}
-    if isinstance(attr.default, t.Str):
-        found[attr.default.value] = None
-    for op in (d for d in inner.module.names.values() if isinstance(d, OperatorDef) and attr in d.attrs):
-        statements = tuple(s for s in op.syntax.statements if isinstance(s, t.Where | t.Let | t.Function | t.Equation))
-        for node in walk_expr(statements):
-            if isinstance(node, t.Compare) and any(isinstance(o, t.Name) and o.id == attr.name for o in node.operands):
-                found.update((part.value, None) for part in walk_expr(node) if isinstance(part, t.Str))
-    return tuple(found) or ("",)
 
 
 def _values(value: Any) -> list[Value]:

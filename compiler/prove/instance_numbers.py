@@ -5,11 +5,7 @@ from __future__ import annotations
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, walk
 from dslc.prove.instance_draw import Choice
-from dslc.prove.instance_path import Facts
-
-
-class Restart(Exception):
-    """Something has to be a number that was unknown."""
+from dslc.prove.instance_path import Facts, Restart
 
 
 def check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> None:

@@ -34,6 +34,10 @@ class Again(Exception):
     """An unknown was solved for: evaluate again."""
 
 
+class Restart(Exception):
+    """Something has to be a number that was unknown, or there are more numbers than there were: all paths are taken again."""
+
+
 class TooMany(Exception):
     """More cases than the limit."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from dslc.prove.instance_draw import NUMBERS, SHIFTS, SIZES, Choice, step
+from dslc.prove.instance_draw import SHIFTS, Choice, step
 
 
 def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int]) -> str:
@@ -26,12 +27,12 @@ def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int
         names, along = sorted(choice.steps), ", turning along the axes" if choice.turning else ""
         rows = dict.fromkeys(_tuple(step(shift, place) for place in range(len(names))) for shift in SHIFTS)
         parts.append(f"{_tuple(names)} in {', '.join(rows)}{along}")
-    if choice.reals:
-        parts.append(f"{', '.join(sorted(choice.reals))} at a few values")
-    if choice.level in {"attributes", "sizes"}:
-        parts.append(f"integer attributes in {_listed(NUMBERS)}")
-    if choice.level == "sizes":
-        parts.append(f"sizes in {_listed(SIZES)}")
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for name, found in sorted(choice.tried.items()):
+        alike.setdefault(tuple(sorted(found)), []).append(name)
+    for values, names in alike.items():
+        paired = len(names) > 2 or (len(names) > 1 and len(choice.tried) > 2)
+        parts.append(f"{'each two of ' if paired else ''}{', '.join(names)} in {', '.join(map(str, values))}")
     return "; ".join(parts)
 
 
@@ -39,7 +40,3 @@ def _tuple(parts: Iterable[object]) -> str:
     """`(a, b)`, and one by itself."""
     texts = [str(part) for part in parts]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _listed(values: tuple[int, ...]) -> str:
-    return ", ".join(str(value) for value in values)

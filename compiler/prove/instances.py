@@ -21,8 +21,8 @@ from dslc.ir.scalar import Num, Scalar, Sym, walk
 from dslc.prove.element_types import types_of
 from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold, names_in
 from dslc.prove.instance_early import apply_early, early_calls
-from dslc.prove.instance_numbers import Restart, check_numbers
-from dslc.prove.instance_path import Again, Facts, Path, TooMany
+from dslc.prove.instance_numbers import check_numbers
+from dslc.prove.instance_path import Again, Facts, Path, Restart, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_scope import scope_text
 from dslc.prove.instance_terms import signatures, unknown_operators
@@ -47,6 +47,7 @@ from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
+from dslc.semantics.values import numbers_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -209,7 +210,10 @@ def _explore(
 ) -> tuple[tuple[SymbolicInstance, ...], str, Choice]:
     names = packs_of(sub)
     telling, guarded = telling_rank(sub), fitted(sub)
-    choice = Choice(level, to_probe(sub, telling or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at)
+    choice = Choice(
+        level, to_probe(sub, telling or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at,
+        near=numbers_of(sub),
+    )  # fmt: skip
     batch: tuple[str, ...] = ()
     bases: list[_Found] = []
     found: list[_Found] = []
@@ -316,6 +320,7 @@ class _Explored:
     multiplied: frozenset[str]
     reals: frozenset[str]
     lists: Mapping[str, int]
+    tried: Mapping[str, frozenset[Any]]
     turning: bool
 
 
@@ -323,7 +328,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
     """The instances of a choice, in which what had to be a number is noted. Raises TooMany."""
     known = _explored(rules, sub)
     ranks = tuple(choice.most_rank.items())
-    start = (ranks, choice.dtype, tuple(choice.types.items()), choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    numbers = (frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    start = (ranks, choice.dtype, tuple(choice.types.items()), choice.padded, *numbers)
     done = known.get((choice.level, start))
     # what was too much is too much with a lower limit, and what was not is not with a higher one
     if done is None or (most > done.most if done.found is None else most < done.most):
@@ -335,7 +341,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         finally:
             reasons.update(own)
         steps, multiplied, reals = map(frozenset, (choice.steps, choice.multiplied, choice.reals))
-        done = _Explored(most, found, own, steps, multiplied, reals, dict(choice.lists), choice.turning)
+        tried = {name: frozenset(each) for name, each in choice.tried.items()}
+        done = _Explored(most, found, own, steps, multiplied, reals, dict(choice.lists), tried, choice.turning)
         known[choice.level, start] = done
         alike = not choice.steps if choice.level == LEVELS[1] else found is not None and not choice.multiplied
         if choice.level in LEVELS[:2] and alike:
@@ -347,6 +354,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         choice.multiplied |= done.multiplied
         choice.reals |= done.reals
         choice.lists |= done.lists
+        for name, each in done.tried.items():
+            choice.tried.setdefault(name, set()).update(each)
         choice.turning = done.turning
     if done.found is None:
         raise TooMany
@@ -381,6 +390,7 @@ def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict
                     probe = replace(known.probe, names=(*known.probe.names, *each.probe.names), lengths=lengths)
                     found[key] = replace(known, probe=probe)
         except Restart:
+            choice.tried.clear()
             continue
         return list(found.values())
 
@@ -470,6 +480,8 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries(),
         dict(draft.lengths), (names,),
     )  # fmt: skip
+    for name, value in draft.numbers:
+        choice.tried.setdefault(name, set()).add(value)
     return _Found(instance, probe)
 
 
