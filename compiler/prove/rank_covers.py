@@ -34,8 +34,9 @@ def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Prob
             continue
         ranks = dict.fromkeys(packs_of(sub), rank)
         each = Choice(
-            choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning, types=choice.types
-        )
+            choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning,
+            types=choice.types,
+        )  # fmt: skip
         probes, whole = run(each)
         small = bases(read, probes, rank) if whole else None
         if small is not None:
