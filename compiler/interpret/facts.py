@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
@@ -13,13 +13,17 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a name stands in a call: as an attribute, as an entry of one (`starred`: several), as `**name`, as an operand."""
+    """Where a name stands in a call: as an attribute, as an entry of one (`starred`: several), as `**name`, as an operand.
+
+    `results`: how many names the results of the call get; None where it stands inside an expression.
+    """
 
     call: t.Call
     attr: str | None
     entry: bool = False
     starred: bool = False
     siblings: int = 0
+    results: int | None = None
 
 
 def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Place]]:
@@ -29,8 +33,9 @@ def _find_places(statements: tuple[t.GraphStatement, ...]) -> dict[str, list[Pla
             continue
         for node in walk_expr(statement.value):
             if isinstance(node, t.Call):
+                named = len(statement.names) if node is statement.value and isinstance(statement, t.Bind | t.LetMany) else None
                 for name, place in _places_of(node):
-                    out.setdefault(name, []).append(place)
+                    out.setdefault(name, []).append(replace(place, results=named))
     return out
 
 

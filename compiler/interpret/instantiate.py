@@ -23,7 +23,7 @@ from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.semantics.composites import modes_of
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thunk, Unbound
+from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of, solve
@@ -100,7 +100,7 @@ class _Draft:
             try:
                 solve((), (condition,), self.env)
             except Mismatch as problem:
-                if "stays unknown" not in problem.reason:
+                if problem.kind is not MismatchKind.UNBOUND:
                     raise Rejected(problem.reason) from None
 
     # ---- sizes ---------------------------------------------------------------------------------------------
@@ -210,22 +210,30 @@ class _Draft:
         inner = _bound(op, args, self.env)
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
-            return AttrSet({attr.name: self.attribute(op, attr, args, inner) for attr in op.attrs if attr.name not in named})
+            return AttrSet({
+                attr.name: self.attribute(op, attr, args, inner, place) for attr in op.attrs if attr.name not in named
+            })  # fmt: skip
         attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
         if attr is None:
             raise Rejected(f"`{op.short}` has no attribute `{place.attr}`")
         if not place.entry:
-            return self.attribute(op, attr, args, inner)
-        count, hints = entry_count(attr, args, inner), operator_hints(op).get(attr.name, ())
+            return self.attribute(op, attr, args, inner, place)
+        count, hints = self.count(op, attr, args, inner, place), operator_hints(op).get(attr.name, ())
         if not place.starred:
             return self.entry(args, hints)
         return tuple(self.entry(args, hints) for _ in range(max(0, count - place.siblings)))
+
+    def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> int:
+        """How many entries a list gets: what its declaration says, else about as many as the first tensor has axes."""
+        known = entry_count(op, attr, args, inner, place.results)
+        rank = args[0].type.rank if args else 0
+        return known if known is not None else int(self.pick((rank, max(0, rank - 2), int(self.rng.integers(6)))))
 
     def entry(self, args: list[Value], hints: Sequence[tuple[str, int]] = ()) -> int:
         sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
         return int(self.pick(self.within((*_ENTRIES, *sizes), hints)))
 
-    def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env) -> Any:
+    def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         hints = operator_hints(op).get(attr.name, ())
         if inner.has(attr.name) and self.chance(_DETERMINED):
@@ -237,7 +245,7 @@ class _Draft:
                 pass
         if attr.type.dims is not None:
             uniform = self.entry([], hints)
-            count = entry_count(attr, args, inner)
+            count = self.count(op, attr, args, inner, place)
             entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else [], hints) for _ in range(count))
             return tuple(self.pick(_NUMBERS) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
@@ -323,15 +331,23 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     return env
 
 
-def entry_count(attr: t.Attr, args: list[Value], inner: Env) -> int:
-    """How many entries a list attribute has; the rank of the first tensor where its declaration does not say."""
-    rank = args[0].type.rank if args else 0
+def entry_count(op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, results: int | None = None) -> int | None:
+    """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet.
+
+    `results`: how many results of the operator are named. With more of them than are declared, lists of a fixed length have as many
+    entries more; where nothing says how many there are, they may have any number.
+    """
+    if attr.type.name in {"axes", "permutation"}:
+        return args[0].type.rank if args else 0
     if not attr.type.dims:
-        return rank
+        return None
+    outputs = len(op.syntax.outputs)
+    if isinstance(attr.type.dims[0], t.Int) and outputs > 1:
+        return None if results is None else max(0, attr.type.dims[0].value + results - outputs)
     try:
         return int(evaluate(attr.type.dims[0], inner))
     except (Unbound, Mismatch, DslcError, TypeError):
-        return max(0, rank - 2)
+        return None
 
 
 # ---- one instance ------------------------------------------------------------------------------------------------
@@ -388,8 +404,8 @@ def _inputs(draft: _Draft, constants: set[str]) -> tuple[Value, ...]:
     lets = {s.target.name for s in draft.syntax.left if isinstance(s, t.Let)}
     computed: list[t.Param] = []
     for param in draft.syntax.params:
-        if param.type is None:
-            raise Rejected(f"`{param.name}` has no type")
+        if param.type is None or param.star:
+            raise Rejected(f"`{param.name}` has no type, or is any number of tensors")
         if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
             computed.append(param)
         else:

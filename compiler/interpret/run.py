@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,8 +20,20 @@ if TYPE_CHECKING:
     from dslc.semantics.library import Rules
 
 
+class InterpretKind(Enum):
+    """Why a graph cannot be evaluated; what is decided depends on this, never on the words of a message."""
+
+    OUT_OF_BOUNDS = "a read without a default left its tensor"
+    UNDEFINED = "a division by zero of integers"
+    OTHER = "an opaque node, a missing input, a symbolic size, or a domain that lacks an operation"
+
+
 class InterpretError(Exception):
     """A graph that cannot be evaluated: an opaque node, an input without a value, a symbolic size, a read out of bounds."""
+
+    def __init__(self, message: str, kind: InterpretKind = InterpretKind.OTHER) -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
@@ -85,9 +98,11 @@ def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand
             out = evaluate(node.scope, [known[arg] for arg in node.args], domain)
         except Redraw as problem:
             if domain.name == "float64":
-                raise InterpretError(f"{problem} of integers (in {node.scope})") from problem
+                raise InterpretError(f"{problem} of integers (in {node.scope})", InterpretKind.UNDEFINED) from problem
             raise
-        except (CannotEvaluate, OutOfBounds, ValueError) as problem:
+        except OutOfBounds as problem:
+            raise InterpretError(f"{problem} (in {node.scope})", InterpretKind.OUT_OF_BOUNDS) from problem
+        except (CannotEvaluate, ValueError) as problem:
             raise InterpretError(f"{problem} (in {node.scope})") from problem
         return Operand(wrapped(out.data, node.scope.dtype), out.kind) if out.kind == "int" else out
     if isinstance(node, Constant):

@@ -14,7 +14,7 @@ from dslc.match.rule import CompiledRule
 from dslc.match.state import AttributeEquals, Complete, NumberEquals, Pending, State
 from dslc.match.types import equal
 from dslc.semantics.apply import apply, rules_cache
-from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound
+from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound, unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.operator_env import operator_env
 from dslc.semantics.types import solve
@@ -40,7 +40,7 @@ def solve_state(rule: CompiledRule, state: State) -> dict[str, Any]:
             found = problem
         cache[key] = found
     if isinstance(found, Mismatch):
-        raise Mismatch(found.reason, found.span)
+        raise found.again()
     return dict(found)
 
 
@@ -151,12 +151,12 @@ def _solve(rule: CompiledRule, state: State, env: Env) -> None:
     for item in later:
         if not _check(rule, item, env):
             missing = sorted(n for n in item.quoted.needs if not env.has(n)) if not isinstance(item, Complete) else ["?"]
-            raise Mismatch(f"`{missing[0] if missing else '?'}` stays unknown", _span(item))
+            raise unbound(Unbound(missing[0] if missing else "?"), _span(item))
     for frame in rule.left.spelled:
         try:
             _frame_env(frame, rule, env)
         except Unbound as unknown:
-            raise Mismatch(f"`{unknown.name}` stays unknown", rule.span) from None
+            raise unbound(unknown, rule.span) from None
 
 
 def _span(item: Pending) -> Any:

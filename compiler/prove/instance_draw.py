@@ -18,7 +18,7 @@ from dslc.ir.scalar import apply, as_scalar, dimension, sym
 from dslc.prove.instance_path import Facts, Path
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Env, Mismatch, OperatorRef, Unbound, Undecided
+from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
@@ -31,7 +31,8 @@ SHIFTS = (None, 0, 1, 2)
 NUMBERS = (0, 1, 2, 3)
 SIZES = (1, 2, 3, 4)
 REALS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4))
-_MOST_LISTED = 3
+#: the longest list that is looked at where nothing says how many entries an attribute has
+MOST_LISTED = 3
 
 
 #: what is unknown: everything; all but what positions are multiplied with (strides); no attribute; no size either
@@ -44,7 +45,8 @@ class Choice:
 
     `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
     positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
-    `types`: what names of element types stand for, `dtype` where they are not in it.
+    `types`: what names of element types stand for, `dtype` where they are not in it; `lists`: attributes that may have any number of
+    entries, with the largest that is looked at.
     """
 
     level: str
@@ -57,6 +59,7 @@ class Choice:
     turning: bool = False
     reals: set[str] = field(default_factory=set)
     types: Mapping[str, DType] = field(default_factory=dict)
+    lists: dict[str, int] = field(default_factory=dict)
 
 
 def step(shift: int | None, place: int) -> int:
@@ -78,6 +81,8 @@ class Draft:
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
     mixing: bool = False
+    #: how many entries lists of any length have in this case
+    lengths: dict[str, int] = field(default_factory=dict)
     #: the names that stand in the rule
     taken: frozenset[str] = frozenset()
     #: the guards that hold by now, by their positions
@@ -144,7 +149,7 @@ class Draft:
             except Undecided:
                 raise
             except Mismatch as problem:
-                if "stays unknown" not in problem.reason:
+                if problem.kind is not MismatchKind.UNBOUND:
                     raise
                 self.missing[place] = self._unbound(condition)
                 continue
@@ -290,21 +295,30 @@ class Draft:
         if place.attr is None:
             named = {keyword.name for keyword in place.call.kwargs}
             return AttrSet({
-                attr.name: self._attribute(f"{name}.{attr.name}", attr, args, inner)
+                attr.name: self._attribute(f"{name}.{attr.name}", op, attr, args, inner, place)
                 for attr in op.attrs if attr.name not in named
             })  # fmt: skip
         attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
         if attr is None:
             raise Mismatch(f"`{op.short}` has no attribute `{place.attr}`")
         if not place.entry:
-            return self._attribute(name, attr, args, inner)
+            return self._attribute(name, op, attr, args, inner, place)
         if attr.type.name in {"axes", "permutation"}:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
         if not place.starred:
             return self.integer(name)
         self.listed = True
-        count = entry_count(attr, args, inner) - place.siblings
-        return tuple(self.integer(name, k) for k in range(max(0, count)))
+        count = entry_count(op, attr, args, inner, place.results)
+        entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
+        return tuple(self.integer(name, k) for k in range(entries))
+
+    def _length(self, name: str, attr: t.Attr) -> int:
+        """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
+        least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
+        self.mixing = self.mixing or attr.type.dims is None
+        most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
+        self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
+        return self.lengths[name]
 
     def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
         self.listed = self.mixing = True
@@ -324,15 +338,15 @@ class Draft:
             return self.integer(name)
         return self.real(name)
 
-    def _attribute(self, name: str, attr: t.Attr, args: list[Value], inner: Env) -> Any:
+    def _attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
         self.mixing = self.mixing or kind in {"permutation", "ints"}
         if attr.type.dims is not None:
-            count = entry_count(attr, args, inner)
+            count = entry_count(op, attr, args, inner, place.results)
             one = self.real if kind == "float" else self.integer
-            return tuple(one(name, k) for k in range(count))
+            return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
         if kind == "bool":
             return ask(("bool", name), (False, True))
         if kind == "int":
@@ -350,8 +364,7 @@ class Draft:
         if kind == "string":
             return ask(("string", name), strings(inner, attr))
         if kind in {"ints", "floats"}:
-            count = ask(("length", name), tuple(range(self.choice.most_rank.get(name, _MOST_LISTED) + 1)))
-            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(count))
+            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(self._length(name, attr)))
         raise Undecided(f"an attribute of the type {kind}")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from dslc.prove.instance_draw import NUMBERS, SHIFTS, SIZES, Choice, step
 
 
-def scope_text(choice: Choice, bounded: tuple[str, ...]) -> str:
-    """The ranks of some packs, steps, numbers and sizes that a choice looks at; empty where it looks at all."""
+def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int]) -> str:
+    """The ranks of some packs, steps, numbers and sizes that a choice looks at; empty where it looks at all.
+
+    `lists`: how many entries those have at most that may have any number.
+    """
     parts = []
     by_rank: dict[int, list[str]] = {}
     for name in bounded:
@@ -16,6 +19,9 @@ def scope_text(choice: Choice, bounded: tuple[str, ...]) -> str:
             by_rank.setdefault(choice.most_rank[name], []).append(name)
     for rank, names in sorted(by_rank.items()):
         parts.append(f"ranks of {', '.join(names)} up to {rank}")
+    for count in sorted(set(lists.values())):
+        names = [name for name in sorted(lists) if lists[name] == count]
+        parts.append(f"lists {', '.join(names)} of up to {count} entries")
     if choice.steps:
         names, along = sorted(choice.steps), ", turning along the axes" if choice.turning else ""
         rows = dict.fromkeys(_tuple(step(shift, place) for place in range(len(names))) for shift in SHIFTS)

@@ -225,7 +225,8 @@ def _explore(
         natural = naturally(sub, choice, lambda each: _probes(rules, sub, each, _MOST_PATHS[most], probed))
         if natural is not None:
             small = {id(probe) for probe in natural[0]}
-            return tuple(each.instance for each in probed if id(each.probe) in small), scope_text(natural[1], ()), natural[1]
+            scope = scope_text(natural[1], (), _lists(natural[1], probed, excludes_ranks(sub)))
+            return tuple(each.instance for each in probed if id(each.probe) in small), scope, natural[1]
     limits: Mapping[str, int] = {}
     if ranks.bounded or not names:
         limits = {name: rank if most is None or name in guarded else min(rank, most) for name, rank in ranks.most.items()}
@@ -235,14 +236,28 @@ def _explore(
             choice = replace(choice, most_rank=limits)
             bases = _run(rules, sub, choice, reasons, _MOST_PATHS[most])
     # a pack that types and guards keep from getting as long as it might is not bounded by that
-    kept = set(ranks.bounded) if not excludes_ranks(sub) else guarded
+    excluding = excludes_ranks(sub)
+    kept = set(ranks.bounded) if not excluding else guarded
     reached = {n for n in ranks.bounded if n not in kept or any(each.probe.ranks[n] == limits[n] for each in bases)}
+    lists = _lists(choice, bases, excluding)
     if RIGHT in reasons.values() and bases:
         # the right side may have had no meaning to the prover only: what was looked at is the bound
         highest = {name: max(each.probe.ranks[name] for each in bases) for name in ranks.bounded}
         choice, reached = replace(choice, most_rank={**choice.most_rank, **highest}), set(ranks.bounded)
-    scope = scope_text(choice, tuple(n for n in ranks.bounded if n in reached))
+        lists = _longest(choice, bases)
+    scope = scope_text(choice, tuple(n for n in ranks.bounded if n in reached), lists)
     return tuple(each.instance for each in bases), scope, choice
+
+
+def _longest(choice: Choice, found: Sequence[_Found]) -> dict[str, int]:
+    """How many entries lists of any length have at most in instances."""
+    return {name: max((each.probe.lengths.get(name, 0) for each in found), default=0) for name in choice.lists}
+
+
+def _lists(choice: Choice, found: Sequence[_Found], excluding: bool) -> dict[str, int]:
+    """The lists that may be longer than what was looked at: types and guards keep others from getting as long as they might."""
+    longest = _longest(choice, found)
+    return {name: most for name, most in choice.lists.items() if excluding or longest[name] == most}
 
 
 def _probes(
@@ -300,6 +315,7 @@ class _Explored:
     steps: frozenset[str]
     multiplied: frozenset[str]
     reals: frozenset[str]
+    lists: Mapping[str, int]
     turning: bool
 
 
@@ -318,8 +334,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
             found = None
         finally:
             reasons.update(own)
-        steps, multiplied, reals = (frozenset(each) for each in (choice.steps, choice.multiplied, choice.reals))
-        done = _Explored(most, found, own, steps, multiplied, reals, choice.turning)
+        steps, multiplied, reals = map(frozenset, (choice.steps, choice.multiplied, choice.reals))
+        done = _Explored(most, found, own, steps, multiplied, reals, dict(choice.lists), choice.turning)
         known[choice.level, start] = done
         alike = not choice.steps if choice.level == LEVELS[1] else found is not None and not choice.multiplied
         if choice.level in LEVELS[:2] and alike:
@@ -330,6 +346,7 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         choice.steps |= done.steps
         choice.multiplied |= done.multiplied
         choice.reals |= done.reals
+        choice.lists |= done.lists
         choice.turning = done.turning
     if done.found is None:
         raise TooMany
@@ -358,7 +375,10 @@ def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict
                 key = (each.instance.left, each.instance.right, each.probe.conditions)
                 known = found.setdefault(key, each)
                 if known is not each:
-                    probe = replace(known.probe, names=(*known.probe.names, *each.probe.names))
+                    lengths = dict(known.probe.lengths)
+                    for name, count in each.probe.lengths.items():
+                        lengths[name] = max(count, lengths.get(name, 0))
+                    probe = replace(known.probe, names=(*known.probe.names, *each.probe.names), lengths=lengths)
                     found[key] = replace(known, probe=probe)
         except Restart:
             continue
@@ -448,7 +468,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     names = {name: env.get(name) for name in text.places if env.has(name)}
     probe = Probe(
         expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries(),
-        (names,),
+        dict(draft.lengths), (names,),
     )  # fmt: skip
     return _Found(instance, probe)
 
@@ -466,6 +486,8 @@ def _inputs(draft: Draft, sub: SubstitutionDef) -> tuple[Value, ...]:
     for param in syntax.params:
         if param.type is None:
             raise Undecided(f"`{param.name}` has no type")
+        if param.star:
+            raise Undecided(f"`{param.name}` is any number of tensors")
         if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
             computed.append(param)
         else:

@@ -5,8 +5,8 @@ What is allowed is listed, everything else counts as treating an axis by its num
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
@@ -54,6 +54,8 @@ class _Names:
     lists: frozenset[str] = frozenset()
     axes: frozenset[str] = frozenset()
     counts: frozenset[str] = frozenset()
+    #: lists of a length that no rank says
+    written: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -68,6 +70,7 @@ class _Text:
     def rule(self, sub: SubstitutionDef) -> None:
         syntax = sub.syntax
         names = _Names(sub.module, _packs(syntax.params), _given(sub, False), _given(sub, True))
+        names = _with_lets(names, (*syntax.left, *syntax.right))
         self.visit((syntax.params, syntax.left, syntax.right), names)
 
     def operator(self, op: OperatorDef) -> None:
@@ -78,7 +81,7 @@ class _Text:
         lists = frozenset(attr.name for attr in op.attrs if attr.type.dims is not None or attr.type.name == "ints")
         lets = [part for part in op.syntax.statements if isinstance(part, t.Let) and _all_axes(part.value)]
         axes |= {part.target.name for part in lets}
-        names = _Names(op.module, _packs(op.syntax.params), lists, axes)
+        names = _with_lets(_Names(op.module, _packs(op.syntax.params), lists, axes), op.syntax.statements)
         statements = tuple(part for part in op.syntax.statements if part not in lets)
         self.visit((op.syntax.params, op.syntax.outputs, statements), names)
 
@@ -93,11 +96,16 @@ class _Text:
                 self.guard(condition, names)
         elif isinstance(node, t.Attr):
             if node.default is not None:
-                self.axes(node.default, names)
+                # a number that follows the rank is no place of an axis
+                (self.axes if node.type.name in _AXES else self.visit)(node.default, names)
         elif isinstance(node, t.Name):
             self.number = self.number or node.id in names.axes or node.id in names.counts
         elif isinstance(node, t.Call):
             self.call(node, names)
+        elif isinstance(node, t.Compare):
+            # how long a list is decides whether it is equal to one that is written out
+            self.number = self.number or _by_length(node, names)
+            self.children(node, names)
         elif isinstance(node, t.Subscript):
             by_number = isinstance(node.base, t.Name) and node.base.id[:1].islower()
             self.number = self.number or (by_number and any(isinstance(s, t.Int) for s in node.subs))
@@ -135,11 +143,19 @@ class _Text:
             return
         if isinstance(condition, t.Compare):
             if all(_linear(operand) or _product(operand, names) for operand in condition.operands):
+                # a number that is said to be a rank takes the rank with it wherever it goes
+                counted = any(_is_count(part) for part in walk_expr(condition))
+                others = {part.id for part in walk_expr(condition) if isinstance(part, t.Name)} - names.axes - _counted(condition)
+                self.number = self.number or (equal and counted and bool(others))
                 return
             plain = [operand for operand in condition.operands if not _all_axes(operand)]
             if condition.ops == ("==",) and len(plain) < 2:
                 self.shown = True
                 self.axes(tuple(plain), names)
+                return
+            if condition.ops == ("==",):
+                # it lets one length in
+                self.children(condition, names)
                 return
         self.visit(condition, names)
 
@@ -196,19 +212,21 @@ class _Text:
             self.visit((node.args, tuple(keyword.value for keyword in node.kwargs)), names)
 
     def function(self, found: FunctionDef, args: tuple[t.Expr, ...], names: _Names, axes: bool = False) -> None:
-        kinds: dict[str, set[str]] = {"packs": set(), "lists": set(), "axes": set(), "counts": set()}
+        kinds: dict[str, set[str]] = {"packs": set(), "lists": set(), "axes": set(), "counts": set(), "written": set()}
         for name, arg in zip(found.syntax.params, args, strict=False):
             if _is_rank(arg, names):
                 kinds["counts"].add(name)
             elif _is_axes(arg, names):
                 kinds["axes"].add(name)
             else:
+                if _written(arg, names):
+                    kinds["written"].add(name)
                 for kind in ("packs", "lists"):
                     if isinstance(arg, t.Name) and arg.id in getattr(names, kind):
                         kinds[kind].add(name)
                 self.visit(arg, names)
         inner = _Names(found.module, **{kind: frozenset(each) for kind, each in kinds.items()})
-        key = (found, inner.packs, inner.lists, inner.axes, inner.counts, axes)
+        key = (found, inner.packs, inner.lists, inner.axes, inner.counts, inner.written, axes)
         if key not in self.seen:
             self.seen.add(key)
             (self.axes if axes else self.visit)(found.syntax.body, inner)
@@ -229,6 +247,52 @@ def _is_count(expr: Any) -> bool:
     if isinstance(expr, t.Call) and expr.function == "max" and len(expr.args) > 1:
         return all(_is_count(arg) for arg in expr.args)
     return isinstance(expr, t.Call) and expr.function in _COUNTS and len(expr.args) == 1 and isinstance(expr.args[0], t.Name)
+
+
+def _with_lets(names: _Names, statements: Sequence[Any]) -> _Names:
+    """With the names of lists that a side or an operator writes out."""
+    for part in statements:
+        if isinstance(part, t.Let) and part.target.places is None and _written(part.value, names):
+            names = replace(names, written=names.written | {part.target.name})
+    return names
+
+
+def _by_length(condition: t.Compare, names: _Names) -> bool:
+    """Whether a comparison is of a list that is as long as a rank and one of another length."""
+    operands = condition.operands
+    if condition.ops == ("in",) and isinstance(operands[1], t.ListExpr):
+        operands = (operands[0], *operands[1].elements)
+    written = [_written(part, names) for part in operands]
+    return any(written) and not all(written)
+
+
+def _written(expr: Any, names: _Names) -> bool:
+    """Whether an expression may be a list, or a list of lists, of a length that no rank says: `[2, 3]`, `{[k: 4] 1}`."""
+    if isinstance(expr, t.Name):
+        return expr.id in names.written
+    if isinstance(expr, t.ListExpr):
+        packs = [part.value for part in expr.elements if isinstance(part, t.Pack)]
+        return all(_written(part, names) for part in packs) or any(_written(part, names) for part in expr.elements)
+    if isinstance(expr, t.Conditional | t.Binary | t.Unary):
+        return any(_written(part, names) for part in vars(expr).values())
+    if isinstance(expr, t.Nested) and expr.subs is None:
+        return _written(expr.scope, names)
+    if isinstance(expr, t.Traversal):
+        return any(isinstance(place, t.Binder) and not place.star and not _is_rank(place.range, names) for place in expr.places)
+    if isinstance(expr, t.Call):
+        found = names.module.lookup(expr.function)
+        if isinstance(found, FunctionDef):
+            given = frozenset(p for p, arg in zip(found.syntax.params, expr.args, strict=False) if _written(arg, names))
+            return _written(found.syntax.body, _Names(found.module, written=given))
+        listing = expr.function == "range" and not all(_is_rank(arg, names) for arg in expr.args)
+        return listing or (expr.function in INDEX_FUNCTIONS and any(_written(arg, names) for arg in expr.args))
+    return False
+
+
+def _counted(expr: Any) -> set[str]:
+    """The lists whose lengths an expression asks for."""
+    return {part.args[0].id for part in walk_expr(expr)
+            if isinstance(part, t.Call) and _is_count(part) and isinstance(part.args[0], t.Name)}  # fmt: skip
 
 
 def _all_axes(expr: Any) -> bool:

@@ -50,6 +50,8 @@ class Probe:
     ranks: Mapping[str, int]
     conditions: frozenset[Scalar]
     entries: frozenset[str] = frozenset()
+    #: how many entries lists have of which nothing says it
+    lengths: Mapping[str, int] = field(default_factory=dict)
     #: the values of the rule's names, in every case that gives these sides
     names: tuple[Mapping[str, Any], ...] = ()
 

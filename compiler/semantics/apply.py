@@ -9,7 +9,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Value, call
 from dslc.ir.scalar import Scalar
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Env, Mismatch, Unbound, fail
+from dslc.semantics.env import Env, Mismatch, Unbound, fail, unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import compare
 from dslc.semantics.operator_env import Argument, operator_env, outward
@@ -62,7 +62,7 @@ def _plain(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
             found = problem
         cache[key] = found
     if isinstance(found, Mismatch):
-        raise Mismatch(found.reason, found.span)
+        raise found.again()
     complete, types, defaults = found
     values = []
     for k, default in enumerate(defaults):
@@ -102,7 +102,7 @@ def _infer(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[
             given = k < len(args) and isinstance(args[k], Value)
             defaults.append(None if given else env.get(param.name))
     except Unbound as unknown:
-        raise Mismatch(f"`{unknown.name}` stays unknown", unknown.span) from None
+        raise unbound(unknown) from None
     return complete, types, tuple(defaults)
 
 

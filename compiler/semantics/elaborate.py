@@ -8,7 +8,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Attrs, Call, Node, Value, input_value, topological, with_args
 from dslc.semantics.apply import apply, inverse_steps, rules_cache
 from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import Mismatch, Unbound, fail
+from dslc.semantics.env import Unbound, fail, unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import operator_env
 from dslc.syntax import tree as t
@@ -60,7 +60,7 @@ def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...],
         except Unbound as unknown:
             if unknown.name == output.name:
                 raise fail("E0308", f"no equation defines the output `{output.name}`", output.span) from None
-            raise Mismatch(f"`{unknown.name}` stays unknown", unknown.span) from None
+            raise unbound(unknown) from None
         if not isinstance(value, Value):
             raise fail("E0326", f"the output `{output.name}` is no tensor", output.span)
         outputs.append(value)

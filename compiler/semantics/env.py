@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from dslc.errors import Diagnostic, DslcError, Span
@@ -27,13 +28,28 @@ class EvalError(DslcError):
     """An expression that has no value."""
 
 
+class MismatchKind(Enum):
+    """Why something does not fit; what is decided depends on this, never on the words of a reason."""
+
+    FIT = "types, sizes, axes or attributes do not fit"
+    GUARD = "a guard does not hold"
+    UNBOUND = "a name has no value yet; it may have one later"
+    UNDECIDED = "a size or truth value has to be known and is not"
+
+
 class Mismatch(Exception):
     """Types, sizes or guards that do not fit; an expected outcome of matching, so it carries a reason, no diagnostic."""
 
-    def __init__(self, reason: str, span: Span | None = None) -> None:
+    def __init__(self, reason: str, span: Span | None = None, kind: MismatchKind = MismatchKind.FIT) -> None:
         super().__init__(reason)
         self.reason = reason
         self.span = span
+        self.kind = kind
+
+    def again(self, span: Span | None = None, within: str = "") -> Mismatch:
+        """The same, of the same class and kind, at a place where none was known and inside what `within` names."""
+        reason = f"{within}: {self.reason}" if within else self.reason
+        return type(self)(reason, self.span or span, self.kind)
 
 
 def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalError:
@@ -42,6 +58,14 @@ def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalErro
 
 class Undecided(Mismatch):
     """Something has to be known as a number, or as a truth value, and is not."""
+
+    def __init__(self, reason: str, span: Span | None = None, kind: MismatchKind = MismatchKind.UNDECIDED) -> None:
+        super().__init__(reason, span, kind)
+
+
+def unbound(problem: Unbound, span: Span | None = None) -> Mismatch:
+    """The mismatch that a name without a value is where everything else is known."""
+    return Mismatch(f"`{problem.name}` stays unknown", span or problem.span, MismatchKind.UNBOUND)
 
 
 class Outputs(tuple[Value, ...]):

@@ -145,7 +145,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
     try:
         return lists.arithmetic(expr.op, left, right)
     except Mismatch as problem:
-        raise Mismatch(problem.reason, problem.span or expr.span) from None
+        raise problem.again(expr.span) from None
 
 
 def _compare(expr: t.Compare, env: Env) -> Any:
@@ -516,7 +516,7 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
             return len(args[0])
         return lists.FUNCTIONS[name](*args)
     except Mismatch as problem:
-        raise Mismatch(problem.reason, problem.span or expr.span) from None
+        raise problem.again(expr.span) from None
     except (TypeError, IndexError, AttributeError):
         raise fail("E0301", f"`{name}` does not take these arguments", expr.span) from None
 
@@ -601,7 +601,7 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
     try:
         values = apply_operator(env.rules, op, tensors, attrs)
     except Mismatch as problem:
-        raise Mismatch(f"{op.short}: {problem.reason}", expr.span) from None
+        raise problem.again(expr.span, within=op.short) from None
     if len(values) == 1:
         return values[0]
     names = tuple(output.name for output in op.syntax.outputs)

@@ -9,7 +9,7 @@ from dslc.ir.dtype import DTYPES, Dim, DType, TensorType
 from dslc.ir.graph import product
 from dslc.ir.scalar import Num, Scalar, as_scalar
 from dslc.semantics.assuming import holds
-from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
+from dslc.semantics.env import Env, EvalError, Mismatch, MismatchKind, Unbound, unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import arithmetic, plain, same
 from dslc.syntax import tree as t
@@ -63,7 +63,7 @@ def solve(pairs: Sequence[Pair], conditions: Sequence[t.Expr], env: Env) -> None
         try:
             evaluate(condition, env)
         except Unbound as unknown:
-            raise Mismatch(f"`{unknown.name}` stays unknown", condition.span) from None
+            raise unbound(unknown, condition.span) from None
 
 
 def _show_type(pattern: t.TypeExpr) -> str:
@@ -245,7 +245,7 @@ def _try_condition(condition: t.Expr, env: Env) -> str:
     except Unbound:
         return ""
     if not holds(value, env.rules.assuming):
-        raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)
+        raise Mismatch(f"`{condition.span.text}` does not hold", condition.span, MismatchKind.GUARD)
     return "done"
 
 
