@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice, product
 
 from dslc.errors import DslcError
@@ -119,8 +120,13 @@ def _meaning(syntax: object) -> Iterator[t.Node]:
 _Results = tuple[DType | None, ...]
 
 
-def admits(rules: Rules, sub: SubstitutionDef, types: Mapping[str, DType]) -> bool:
-    """Whether no guard on element types, of the rule or of an operator on either side, refuses these types."""
+def admits(
+    rules: Rules, sub: SubstitutionDef, types: Mapping[str, DType], terms: Mapping[str, OperatorDef] | None = None
+) -> bool:
+    """Whether no guard on element types, of the rule or of an operator on either side, refuses these types.
+
+    `terms`: the operators that the terms of the rule stand for, where they are known.
+    """
     syntax = sub.syntax
     known: dict[str, DType] = {name: dtype for name, dtype in types.items() if "." not in name}
     for param in syntax.params:
@@ -128,7 +134,7 @@ def admits(rules: Rules, sub: SubstitutionDef, types: Mapping[str, DType]) -> bo
             known[param.name] = DTYPES.get(param.type.name) or known[param.type.name]
     try:
         _check(rules, sub.module, [c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions], known)
-        _statements(rules, sub.module, (*syntax.left, *syntax.right), known, types, 0)
+        _statements(_Place(rules, sub.module, types, terms or {}), (*syntax.left, *syntax.right), known)
     except _Refused:
         return False
     return True
@@ -152,9 +158,22 @@ def _check(rules: Rules, module: Module, conditions: Sequence[t.Expr], known: Ma
             raise _Refused
 
 
-def _statements(
-    rules: Rules, module: Module, statements: Sequence[t.Node], known: dict[str, DType], types: Mapping[str, DType], depth: int
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where calls stand: the names that a module sees, the types of attributes, the operators of terms."""
+
+    rules: Rules
+    module: Module
+    types: Mapping[str, DType]
+    terms: Mapping[str, OperatorDef]
+    depth: int = 0
+
+    def operator(self, name: str) -> OperatorDef | None:
+        found = self.terms.get(name) or self.module.lookup(name)
+        return found if isinstance(found, OperatorDef) and self.depth <= _DEPTH else None
+
+
+def _statements(place: _Place, statements: Sequence[t.Node], known: dict[str, DType]) -> None:
     for statement in statements:
         if isinstance(statement, t.Bind | t.LetMany | t.EquationMany):
             names, value = statement.names, statement.value
@@ -162,33 +181,44 @@ def _statements(
             names, value = (statement.target.name,), statement.value
         else:
             continue
-        results = _results(rules, module, value, known, types, depth)
-        for name, dtype in zip(names, results, strict=False):
+        for name, dtype in zip(names, _results(place, value, known), strict=False):
             if dtype is not None:
                 known[name] = dtype
 
 
-def _results(
-    rules: Rules, module: Module, expr: t.Expr, known: Mapping[str, DType], types: Mapping[str, DType], depth: int
-) -> _Results:
+def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Results:
     if isinstance(expr, t.Name):
         return (known.get(expr.id),)
     if isinstance(expr, t.Conditional):
-        _results(rules, module, expr.then, known, types, depth)
-        return _results(rules, module, expr.otherwise, known, types, depth)
-    if isinstance(expr, t.Field):
-        results = _results(rules, module, expr.call, known, types, depth)
-        op = module.lookup(expr.call.function) if isinstance(expr.call, t.Call) else None
-        outputs = [out.name for out in op.syntax.outputs] if isinstance(op, OperatorDef) else []
+        _results(place, expr.then, known)
+        return _results(place, expr.otherwise, known)
+    if isinstance(expr, t.Field) and isinstance(expr.call, t.Call):
+        op = place.operator(expr.call.function)
+        outputs = [out.name for out in op.syntax.outputs] if op is not None else []
+        results = _results(place, expr.call, known)
         return (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
     if not isinstance(expr, t.Call):
         return (None,)
-    args = [dtype for arg in expr.args for dtype in _results(rules, module, arg, known, types, depth)[:1]]
-    op = module.lookup(expr.function)
-    if not isinstance(op, OperatorDef) or depth > _DEPTH:
+    args = [_results(place, arg, known)[0] for arg in expr.args]
+    op = place.operator(expr.function)
+    if op is None:
         return (None,)
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
+    inner = _bound(place, op, expr, args, known)
+    where = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+    _check(place.rules, op.module, where, inner)
+    _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.syntax.statements, inner)
+    return tuple(
+        (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)
+        for out in op.syntax.outputs
+    )
+
+
+def _bound(
+    place: _Place, op: OperatorDef, call: t.Call, args: Sequence[DType | None], known: Mapping[str, DType]
+) -> dict[str, DType]:
+    """What the names in an operator stand for. Raises _Refused where its declared types do not fit."""
     inner: dict[str, DType] = {}
     for param, dtype in zip(op.syntax.params, args, strict=False):
         if param.type is None or dtype is None:
@@ -199,16 +229,10 @@ def _results(
             inner[param.name] = dtype
     for attr in op.attrs:
         if attr.type.name == "dtype":
-            given = next((keyword.value for keyword in expr.kwargs if keyword.name == attr.name), attr.default)
-            chosen = types.get(f"{expr.rest}.{attr.name}")
+            given = next((keyword.value for keyword in call.kwargs if keyword.name == attr.name), attr.default)
+            chosen = place.types.get(f"{call.rest}.{attr.name}")
             if isinstance(given, t.Name):
                 chosen = DTYPES.get(given.id) or known.get(given.id) or chosen
             if chosen is not None:
                 inner[attr.name] = chosen
-    where = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
-    _check(rules, op.module, where, inner)
-    _statements(rules, op.module, op.syntax.statements, inner, {}, depth + 1)
-    return tuple(
-        (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)
-        for out in op.syntax.outputs
-    )
+    return inner

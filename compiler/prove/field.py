@@ -24,7 +24,7 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
 from dslc.prove.degree import difference_degree
-from dslc.prove.element_types import types_of
+from dslc.prove.element_types import admits, types_of
 from dslc.prove.verdict import Counterexample, Types, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -114,6 +114,8 @@ def _drawn(
 ) -> Iterator[tuple[Instance | None, str]]:
     """Instances, and why other draws were none."""
     for terms in term_choices(rules, sub, rng, operators):
+        if terms and not admits(rules, sub, types.at, terms):
+            continue
         found = first = 0
         for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
             if found == wanted or (found and attempt > first + _FURTHER) or (deadline is not None and time.monotonic() > deadline):

@@ -36,7 +36,7 @@ def check(rules: Rules, modules: Iterable[Module] | None = None) -> list[Diagnos
         if sub.module in chosen:
             check_substitution(rules, sub, report)
     for law in rules.laws.values():
-        if law.module in chosen:
+        if law.module in chosen and law.trait is None:
             check_property(rules, law, report)
     for derivation in rules.derivations.values():
         if derivation.module in chosen:

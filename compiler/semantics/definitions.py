@@ -73,9 +73,12 @@ class SubstitutionDef:
 
 @dataclass(frozen=True, eq=False)
 class PropertyDef:
+    """A law. `trait`: of which operator and trait (`property NAME is ...`) it is the equations."""
+
     name: str
     syntax: t.Property
     module: Module
+    trait: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, eq=False)

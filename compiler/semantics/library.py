@@ -34,6 +34,7 @@ from dslc.semantics.definitions import (
     TestDef,
     Traits,
 )
+from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
 from dslc.syntax.kept import parse_kept as parse
 from dslc.syntax.parser import read_source
@@ -367,6 +368,8 @@ def join(modules: Iterable[Module]) -> Rules:
     traits: dict[str, Traits] = {}
     for is_line, module in is_lines:
         _add_traits(traits, is_line, module, findings)
+        for law in trait_laws(is_line, module):
+            laws.setdefault(law.name, law)
     if findings:
         raise DslcError(findings)
     return Rules(
@@ -390,7 +393,12 @@ def _add_traits(traits: dict[str, Traits], line: t.PropertyIs, module: Module, f
         return
     values = dict(vars_of(traits.get(target.name, NO_TRAITS)))
     for trait in line.traits:
-        value = trait.value
+        value, count = trait.value, len(target.syntax.params)
+        if (trait.name in OF_TWO and count != 2) or (trait.name in OF_ONE and count != 1):
+            wanted = "two operands" if trait.name in OF_TWO else "one operand"
+            message = f"`{trait.name}` is a trait of operators with {wanted}, and `{target.short}` has {count}"
+            findings.append(Diagnostic("E0209", message, trait.span))
+            continue
         if isinstance(value, t.Name):
             other = module.lookup(value.id)
             if not isinstance(other, OperatorDef):

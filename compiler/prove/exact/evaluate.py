@@ -11,18 +11,22 @@ from dslc.analysis.poly import Monomial, is_integral
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, num, substitute, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, num, raw_apply, substitute, walk
 from dslc.prove.exact.affine import Affine, NotAffine, about_positions, digits, largest_first, strides
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
+from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
 from dslc.prove.exact.functions import INFINITY, Functions
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
+from dslc.prove.exact.whole import Whole
 
-_COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
-_BRANCHING = _COMPARISONS | {"and", "or", "not", "select"}
+COMPARISONS = frozenset({"<", "<=", ">", ">=", "==", "!="})
+_BRANCHING = COMPARISONS | {"and", "or", "not", "select"}
 #: a product over so many factors is written out
 _FACTORS = 16
+_ROUNDING = frozenset({"trunc", "floor", "ceil", "round"})
 _POWERS = 8
-_WIDTH = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
+#: what a name of a function begins with that has an element type in it
+_TYPED = ("convert:", "quotient:")
 
 
 @dataclass(eq=False)
@@ -51,7 +55,9 @@ class Evaluator:
         self._layouts = layouts
         self._extents = extents
         self._memo: dict[tuple[Scalar, Place], Sum] = {}
-        self._types: dict[Scalar, DType] = {}
+        self._whole = Whole(algebra, functions)
+        self._operands = tuple(value.type.dtype for value in inputs)
+        self._types: dict[Scalar, DType | bool] = {}
 
     # ---- places ----------------------------------------------------------------------------------------------------
 
@@ -168,42 +174,96 @@ class Evaluator:
 
     def _apply(self, node: Apply, place: Place) -> Sum:
         name, args, algebra = node.name, node.args, self._algebra
-        if name == "+":
-            return self._joined([self.value(arg, place) for arg in args])
-        if name == "*":
-            total = self.value(args[0], place)
-            for arg in args[1:]:
-                total = algebra.product(total, self.value(arg, place))
-            return total
-        if name == "/":
-            return algebra.product(self.value(args[0], place), self._inverse(args[1], place))
-        if name == "^" and (power := _power(args[1])) is not None:
-            base = self.value(args[0], place) if power > 0 else self._inverse(args[0], place)
-            total = self._one(place)
-            for _ in range(abs(power)):
-                total = algebra.product(total, base)
-            return total
-        if name == "^" and isinstance(args[1], Num) and args[1].value == 0.5:
-            return self._functions.applied("sqrt", [self.value(args[0], place)], place.domain)
         if name == "select":
             return self._select(node, place)
-        if name in _COMPARISONS:
+        if name in COMPARISONS:
             return self._comparison(node, place)
         if name in {"and", "or", "not"}:
             return self._logic(node, place)
+        if name.startswith("convert:"):
+            return self._convert(node, place)
+        dtype = self._dtype(node)
+        if dtype is DType.BOOL and name in {"+", "*"}:
+            return self._of_truths(node, place)
+        if dtype is not None and dtype.is_integer:
+            return self._of_integers(node, dtype, place)
+        if name == "+":
+            return self._joined([self._typed(arg, dtype, place) for arg in args])
+        if name == "*":
+            total = self._typed(args[0], dtype, place)
+            for arg in args[1:]:
+                total = algebra.product(total, self._typed(arg, dtype, place))
+            return total
+        if name == "/":
+            return algebra.product(self._typed(args[0], dtype, place), self._inverse(args[1], dtype, place))
+        if name == "^" and (power := _power(args[1])) is not None:
+            base = self._typed(args[0], dtype, place) if power > 0 else self._inverse(args[0], dtype, place)
+            return self._powered(base, abs(power), place)
+        if name == "^" and isinstance(args[1], Num) and args[1].value == 0.5:
+            return self._functions.applied("sqrt", [self._typed(args[0], dtype, place)], place.domain)
         if name in {"max", "min"}:
-            return self._extreme(name, [(arg, place, 0) for arg in args], place)
+            return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
         if name == "abs":
             value = self.value(args[0], place)
             return self._functions.largest([(value, place.domain, 0), (negated(value), place.domain, 0)], place.domain)
-        if name.startswith("convert:"):
-            return self._convert(node, place)
-        return self._functions.applied(name, [self.value(arg, place) for arg in args], place.domain)
+        return self._functions.applied(name, [self._typed(arg, dtype, place) for arg in args], place.domain)
+
+    def _of_truths(self, node: Apply, place: Place) -> Sum:
+        """A sum of truth values is true where one of them is, a product where all are."""
+        if any(self._dtype(arg) is not DType.BOOL for arg in node.args):
+            raise Unsolved("arithmetic on truth values and numbers")
+        return self._logic(raw_apply("or" if node.name == "+" else "and", *node.args), place)
+
+    def _of_integers(self, node: Apply, dtype: DType, place: Place) -> Sum:
+        """Modulo 2^bits of the type: what is no sum and no product is a function of ring elements of which little is known."""
+        name, args, whole, domain = node.name, node.args, self._whole, place.domain
+        if name.startswith("quotient:"):
+            return whole.quotient(dtype, self._typed(args[0], dtype, place), self._typed(args[1], dtype, place), domain)
+        if name == "*" and isinstance(args[0], Num) and not isinstance(args[0].value, int):
+            rest = self._typed(raw_apply("*", num(1), *args[1:]), dtype, place)
+            return whole.applied(f"{args[0].value} times", dtype, [rest], domain)
+        values = [self._typed(arg, dtype, place) for arg in args]
+        if name == "+":
+            return self._joined(values)
+        if name == "*":
+            total = values[0]
+            for value in values[1:]:
+                total = self._algebra.product(total, value)
+            return total
+        if name == "/":
+            return whole.quotient(dtype, *values, domain)
+        power = args[1].value if name == "^" and isinstance(args[1], Num) else None
+        if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= _POWERS:
+            return self._powered(values[0], power, place)
+        if name in {"max", "min"}:
+            return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
+        if name == "abs":
+            members = [(values[0], domain, 0), (negated(values[0]), domain, 0)]
+            return self._functions.largest(members, domain, f"largest:{dtype}") if is_signed(dtype) else values[0]
+        if name in _ROUNDING and (name == "trunc" or not _is_quotient(args[0])):
+            return values[0]
+        return whole.applied(name, dtype, values, domain)
+
+    def _typed(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
+        """A value in the type of what it meets: bare numbers are of every type, of integers if they are whole."""
+        value = self.value(node, place)
+        source = self._dtype(node)
+        if source is not None and dtype is not None:
+            return self._whole.converted(value, source, dtype, place.domain)
+        if dtype is not None and dtype.is_integer and not (is_infinite(node) or is_whole(node)):
+            raise Unsolved("a number that may be no integer, in arithmetic on integers")
+        return value
+
+    def _powered(self, base: Sum, power: int, place: Place) -> Sum:
+        total = self._one(place)
+        for _ in range(power):
+            total = self._algebra.product(total, base)
+        return total
 
     def _joined(self, parts: Sequence[Sum]) -> Sum:
         return tuple(term for part in parts for term in part)
 
-    def _inverse(self, node: Scalar, place: Place) -> Sum:
+    def _inverse(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
         if _about_sizes(node):
             try:
                 below = from_sizes(node)
@@ -211,20 +271,21 @@ class Evaluator:
                     return self._algebra.number(below.inverse, place.domain)
             except NotRational:
                 pass
-        return self._functions.applied("inverse", [self.value(node, place)], place.domain)
+        return self._functions.applied("inverse", [self._typed(node, dtype, place)], place.domain)
 
     def _select(self, node: Apply, place: Place) -> Sum:
         condition, then, other = node.args
+        dtype = self._dtype(node)
         if about_positions(condition):
             try:
-                return self.value(then, self._where(place, condition, True)) + self.value(
-                    other, self._where(place, condition, False)
+                return self._typed(then, dtype, self._where(place, condition, True)) + self._typed(
+                    other, dtype, self._where(place, condition, False)
                 )
             except NotAffine:
                 pass
-        held = self.value(condition, place)
-        left = self._algebra.product(held, self.value(then, place))
-        right = self._algebra.product(self._joined([self._one(place), negated(held)]), self.value(other, place))
+        held = self._truth(condition, place)
+        left = self._algebra.product(held, self._typed(then, dtype, place))
+        right = self._algebra.product(self._joined([self._one(place), negated(held)]), self._typed(other, dtype, place))
         return left + right
 
     def _comparison(self, node: Apply, place: Place) -> Sum:
@@ -234,16 +295,35 @@ class Evaluator:
                 return self._algebra.number(ONE, self._where(place, node, True).domain)
             except NotAffine:
                 pass
-        a, b = (self.value(arg, place) for arg in node.args)
+        # the type in which both are compared is that of their sum
+        dtype = self._dtype(raw_apply("+", *node.args))
         one = self._one(place)
-        if node.name in {"<", ">="}:
-            found = self._functions.applied("positive", [b + negated(a)], place.domain)
-            return found if node.name == "<" else one + negated(found)
+        if node.name in {"==", "!="}:
+            found = self._equal(node.args, dtype, place)
+            return found if node.name == "==" else one + negated(found)
+        a, b = (self._typed(arg, dtype, place) for arg in node.args)
         if node.name in {">", "<="}:
-            found = self._functions.applied("positive", [a + negated(b)], place.domain)
-            return found if node.name == ">" else one + negated(found)
-        found = self._functions.applied("zero", [self._sign(a + negated(b))], place.domain)
-        return found if node.name == "==" else one + negated(found)
+            a, b = b, a
+        if dtype is not None and dtype.is_integer:
+            found = self._whole.less(dtype, a, b, place.domain)
+        else:
+            found = self._functions.applied("positive", [b + negated(a)], place.domain)
+        return found if node.name in {"<", ">"} else one + negated(found)
+
+    def _equal(self, args: Sequence[Scalar], dtype: DType | None, place: Place) -> Sum:
+        a, b = (self._typed(arg, dtype, place) for arg in args)
+        if dtype is None or not dtype.is_integer:
+            return self._functions.applied("zero", [self._sign(a + negated(b))], place.domain)
+        if all(self._in_range(arg, dtype) for arg in args):
+            return self._whole.is_zero(dtype, a + negated(b), place.domain)
+        return self._whole.applied("same", dtype, [a, b], place.domain)
+
+    def _in_range(self, node: Scalar, dtype: DType) -> bool:
+        """Whether a value is surely one of the type: a number that is larger may be compared as it is."""
+        if self._dtype(node) is not None or dtype is DType.I64:
+            return True
+        low, high = ends(dtype)
+        return isinstance(node, Num) and low <= node.value <= high
 
     def _sign(self, terms: Sum) -> Sum:
         """The sum or its negation, whichever has a positive coefficient first."""
@@ -269,29 +349,35 @@ class Evaluator:
 
     def _truth(self, node: Scalar, place: Place) -> Sum:
         """1 where a value is not 0."""
-        value = self.value(node, place)
-        if self._dtype(node) is DType.BOOL:
+        value, dtype = self.value(node, place), self._dtype(node)
+        if dtype is DType.BOOL:
             return value
+        if dtype is not None and dtype.is_integer:
+            return self._one(place) + negated(self._whole.is_zero(dtype, value, place.domain))
         return self._one(place) + negated(self._functions.applied("zero", [self._sign(value)], place.domain))
 
     def _convert(self, node: Apply, place: Place) -> Sum:
-        target, source = DTYPES[node.name.partition(":")[2]], self._dtype(node.args[0])
-        value = self.value(node.args[0], place)
+        target, inner = DTYPES[node.name.partition(":")[2]], node.args[0]
         if target is DType.BOOL:
-            return self._truth(node.args[0], place)
-        if target.is_float and (not source.is_float or _WIDTH[target] >= _WIDTH[source]):
-            return value
-        if target.is_integer and (source is DType.BOOL or (source.is_integer and _holds(target, source))):
-            return value
-        return self._functions.applied(node.name, [value], place.domain)
+            return self._truth(inner, place)
+        source, value = self._dtype(inner), self.value(inner, place)
+        if source is None:
+            # sizes and numbers that a program is written with have any type, and the integers are mapped to every ring
+            if _about_sizes(inner) if target.is_float else is_whole(inner):
+                return value
+            source = DType.I64 if is_whole(inner) else DType.F64
+        if isinstance(inner, Apply) and inner.name.startswith("convert:"):
+            first = self._dtype(inner.args[0])
+            middle = DTYPES[inner.name.partition(":")[2]]
+            if first is target and first.is_float and holds(middle, first):
+                return self.value(inner.args[0], place)
+        return self._whole.converted(value, source, target, place.domain)
 
-    def _dtype(self, node: Scalar) -> DType:
-        found = self._types.get(node)
-        if found is None:
-            from dslc.semantics.scopes import scalar_dtype
+    def _dtype(self, node: Scalar) -> DType | None:
+        """The element type of a subexpression; None for bare numbers."""
+        from dslc.semantics.scopes import element_type
 
-            found = self._types[node] = scalar_dtype(node, tuple(value.type.dtype for value in self._inputs))
-        return found
+        return element_type(node, self._operands, self._types)
 
     # ---- reductions ------------------------------------------------------------------------------------------------
 
@@ -309,11 +395,15 @@ class Evaluator:
                 neutral = {"sum": 0, "max": float("-inf"), "min": float("inf")}[node.kind]
                 body = apply("select", node.where, body, num(neutral))
         if node.kind == "sum":
+            if self._dtype(node) is DType.BOOL:
+                raise Unsolved("a sum of truth values")
             return self._algebra.summed(self.value(body, inner), len(inner.variables), len(node.iters))
-        return self._extreme(node.kind, [(body, inner, len(node.iters))], place)
+        return self._extreme(node.kind, [(body, inner, len(node.iters))], self._dtype(node), place)
 
-    def _extreme(self, kind: str, members: Sequence[tuple[Scalar, Place, int]], place: Place) -> Sum:
-        values = [(self.value(node, inner), inner.domain, bound) for node, inner, bound in members]
+    def _extreme(self, kind: str, members: Sequence[tuple[Scalar, Place, int]], dtype: DType | None, place: Place) -> Sum:
+        values = [(self._typed(node, dtype, inner), inner.domain, bound) for node, inner, bound in members]
+        if dtype is not None and dtype.is_integer:
+            return self._functions.largest(values, place.domain, f"{'largest' if kind == 'max' else 'smallest'}:{dtype}")
         if kind == "max":
             return self._functions.largest(values, place.domain)
         opposite = [(negated(value), domain, bound) for value, domain, bound in values]
@@ -346,7 +436,13 @@ class Evaluator:
 @cache
 def _about_sizes(node: Scalar) -> bool:
     """Whether an expression is about sizes alone, and no sum over positions."""
-    return not node.free and not any(isinstance(part, Read | Reduce | Table) for part in walk(node))
+    return not node.free and not any(
+        isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED)) for part in walk(node)
+    )
+
+
+def _is_quotient(node: Scalar) -> bool:
+    return isinstance(node, Apply) and node.name.partition(":")[0] in {"/", "quotient"}
 
 
 def _power(node: Scalar) -> int | None:
@@ -356,10 +452,3 @@ def _power(node: Scalar) -> int | None:
             return int(value) if 0 < abs(value) <= _POWERS else None
     return None
 
-
-def _holds(target: DType, source: DType) -> bool:
-    """Whether every number of one integer type is one of the other."""
-    signed = {DType.I8, DType.I16, DType.I32, DType.I64}
-    if source in signed:
-        return target in signed and target.bytes >= source.bytes
-    return target.bytes > source.bytes or (target not in signed and target.bytes == source.bytes)

@@ -26,6 +26,7 @@ from dslc.prove.exact.coefficient import (
     is_positive,
     positive_factor,
 )
+from dslc.prove.exact.element_types import best, folded
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
 Label = tuple[int, tuple[Atom, ...], Ratio]
@@ -35,7 +36,7 @@ _REGIONS = 48
 _POWERS = 4
 INFINITY = Atom("inf", 0, opaque=True)
 #: functions with values 0 and 1
-TRUTHS = frozenset({"positive", "zero", "isnan", "isinf"})
+_TRUTHS = frozenset({"positive", "zero", "less", "isnan", "isinf"})
 
 
 @dataclass(slots=True)
@@ -283,73 +284,90 @@ class Functions:
                 known.same = found
             found.bodies, found.domain = bodies, domain
         if found is None:
-            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name in TRUTHS)
+            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name.partition(":")[0] in _TRUTHS)
             found = self._known[atom.name] = _Function(name, labels, arity, bodies, domain, atom)
         return found.atom
+
+    def of_elements(self, name: str, atom: Atom) -> Atom:
+        """The tensor of a function of each element of a tensor, read where that is."""
+        frame = self.algebra.frame
+        same = frame.move(atom.arity, tuple(range(atom.arity)))
+        return self._lookup(name, ((0, (atom,), ONE),), [same], frame.universe(atom.arity), atom.arity)
 
     def _resolved(self, label: Label) -> Label:
         return label[0], tuple(self.resolve(atom) for atom in label[1]), label[2]
 
     # ---- the largest of a set ------------------------------------------------------------------------------------------
 
-    def largest(self, members: Sequence[tuple[Sum, Any, int]], domain: Any) -> Sum:
-        """The largest of all members: each a sum over a domain that has so many dimensions more than `domain`."""
+    def largest(self, members: Sequence[tuple[Sum, Any, int]], domain: Any, name: str = "largest") -> Sum:
+        """The largest of all members: each a sum over a domain that has so many dimensions more than `domain`.
+
+        `name`: with the type of integers (`largest:int8`, `smallest:int8`) no more is known than that it depends on the set of the
+        members alone, and on all members of what is itself one: no translation and no factor is taken out of it.
+        """
         elements: dict[Label, Any] = {}
         for terms, where, bound in members:
-            for label, map in self._elements(terms, where):
+            for label, map in self._elements(terms, where, name):
                 outer = self.algebra.frame.dims(where) - bound
                 flat = self.algebra.frame.drop(map, outer, bound)
                 elements[label] = elements[label].union(flat).coalesce() if label in elements else flat
         out: list[Term] = []
         for region, parts in self.regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
-            out.extend(self._largest(region, parts))
+            out.extend(self._largest(region, parts, name))
         return tuple(out)
 
-    def _largest(self, region: Any, parts: list[tuple[Label, Any]]) -> Sum:
+    def _largest(self, region: Any, parts: list[tuple[Label, Any]], name: str) -> Sum:
         numbers = {label: label[2].number for label, _ in parts if not label[1] and label[2].number is not None}
-        if len(numbers) > 1:
-            top = max(value for value in numbers.values() if value is not None)
+        if len(numbers) > 1 and (top := best(name, [value for value in numbers.values() if value is not None])) is not None:
             parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] == top]
         if not parts:
-            return (Term(MINUS_ONE, (INFINITY,), self.algebra.frame.relation(region, ())),)
+            sign = ONE if name.startswith("smallest") else MINUS_ONE
+            return (Term(sign, (INFINITY,), self.algebra.frame.relation(region, ())),)
         if len(parts) == 1 and parts[0][1].is_single_valued():
             (_, atoms, coefficient), map = parts[0]
             if coefficient.is_zero:
                 return ()
             found = self._known.get(self.resolve(atoms[0]).name) if len(atoms) == 1 else None
-            if found is not None and found.name == "sum":
+            if found is not None and found.name == _sum_in(name):
                 return tuple(
                     Term(coefficient * c, inner, map.apply_range(body))
                     for (_, inner, c), body in zip(found.labels, found.bodies, strict=True)
                 )
             return (Term(coefficient, atoms, map),)
-        factor, parts = _homogeneous(parts)
-        atom, index = self._function("largest", parts, region)
+        factor, parts = (ONE, parts) if ":" in name else _homogeneous(parts)
+        atom, index = self._function(name, parts, region)
         return (Term(factor, (atom,), index),)
 
-    def _elements(self, terms: Sum, domain: Any) -> list[tuple[Label, Any]]:
+    def _elements(self, terms: Sum, domain: Any, name: str) -> list[tuple[Label, Any]]:
         """The members as monomials: a longer sum is an atom of its own; a nested largest is what it is the largest of."""
         parts = [((0, t.atoms, t.coefficient), t.map) for t in self.algebra.normal(terms)]
+        neutral = ONE if name.startswith("smallest") else MINUS_ONE
         out: list[tuple[Label, Any]] = []
         for region, here in self.regions(parts, domain):
             if not here:
                 out.append(((0, (), ZERO), self.algebra.frame.relation(region, ())))
                 continue
             if len(here) > 1 or not here[0][1].is_single_valued():
-                factor, here = _homogeneous(here)
-                atom, index = self._function("sum", here, region)
+                factor, here = (ONE, here) if ":" in name else _homogeneous(here)
+                atom, index = self._function(_sum_in(name), here, region)
                 out.append(((0, (atom,), factor), index))
                 continue
             (_, atoms, coefficient), map = here[0]
-            if atoms == (INFINITY,) and (value := coefficient.number) is not None and value < 0:
+            if atoms == (INFINITY,) and (value := (coefficient * neutral).number) is not None and value > 0:
                 continue
-            found = self._known.get(atoms[0].name) if len(atoms) == 1 and is_positive(coefficient) else None
-            if found is not None and found.name == "largest":
+            taken_out = coefficient == ONE if ":" in name else is_positive(coefficient)
+            found = self._known.get(atoms[0].name) if len(atoms) == 1 and taken_out else None
+            if found is not None and found.name == name:
                 bodies = zip(found.labels, found.bodies, strict=True)
                 out.extend((_scaled(self._resolved(label), coefficient), map.apply_range(body)) for label, body in bodies)
             else:
                 out.append(((0, atoms, coefficient), map))
         return [(label, map) for label, map in out if not map.is_empty()]
+
+
+def _sum_in(name: str) -> str:
+    """The function that stands for a longer sum among the members of a largest."""
+    return "sum" + name[name.index(":") :] if ":" in name else "sum"
 
 
 def _homogeneous(parts: list[tuple[Label, Any]]) -> tuple[Ratio, list[tuple[Label, Any]]]:
@@ -391,6 +409,8 @@ def _folded(name: str, numbers: list[Fraction | None]) -> Ratio | Atom | None:
     known = [number for number in numbers if number is not None]
     if len(known) < len(numbers):
         return None
+    if ":" in name:
+        return folded(name, known)
     if name in {"inverse", "positive", "zero"}:
         (number,) = known
         if name == "inverse":

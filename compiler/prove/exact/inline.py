@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
@@ -16,6 +17,7 @@ from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import (
     Apply,
     Iter,
+    Num,
     Read,
     Reduce,
     Scalar,
@@ -25,13 +27,17 @@ from dslc.ir.scalar import (
     as_scalar,
     iterator,
     num,
+    raw_apply,
     read,
     reduce,
     table,
 )
+from dslc.semantics.scopes import element_type
 
 # a constant of at most so many elements is written out
 _TABLE = 64
+# an int64 below this number is the same as an integer without a type
+_SMALL = 1 << 31
 # expressions beyond this are no rule any more
 _NODES = 60_000
 
@@ -47,6 +53,7 @@ class _Body:
     at: Mapping[Iter, Scalar]
     args: tuple[Value, ...]
     depth: int
+    types: tuple[DType, ...] = ()
     memo: dict[Scalar, Scalar] = field(default_factory=dict)
 
 
@@ -103,20 +110,35 @@ class Inliner:
 
     def _fresh(self, value: Value, index: tuple[Scalar, ...], depth: int) -> Scalar:
         node = value.node
+        dtype = value.type.dtype
         if isinstance(node, ScopeNode):
-            return self._scalar(node.scope.body, self._positions(node.scope, index), node.args, depth)
+            body = self._scalar(node.scope.body, self._positions(node.scope, index), node.args, depth)
+            return self._of_type(body, self._type(node.scope.body, node.args), dtype)
         if isinstance(node, Constant):
             data = node.data
             if isinstance(data, FillRef):
-                return num(clamped(data.value, value.type.dtype))
-            if isinstance(data, ArrayData) and 0 < data.array.size <= _TABLE and value.type.dtype is not DType.BF16:
-                return table(_nested(data.array.tolist()), index) if index else num(data.array.item())
+                return self._of_type(num(clamped(data.value, dtype)), None, dtype)
+            if isinstance(data, ArrayData) and 0 < data.array.size <= _TABLE and dtype is not DType.BF16:
+                found = table(_nested(data.array.tolist()), index) if index else num(data.array.item())
+                return self._of_type(found, None, dtype)
         elif not isinstance(node, Input):
             raise CannotInline(f"the node {getattr(node, 'label', getattr(node, 'op', '?'))} has no expression")
         number = self._numbers.setdefault(value, len(self.inputs))
         if number == len(self.inputs):
             self.inputs.append(value)
         return read(number, index)
+
+    def _type(self, body: Scalar, args: tuple[Value, ...]) -> DType | None:
+        """The element type of a scope's body; None for bare numbers."""
+        return element_type(body, tuple([arg.type.dtype for arg in args]))
+
+    def _of_type(self, body: Scalar, source: DType | None, target: DType) -> Scalar:
+        """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
+        if source is target or (body.integral and target is DType.I64):
+            return body
+        if source is None and (target.is_float or (isinstance(body, Num) and _is_small(body.value, target))):
+            return body
+        return raw_apply(f"convert:{target}", body)
 
     def _positions(self, scope: Scope, index: tuple[Scalar, ...]) -> dict[Iter, Scalar]:
         """The values of a scope's iterators at a position of its result; parts of merged dimensions are taken out of it."""
@@ -137,7 +159,7 @@ class Inliner:
         return out
 
     def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
-        return self._put(root, _Body(at, args, depth))
+        return self._put(root, _Body(at, args, depth, tuple([arg.type.dtype for arg in args])))
 
     def _put(self, node: Scalar, body: _Body) -> Scalar:
         found = body.memo.get(node)
@@ -147,7 +169,8 @@ class Inliner:
 
     def _put_fresh(self, node: Scalar, body: _Body) -> Scalar:
         if isinstance(node, Apply):
-            new = apply(node.name, *[self._put(arg, body) for arg in node.args])
+            args = [self._put(arg, body) for arg in node.args]
+            new = self._quotient(node, args, body) or apply(node.name, *args)
             return self._known.get(new, new)
         if isinstance(node, Iter):
             return body.at[node]
@@ -165,6 +188,22 @@ class Inliner:
         if isinstance(node, Reduce):
             return self._reduce(node, body.at, body.args, body.depth)
         return node
+
+    def _quotient(self, node: Apply, args: list[Scalar], body: _Body) -> Scalar | None:
+        """A division of integers, which is cut towards zero, by a name of its own; None for everything else."""
+        fraction = node.name == "*" and isinstance(args[0], Num) and isinstance(args[0].value, Fraction)
+        if not (node.name == "/" or fraction) or not any(dtype.is_integer for dtype in body.types) or not node.reads:
+            return None
+        dtype = element_type(node, body.types)
+        if dtype is None or not dtype.is_integer:
+            return None
+        if node.name == "/":
+            return raw_apply(f"quotient:{dtype}", *args)
+        assert isinstance(args[0], Num) and isinstance(args[0].value, Fraction)
+        rest, value = args[1] if len(args) == 2 else raw_apply("*", *args[1:]), args[0].value
+        if value.numerator == 1:  # how the smart constructors write a division by a number
+            return raw_apply(f"quotient:{dtype}", rest, num(value.denominator))
+        return raw_apply(f"{value} times:{dtype}", rest)
 
     def _inside(self, operand: Value, index: tuple[Scalar, ...]) -> Scalar:
         condition: Scalar = num(True)
@@ -190,6 +229,11 @@ class Inliner:
         below = depth + len(iters)
         where = None if node.where is None else self._scalar(node.where, inner, args, below)
         return reduce(node.kind, tuple(iters), tuple(extents), self._scalar(node.body, inner, args, below), where)
+
+
+def _is_small(value: Any, dtype: DType) -> bool:
+    """Whether a number is the same with and without its type: a truth value, or an int64 far from the ends."""
+    return isinstance(value, bool) if dtype is DType.BOOL else dtype is DType.I64 and isinstance(value, int) and abs(value) < _SMALL
 
 
 def _nested(item: Any) -> Any:

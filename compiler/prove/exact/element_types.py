@@ -1,0 +1,131 @@
+"""What the element types hold: ranges, wrap-around, and which conversions keep every value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.scalar import Apply, Iter, Num, Reduce, Scalar, Sym, Table
+from dslc.prove.exact.coefficient import ONE, ZERO, Ratio, from_number
+
+#: binary digits of the numbers of a floating-point type, and whether its exponents reach those of another one
+_DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
+_SIGNED = frozenset({DType.I8, DType.I16, DType.I32, DType.I64})
+_EXACT = frozenset({"+", "*", "//", "%", "min", "max", "abs", "select"})
+_TRUTHS = frozenset({"and", "or", "not", "==", "!=", "<", "<=", ">", ">=", "isnan", "isinf"})
+
+
+def is_signed(dtype: DType) -> bool:
+    return dtype in _SIGNED
+
+
+def ends(dtype: DType) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type, or of the truth values."""
+    if dtype is DType.BOOL:
+        return 0, 1
+    bits = 8 * dtype.bytes
+    return (-(1 << bits - 1), (1 << bits - 1) - 1) if dtype in _SIGNED else (0, (1 << bits) - 1)
+
+
+def wrapped(number: int, dtype: DType) -> int:
+    """An integer modulo 2^bits, as a number of the type."""
+    low, _ = ends(dtype)
+    return (number - low) % (1 << 8 * dtype.bytes) + low
+
+
+def holds(target: DType, source: DType) -> bool:
+    """Whether every number of one type is one of the other."""
+    if source is target:
+        return True
+    if source.is_float:
+        if {source, target} == {DType.F16, DType.BF16} or not target.is_float:
+            return False
+        return _DIGITS[target] > _DIGITS[source]
+    low, high = ends(source)
+    if target.is_float:
+        # also the exponents reach so far: 2^16 > 65504 is the only one that does not, and has too many digits
+        return max(-low, high) <= 1 << _DIGITS[target]
+    first, last = ends(target)
+    return first <= low and high <= last
+
+
+def is_infinite(node: Scalar) -> bool:
+    return isinstance(node, Num) and node.value in {float("inf"), float("-inf")}
+
+
+@cache
+def is_whole(node: Scalar) -> bool:
+    """Whether a bare number is known to be an integer: made of sizes, positions and integers, and of nothing that may be a fraction."""
+    if isinstance(node, Num):
+        return isinstance(node.value, bool | int)
+    if isinstance(node, Sym):
+        return node.least is not None
+    if isinstance(node, Table):
+        return _all_whole(node.values)
+    if isinstance(node, Reduce):
+        return node.kind in {"any", "all"} or is_whole(node.body)
+    if isinstance(node, Apply):
+        if node.name in _TRUTHS:
+            return True
+        parts = node.args[1:] if node.name == "select" else node.args
+        return node.name in _EXACT and all(map(is_whole, parts))
+    return isinstance(node, Iter)
+
+
+def _all_whole(values: Any) -> bool:
+    return all(_all_whole(each) for each in values) if isinstance(values, tuple) else isinstance(values, bool | int)
+
+
+def composes(first: DType, middle: DType, last: DType) -> bool:
+    """Whether a conversion from `first` over `middle` to `last` is the one from `first` to `last`."""
+    if holds(middle, first):
+        return not middle.is_float or last.is_float or holds(last, first)
+    if first.is_float:
+        return middle is last
+    return middle.is_integer and last.is_integer and last.bytes <= middle.bytes
+
+
+def constant(coefficient: Ratio, source: DType, target: DType) -> int | None:
+    """A converted number, where it is exact."""
+    number = coefficient.number
+    if number is None or number.denominator != 1:
+        return None
+    value = int(number)
+    if source.is_integer:
+        value = wrapped(value, source)
+    if target.is_float:
+        return value if abs(value) <= 1 << _DIGITS[target] else None
+    if source.is_integer:
+        return wrapped(value, target)
+    low, high = ends(target)
+    return value if low <= value <= high else None
+
+
+def folded(name: str, numbers: Sequence[Fraction]) -> Ratio | None:
+    """The value of a function of integers (`less:int8`) at numbers; None where it is not known."""
+    head, _, rest = name.partition(":")
+    dtype = DTYPES.get(rest)
+    if dtype is None or not dtype.is_integer or any(number.denominator != 1 for number in numbers):
+        return None
+    known = [wrapped(int(number), dtype) for number in numbers]
+    if head == "zero":
+        return ONE if known[0] == 0 else ZERO
+    if head == "less":
+        return ONE if known[0] < known[1] else ZERO
+    if head == "quotient" and known[1]:
+        size = abs(known[0]) // abs(known[1])
+        return from_number(wrapped(size if (known[0] < 0) == (known[1] < 0) else -size, dtype))
+    return None
+
+
+def best(name: str, numbers: Sequence[Fraction]) -> Fraction | None:
+    """The largest of some numbers (of a type, where `name` has one: then all must be in its range); else None."""
+    head, _, rest = name.partition(":")
+    if rest:
+        low, high = ends(DTYPES[rest])
+        if not all(low <= number <= high for number in numbers):
+            return None
+    return min(numbers) if head == "smallest" else max(numbers)

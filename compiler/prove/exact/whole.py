@@ -1,0 +1,130 @@
+"""Integers modulo 2^bits of their type, and conversions between element types.
+
+Sums and products of integers are those of the ring, in which polynomials with integer coefficients are computed as they are over the
+reals (a number is never identified with 0 for being a multiple of 2^bits). Order, division and everything else that the ring has not
+are unknown functions of its elements, one for each type. A conversion to a type that is not wider, from integers, is a homomorphism of
+rings, and goes to the elements; any other one is an unknown function of the wrapped value, but for what composition says of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dslc.ir.dtype import DTYPES, DType
+from dslc.prove.exact.coefficient import ONE, from_number
+from dslc.prove.exact.element_types import composes, constant, holds, is_signed
+from dslc.prove.exact.functions import Functions, Label
+from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
+
+
+class Whole:
+    """Functions of integers, and conversions, on sums over one algebra."""
+
+    def __init__(self, algebra: Algebra, functions: Functions) -> None:
+        self._algebra = algebra
+        self._functions = functions
+
+    # ---- functions ---------------------------------------------------------------------------------------------------
+
+    def applied(self, name: str, dtype: DType, arguments: Sequence[Sum], domain: Any) -> Sum:
+        """An unknown function of integers of a type."""
+        return self._functions.applied(f"{name}:{dtype}", arguments, domain)
+
+    def quotient(self, dtype: DType, a: Sum, b: Sum, domain: Any) -> Sum:
+        """`a / b`, cut towards zero; known by 1, and by -1 where that is a number of the type."""
+        by = self._number(b, domain)
+        if by == 1 or (by == -1 and is_signed(dtype)):
+            return a if by == 1 else negated(a)
+        return self.applied("quotient", dtype, [a, b], domain)
+
+    def is_zero(self, dtype: DType, value: Sum, domain: Any) -> Sum:
+        """1 where a value is 0 modulo 2^bits; that of the negation is the same."""
+        normal = self._algebra.normal(value)
+        if normal and str(normal[0].coefficient).lstrip("(").startswith("-"):
+            normal = negated(normal)
+        return self.applied("zero", dtype, [normal], domain)
+
+    def less(self, dtype: DType, a: Sum, b: Sum, domain: Any) -> Sum:
+        """1 where `a < b`: not that of a difference, which may overflow."""
+        if not self._algebra.normal(a + negated(b)):
+            return ()
+        return self.applied("less", dtype, [a, b], domain)
+
+    def _number(self, terms: Sum, domain: Any) -> int | None:
+        """The number that a sum is everywhere."""
+        normal = self._algebra.normal(terms)
+        if len(normal) != 1 or normal[0].atoms or not domain.is_subset(normal[0].map.domain()):
+            return None
+        number = normal[0].coefficient.number
+        return int(number) if number is not None and number.denominator == 1 else None
+
+    # ---- conversions -------------------------------------------------------------------------------------------------
+
+    def converted(self, value: Sum, source: DType, target: DType, domain: Any) -> Sum:
+        """A value of one element type in another one."""
+        if source is target or source is DType.BOOL:
+            return value
+        if target is DType.BOOL:
+            raise Unsolved("a truth value is not 0, and no conversion")
+        if source.is_float and holds(target, source):
+            return value
+        parts: list[tuple[Label, Any]] = [((0, t.atoms, t.coefficient), t.map) for t in self._algebra.normal(value)]
+        out: list[Term] = []
+        for region, here in self._functions.regions(parts, domain):
+            out.extend(self._converted(here, source, target, region))
+        return tuple(out)
+
+    def _converted(self, parts: list[tuple[Label, Any]], source: DType, target: DType, region: Any) -> Sum:
+        algebra = self._algebra
+        if not parts:
+            return ()
+        if source.is_integer and target.is_integer and target.bytes <= source.bytes:
+            return self._narrowed(parts, source, target, region)
+        (_, atoms, coefficient), map = parts[0]
+        if len(parts) == 1 and not atoms and (number := constant(coefficient, source, target)) is not None:
+            return algebra.number(from_number(number), region)
+        if len(parts) == 1 and coefficient == ONE and len(atoms) == 1 and map.is_single_valued():
+            return self._of_atom(self._functions.resolve(atoms[0]), map, source, target)
+        terms = tuple(Term(c, a, m) for (_, a, c), m in parts)
+        return self._functions.applied(f"convert:{source}>{target}", [terms], region)
+
+    def _narrowed(self, parts: list[tuple[Label, Any]], source: DType, target: DType, region: Any) -> Sum:
+        """Between rings: the elements are converted, and sums and products stay."""
+        algebra, frame = self._algebra, self._algebra.frame
+        out: list[Term] = []
+        for (_, atoms, coefficient), map in parts:
+            resolved = [self._functions.resolve(atom) for atom in atoms]
+            if not map.is_single_valued():
+                out.append(Term(coefficient, tuple(self._element(atom, source, target) for atom in resolved), map))
+                continue
+            product: Sum = algebra.number(coefficient, map.domain().intersect(region))
+            start, total = 0, sum(atom.arity for atom in atoms)
+            for atom in resolved:
+                index = map.apply_range(frame.move(total, tuple(range(start, start + atom.arity))))
+                start += atom.arity
+                product = algebra.product(product, self._of_atom(atom, index, source, target))
+            out.extend(product)
+        return tuple(out)
+
+    def _of_atom(self, atom: Atom, index: Any, source: DType, target: DType) -> Sum:
+        """The conversion of one element."""
+        if atom.truth:
+            return (Term(ONE, (atom,), index),)
+        found = self._functions.definition(atom)
+        if found is not None and found[0].startswith("convert:"):
+            first, middle = (DTYPES[each] for each in found[0].removeprefix("convert:").split(">"))
+            # what widens among floats leaves no trace
+            if (middle is source or source.is_float) and composes(first, middle, target):
+                inner = tuple(
+                    Term(c, atoms, index.apply_range(body)) for (_, atoms, c), body in zip(found[1], found[2], strict=True)
+                )
+                return self.converted(inner, first, target, index.domain())
+        return (Term(ONE, (self._element(atom, source, target),), index),)
+
+    def _element(self, atom: Atom, source: DType, target: DType) -> Atom:
+        """The tensor of an atom's elements, each converted; truth values and whole numbers without a type are in every ring."""
+        name = self._functions.name(atom)
+        typed = name.startswith(("$", "read ")) or ":" in name
+        narrower = source.is_integer and target.is_integer and target.bytes <= source.bytes
+        return atom if atom.truth or (narrower and not typed) else self._functions.of_elements(f"convert:{source}>{target}", atom)
