@@ -23,6 +23,14 @@ class InterpretError(Exception):
     """A graph that cannot be evaluated: an opaque node, an input without a value, a symbolic size, a read out of bounds."""
 
 
+class OutOfReach(InterpretError):
+    """A read that leaves its tensor: positions that are data may do so."""
+
+
+class Undefined(InterpretError):
+    """A division of integers by zero: there is no result."""
+
+
 def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
     """The arrays of `outputs`, of their declared shapes.
 
@@ -85,9 +93,11 @@ def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand
             out = evaluate(node.scope, [known[arg] for arg in node.args], domain)
         except Redraw as problem:
             if domain.name == "float64":
-                raise InterpretError(f"{problem} of integers (in {node.scope})") from problem
+                raise Undefined(f"{problem} of integers (in {node.scope})") from problem
             raise
-        except (CannotEvaluate, OutOfBounds, ValueError) as problem:
+        except OutOfBounds as problem:
+            raise OutOfReach(f"{problem} (in {node.scope})") from problem
+        except (CannotEvaluate, ValueError) as problem:
             raise InterpretError(f"{problem} (in {node.scope})") from problem
         return Operand(wrapped(out.data, node.scope.dtype), out.kind) if out.kind == "int" else out
     if isinstance(node, Constant):
