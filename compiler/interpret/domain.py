@@ -34,6 +34,8 @@ class Domain(Protocol):
     name: str
     #: the numpy type of the elements
     dtype: np.dtype[Any]
+    #: what stands for the quotient of an integer by zero, which has no value; None: Redraw is raised
+    absent: int | None
 
     def number(self, value: Number) -> Array:
         """A number that a rule names, as a rank-0 array; infinities included."""

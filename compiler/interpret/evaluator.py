@@ -367,7 +367,7 @@ class _Machine:
         if name == "/":
             return divide(self._domain, args, frame.guarded)
         if name == "^":
-            return power(self._domain, args)
+            return power(self._domain, args, frame.guarded)
         return apply_function(self._domain, name, args, frame.guarded)
 
 

@@ -125,6 +125,7 @@ class Exact:
 
     name = "exact"
     dtype: np.dtype[Any] = np.dtype(object)
+    absent: int | None = None
 
     def number(self, value: Number) -> Array:
         out = np.empty((), dtype=object)

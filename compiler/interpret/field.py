@@ -79,6 +79,7 @@ class Field:
 
     name = "field"
     dtype: np.dtype[Any] = np.dtype(np.int64)
+    absent: int | None = None
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

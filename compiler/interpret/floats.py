@@ -56,13 +56,17 @@ COMPARE: dict[str, Callable[..., Any]] = {
 
 
 class Floats:
-    """float64. With `rounded` the results of a run have the declared element types, else they stay float64."""
+    """float64. With `rounded` the results of a run have the declared element types, else they stay float64.
+
+    `absent`: what stands for the quotient of an integer by zero; what depends on it is not defined.
+    """
 
     name = "float64"
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
-    def __init__(self, rounded: bool = True) -> None:
+    def __init__(self, rounded: bool = True, absent: int | None = None) -> None:
         self._rounded = rounded
+        self.absent = absent
 
     def number(self, value: Number) -> Array:
         return np.asarray(float(value))
@@ -116,7 +120,7 @@ class Floats:
 
     def to_integers(self, array: Array) -> Array:
         bounded: Array = np.nan_to_num(array, posinf=2.0**62, neginf=-(2.0**62))
-        return np.trunc(bounded).astype(np.int64)
+        return np.asarray(np.trunc(bounded)).astype(np.int64)
 
     def finite(self, array: Array) -> bool:
         return bool(np.isfinite(array).all())

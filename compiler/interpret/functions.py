@@ -18,6 +18,8 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.scalar import Iter
 
+# exponents of fractions beyond this give numbers that nobody tells from 0 or from infinity
+_DIGITS = 128
 _WHOLE: dict[str, Callable[[Any], int]] = {"floor": math.floor, "ceil": math.ceil, "round": round, "trunc": math.trunc}
 
 
@@ -74,31 +76,46 @@ def divide(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
         return Arr(domain.div(a, b), axes, "val")
     _, same = same_kind(args, domain, "rat")
     axes, (a, b) = align(same)
+    zero = None
     if (b == 0).any():
-        if not guarded:
-            raise Redraw("division by zero")
+        zero = _zeros(domain, b == 0, guarded)
         b = np.where(b == 0, np.asarray(Fraction(1)), b)
-    return Arr(normal(a / b, "rat", domain), axes, "rat")
+    return _standing(domain, Arr(normal(a / b, "rat", domain), axes, "rat"), zero)
+
+
+def _zeros(domain: Domain, zero: Any, guarded: bool) -> Array:
+    """Where a quotient has no value. Raises Redraw where the domain has nothing that stands for one, unless `guarded`."""
+    if not guarded and domain.absent is None:
+        raise Redraw("division by zero")
+    return np.asarray(zero)
+
+
+def _standing(domain: Domain, arr: Arr, zero: Array | None) -> Arr:
+    """The same with what stands for a quotient by zero in its places."""
+    if zero is None or domain.absent is None:
+        return arr
+    standing = Fraction(domain.absent) if arr.kind == "rat" else domain.absent
+    return replace(arr, data=normal(np.where(zero, np.asarray(standing), arr.data), arr.kind, domain))
 
 
 def integer_quotient(domain: Domain, name: str, a: Arr, b: Arr, guarded: bool) -> Arr:
     """`floor`, `ceil` or `trunc` of a quotient of integers, without going through fractions."""
     _, same = same_kind((a, b), domain, "int")
     axes, (x, y) = align(same)
+    zero = None
     if (y == 0).any():
-        if not guarded:
-            raise Redraw("division by zero")
+        zero = _zeros(domain, y == 0, guarded)
         y = np.where(y == 0, 1, y)
     quotient = x // y
     if name != "floor":
         inexact = quotient * y != x
         up = inexact if name == "ceil" else inexact & ((x < 0) != (y < 0))
         quotient = quotient + up
-    return Arr(np.asarray(quotient), axes, "int")
+    return _standing(domain, Arr(normal(quotient, "int", domain), axes, "int"), zero)
 
 
-def power(domain: Domain, args: Sequence[Arr]) -> Arr:
-    """`a ^ b`; a negative power of an integer is a fraction."""
+def power(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
+    """`a ^ b`; a negative power of an integer is a fraction. Raises Redraw for one of 0 outside floats, unless `guarded`."""
     base, exponent = (same_kind((arg,), domain, "int")[1][0] for arg in args)
     if base.kind == "val" or exponent.kind == "val" or exponent.kind == "rat":
         integer = exponent.kind == "int"
@@ -110,7 +127,23 @@ def power(domain: Domain, args: Sequence[Arr]) -> Arr:
     if base.kind == "int" and (b < 0).any():
         a = lift(Arr(a, axes, "int"), "rat", domain).data
         base = replace(base, kind="rat")
-    return Arr(normal(a**b, base.kind, domain), axes, base.kind)
+    zero = None
+    if base.kind == "rat" and ((a == 0) & (b < 0)).any():
+        zero = _zeros(domain, (a == 0) & (b < 0), guarded)
+        a = np.where((a == 0) & (b < 0), np.asarray(Fraction(1)), a)
+    exact = a.dtype == object or b.dtype == object
+    return _standing(domain, Arr(normal(_powers(a, b) if exact else a**b, base.kind, domain), axes, base.kind), zero)
+
+
+def _power(base: Any, exponent: int) -> Any:
+    """A power of an integer modulo 2^64 where it has many digits; one that is nearly 0 has the right sign."""
+    if isinstance(base, Fraction):
+        huge = abs(exponent) > _DIGITS and abs(base) not in (0, 1)
+        return base ** (exponent if not huge else (_DIGITS + exponent % 2) * (1 if exponent > 0 else -1))
+    return base**exponent if exponent <= _DIGITS else pow(base, exponent, 1 << 64)
+
+
+_powers = np.frompyfunc(lambda base, exponent: _power(base, int(exponent)), 2, 1)
 
 
 def boolean(domain: Domain, name: str, args: Sequence[Arr]) -> Arr:
@@ -164,15 +197,15 @@ def apply_function(domain: Domain, name: str, args: Sequence[Arr], guarded: bool
     if kind == "val":
         data = domain.function(name, *parts)
         return Arr(data, axes, "bool" if name in {"isnan", "isinf"} else "val")
+    zero = None
     if name in {"//", "%"} and (parts[1] == 0).any():
-        if not guarded:
-            raise Redraw("division by zero")
+        zero = _zeros(domain, parts[1] == 0, guarded)
         parts[1] = np.where(parts[1] == 0, 1, parts[1])
     if kind == "int":
         if name in {"floor", "ceil", "round", "trunc"}:
             return Arr(parts[0], axes, "int")
-        return Arr(np.asarray(FUNCTIONS[name](*parts)), axes, "int")
-    return _rational(domain, name, parts, axes)
+        return _standing(domain, Arr(normal(FUNCTIONS[name](*parts), "int", domain), axes, "int"), zero)
+    return _standing(domain, _rational(domain, name, parts, axes), zero)
 
 
 def _rational(domain: Domain, name: str, parts: list[Array], axes: tuple[Iter, ...]) -> Arr:

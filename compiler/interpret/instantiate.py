@@ -11,12 +11,12 @@ import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from dslc.errors import DslcError
+from dslc.interpret.draws import ORDINARY, Draws
 from dslc.interpret.facts import Hints, Place, facts_of, operator_hints
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DTYPES, DType, TensorType
@@ -30,9 +30,6 @@ from dslc.semantics.types import shape_of, solve
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
-_SIZES = (1, 2, 2, 3, 3, 4, 5, 8)
-_ENTRIES = (0, 0, 1, 1, 1, 2, 2, 3)
-_NUMBERS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4), Fraction(5, 4), Fraction(3), Fraction(1, 8))
 _DEFAULT = 0.45
 # how often a size divides one that is known, as channels do
 _DIVIDING = 0.3
@@ -81,9 +78,11 @@ class _Draft:
     dtypes: tuple[DType, ...]
     #: what names of element types stand for, where that is not drawn
     types: Mapping[str, DType] = field(default_factory=dict)
+    draws: Draws = ORDINARY
     drawn: dict[str, Any] = field(default_factory=dict)
 
     def bind(self, name: str, value: Any) -> None:
+        value = self.draws.fixed.get(name, value)
         self.env.bind(name, value)
         self.drawn[name] = value
         self.solve_conditions()
@@ -106,7 +105,7 @@ class _Draft:
     # ---- sizes ---------------------------------------------------------------------------------------------
 
     def size(self, name: str) -> int:
-        options = self.within(_SIZES, self.hints.get(name, ()))
+        options = self.within(self.draws.sizes, self.hints.get(name, ()))
         known = [value for value in self.drawn.values() if isinstance(value, int) and not isinstance(value, bool) and value > 0]
         if known and self.chance(_DIVIDING):
             whole = self.pick(known)
@@ -136,7 +135,7 @@ class _Draft:
             return tuple(1 if self.chance(0.3) else size for size in kept)
         if rank is None and others and way < 0.7:
             rank = len(self.pick(others))
-        count = int(self.rng.integers(4)) if rank is None else rank
+        count = int(self.pick(self.draws.ranks)) if rank is None else rank
         return tuple(self.size(name) for _ in range(count))
 
     def dims(self, type: t.TypeExpr) -> None:
@@ -205,7 +204,7 @@ class _Draft:
         op = self.operator(place.call)
         assert op is not None
         if place.attr is None and not place.starred:
-            return self.entry([]) if self.chance(0.5) else self.pick(_NUMBERS)
+            return self.entry([]) if self.chance(0.5) else self.pick(self.draws.numbers)
         args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
         inner = _bound(op, args, self.env)
         if place.attr is None:
@@ -231,7 +230,7 @@ class _Draft:
 
     def entry(self, args: list[Value], hints: Sequence[tuple[str, int]] = ()) -> int:
         sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
-        return int(self.pick(self.within((*_ENTRIES, *sizes), hints)))
+        return int(self.pick(self.within((*self.draws.entries, *sizes), hints)))
 
     def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
@@ -247,17 +246,17 @@ class _Draft:
             uniform = self.entry([], hints)
             count = self.count(op, attr, args, inner, place)
             entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else [], hints) for _ in range(count))
-            return tuple(self.pick(_NUMBERS) for _ in entries) if kind == "float" else entries
+            return tuple(self.pick(self.draws.numbers) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
             "bool": lambda: self.chance(0.5),
             "int": lambda: self.entry(args if self.chance(0.3) else [], hints),
-            "float": lambda: self.pick(_NUMBERS),
+            "float": lambda: self.pick(self.draws.numbers),
             "axis": lambda: int(self.rng.integers(max(1, rank))),
             "axes": lambda: tuple(k for k in range(rank) if self.chance(0.5)) or tuple(range(min(1, rank))),
             "permutation": lambda: tuple(int(k) for k in self.rng.permutation(rank)),
-            "dtype": lambda: self.pick((args[0].type.dtype if args else DType.F32, DType.F32, DType.I64)),
+            "dtype": lambda: self.pick((args[0].type.dtype if args else DType.F32, *self.draws.casts)),
             "ints": lambda: self.shape(args),
-            "floats": lambda: tuple(self.pick(_NUMBERS) for _ in range(rank)),
+            "floats": lambda: tuple(self.pick(self.draws.numbers) for _ in range(rank)),
         }
         texts = _texts(attr, inner) if kind == "string" else ()
         if texts:
@@ -273,21 +272,27 @@ class _Draft:
         if way == 0:
             return sizes
         if way == 1:
-            grown = tuple(int(self.pick(_SIZES)) if size == 1 else size for size in sizes)
-            return (*(int(self.pick(_SIZES)) for _ in range(int(self.rng.integers(2)))), *grown)
+            grown = tuple(int(self.pick(self.draws.sizes)) if size == 1 else size for size in sizes)
+            return (*(int(self.pick(self.draws.sizes)) for _ in range(int(self.rng.integers(2)))), *grown)
         if way == 2:
-            return tuple(int(self.pick(_ENTRIES)) for _ in range(int(self.rng.integers(4))))
-        left = math.prod(sizes)
-        out: list[int] = []
-        while left > 1 and len(out) < 4:
-            factor = int(self.pick([k for k in range(2, left + 1) if left % k == 0]))
-            out.append(factor)
-            left //= factor
-        if left != 1:
-            out.append(left)
-        if self.chance(0.3):
-            out.insert(int(self.rng.integers(len(out) + 1)), 1)
+            return tuple(int(self.pick(self.draws.entries)) for _ in range(int(self.pick(self.draws.ranks))))
+        factors = _prime_factors(math.prod(sizes))
+        # mostly a rank is as likely as any other; a list of no entries holds one element
+        rank = max(int(self.pick(self.draws.ranks)) + int(self.rng.integers(2)), min(1, len(factors)))
+        out = [1] * rank
+        for factor in factors:
+            out[int(self.rng.integers(rank))] *= factor
         return tuple(out)
+
+
+def _prime_factors(number: int) -> list[int]:
+    out, factor = [], 2
+    while number > 1:
+        while number % factor == 0:
+            out.append(factor)
+            number //= factor
+        factor = factor + 1 if factor * factor <= number else max(number, 2)
+    return out
 
 
 def _texts(attr: t.Attr, inner: Env) -> tuple[str, ...]:
@@ -360,13 +365,17 @@ def instantiate(
     terms: Mapping[str, OperatorDef] | None = None,
     dtypes: tuple[DType, ...] = (DType.F32,),
     types: Mapping[str, DType] | None = None,
+    draws: Draws = ORDINARY,
 ) -> Instance:
-    """One random instance, with element types that `types` does not give drawn from `dtypes`. Raises Rejected where the draw fits none."""
+    """One random instance, with element types that `types` does not give drawn from `dtypes`.
+
+    Raises Rejected where the draw fits none.
+    """
     syntax, facts = sub.syntax, facts_of(sub)
     conditions = facts.conditions
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)
-    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, facts.places, facts.hints, dtypes, types or {})
+    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, facts.places, facts.hints, dtypes, types or {}, draws)
     try:
         for name, op in (terms or {}).items():
             draft.bind(name, OperatorRef(op.name))

@@ -36,6 +36,20 @@ class InterpretError(Exception):
         self.kind = kind
 
 
+class OutOfReach(InterpretError):
+    """A read that leaves its tensor: positions that are data may do so."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, InterpretKind.OUT_OF_BOUNDS)
+
+
+class Undefined(InterpretError):
+    """A division of integers by zero: there is no result."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, InterpretKind.UNDEFINED)
+
+
 def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
     """The arrays of `outputs`, of their declared shapes.
 
@@ -98,10 +112,10 @@ def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand
             out = evaluate(node.scope, [known[arg] for arg in node.args], domain)
         except Redraw as problem:
             if domain.name == "float64":
-                raise InterpretError(f"{problem} of integers (in {node.scope})", InterpretKind.UNDEFINED) from problem
+                raise Undefined(f"{problem} of integers (in {node.scope})") from problem
             raise
         except OutOfBounds as problem:
-            raise InterpretError(f"{problem} (in {node.scope})", InterpretKind.OUT_OF_BOUNDS) from problem
+            raise OutOfReach(f"{problem} (in {node.scope})") from problem
         except (CannotEvaluate, ValueError) as problem:
             raise InterpretError(f"{problem} (in {node.scope})") from problem
         return Operand(wrapped(out.data, node.scope.dtype), out.kind) if out.kind == "int" else out

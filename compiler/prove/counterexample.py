@@ -68,8 +68,8 @@ def replayed(
         for name, value, a, b in zip(names, left, results[: len(left)], results[len(left) :], strict=True):
             found = _first(value, a, b, domain)
             if found is not None:
-                trace = _trace(rules, left, right, names, feeds, domain)
-                return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, trace)
+                steps = trace(rules, left, right, names, feeds, domain)
+                return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, steps)
     return None
 
 
@@ -104,7 +104,7 @@ def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] 
     return None if bool(equal.all()) else tuple(int(k) for k in np.argwhere(~equal)[0])
 
 
-def _trace(
+def trace(
     rules: Rules,
     left: Sequence[Value],
     right: Sequence[Value],

@@ -94,6 +94,7 @@ class Polynomials:
 
     name = "polynomials"
     dtype: np.dtype[Any] = np.dtype(object)
+    absent: int | None = None
 
     def __init__(self) -> None:
         self._atoms: dict[Any, int] = {}
