@@ -13,7 +13,7 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.interpret.check_rule import term_options
 from dslc.interpret.differ import Difference, Pair, Way, feeds_of, pair_of
-from dslc.interpret.draws import MANNERS, Draws, Manner, adversarial, named_numbers
+from dslc.interpret.draws import MANNERS, Draws, Manner, adversarial
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, show
 from dslc.interpret.run import InterpretError
@@ -25,6 +25,7 @@ from dslc.prove.counterexample import trace
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import NO_TRAITS, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.values import numbers_of
 
 # what one instance may take: elements of its tensors
 _ELEMENTS = 20_000
@@ -63,7 +64,8 @@ class Attack:
     def __init__(self, rules: Rules, sub: SubstitutionDef, seed: int = 0) -> None:
         self.rules, self.sub = rules, sub
         self.rng = np.random.default_rng(seed)
-        self.named = named_numbers(sub)
+        self.near = numbers_of(sub)
+        self.named = self.near.every
         self.instances = self.comparisons = 0
         self.types: Counter[DType] = Counter()
         self._refused: Counter[DType] = Counter()
@@ -99,7 +101,7 @@ class Attack:
             same = self.rng.random() < 0.6
             fixed = {name: first if same or k == 0 else self._type() for k, name in enumerate(self._variables)}
             terms = {name: options[int(self.rng.integers(len(options)))] for name, options in self._options.items()}
-            draws = replace(adversarial(self.named, self.rng), fixed=fixed)
+            draws = replace(adversarial(self.near, self.rng), fixed=fixed)
             try:
                 instance = instantiate(self.rules, self.sub, self.rng, terms, (first,), draws)
             except (Rejected, ArithmeticError):

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
 
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
-from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.walk import walk_expr
-from dslc.syntax import tree as t
+from dslc.semantics.values import Numbers, far_sizes, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,57 +47,21 @@ _WIDE = replace(
 _TINY = replace(_SMALL, sizes=(1, 1, 2, 2, 3))
 
 
-def adversarial(named: Sequence[Fraction], rng: np.random.Generator) -> Draws:
+def adversarial(near: Numbers, rng: np.random.Generator) -> Draws:
     """Draws that look for mistakes: tiny, small or wide ones, with the numbers that a rule names and those beside them."""
     base = (_TINY, _SMALL, _WIDE, ORDINARY)[int(rng.choice(4, p=(0.35, 0.35, 0.2, 0.1)))]
-    if not named or rng.random() < 0.4:
+    if not near.every or rng.random() < 0.4:
         return base
-    whole = [int(n) for n in named if n.denominator == 1 and abs(n) <= 64]
+    whole = [n for n in near.whole if abs(n) <= 64]
     beside = tuple(n + k for n in whole for k in (-1, 0, 1))
-    near = tuple(n + k * Fraction(1, 64) for n in named if abs(n) < 1 << 20 for k in (-1, 0, 1))
+    named = tuple(n for n in near.every if abs(n) < 1 << 20)
     return replace(
         base,
-        sizes=(*base.sizes, *(n for n in beside if n > 0)),
+        sizes=(*base.sizes, *(n for n in beside if n > 0), *far_sizes(near)),
         ranks=(*base.ranks, *(n for n in beside if 0 <= n <= 6)),
-        entries=(*base.entries, *beside),
-        numbers=(*base.numbers, *near, *named, *named),
+        entries=(*base.entries, *values("int", near=near)),
+        numbers=(*(n + k * Fraction(1, 64) for n in named for k in (-1, 1)), *values("float", near=near), *near.own),
     )
-
-
-@lru_cache(maxsize=256)
-def named_numbers(sub: SubstitutionDef) -> tuple[Fraction, ...]:
-    """The numbers that stand in a rule and in the operators that it calls: where guards end and cases meet."""
-    found: dict[Fraction, None] = {}
-    for node in _written(sub):
-        value = _number(node)
-        if value is not None:
-            found[value] = None
-    return tuple(found)
-
-
-def _written(sub: SubstitutionDef) -> Iterator[Any]:
-    calls: dict[str, OperatorDef] = {}
-    for node in walk_expr(sub.syntax):
-        yield node
-        if isinstance(node, t.Call):
-            op = sub.module.lookup(node.function)
-            if isinstance(op, OperatorDef):
-                calls[op.name] = op
-    for op in calls.values():
-        yield from walk_expr(tuple(s for s in op.syntax.statements if not isinstance(s, t.Example | t.OnnxMap)))
-
-
-def _number(node: Any) -> Fraction | None:
-    """A number, a quotient of two, or the negative of either."""
-    if isinstance(node, t.Int | t.Float):
-        return Fraction(node.text if isinstance(node, t.Float) else node.value)
-    if isinstance(node, t.Unary) and node.op == "-":
-        inner = _number(node.operand)
-        return None if inner is None else -inner
-    if isinstance(node, t.Binary) and node.op == "/":
-        a, b = _number(node.left), _number(node.right)
-        return None if a is None or not b else a / b
-    return None
 
 
 # ---- elements ----------------------------------------------------------------------------------------------------

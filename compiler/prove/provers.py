@@ -95,10 +95,25 @@ def _by_type(
         else:
             # the first class has the most time: where others need more they are not decided
             found = exact_verdict(rules, sub, min(seconds, _FURTHER) if out else seconds, types)
+            found = _opposed(rules, sub, seed, types, found)
         if not out and found.answer == "equal" and kinds == [TypeClass.FLOATS] and len(asked) > 1:
             also = carried_classes(rules, sub, types)
         out.append((types, found))
     return out
+
+
+def _opposed(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict) -> Verdict:
+    """What is not proved for everything is tried at instances that look for mistakes."""
+    from dslc.prove.adversary import refutation
+
+    if found.answer == "differs" or (found.answer == "equal" and not found.scope):
+        return found
+    began = time.perf_counter()
+    wrong = refutation(rules, sub, types, seed)
+    milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
+    if wrong is None:
+        return replace(found, milliseconds=milliseconds)
+    return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
 
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:

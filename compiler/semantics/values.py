@@ -38,10 +38,15 @@ class Numbers:
     reached: tuple[Fraction, ...] = ()
 
     @property
+    def every(self) -> tuple[Fraction, ...]:
+        """All of them, those of the rule first."""
+        return (*self.own, *self.reached)
+
+    @property
     def whole(self) -> tuple[int, ...]:
         """The integers among them, those of the rule first."""
-        every = (int(value) for value in (*self.own, *self.reached) if value.denominator == 1)
-        return tuple(dict.fromkeys(value for value in every if abs(value) <= _LARGEST))
+        found = (int(value) for value in self.every if value.denominator == 1)
+        return tuple(dict.fromkeys(value for value in found if abs(value) <= _LARGEST))
 
 
 @lru_cache(maxsize=256)
