@@ -45,7 +45,9 @@ def normal(data: Any, kind: Kind, domain: Domain) -> Array:
         out = np.empty((), dtype=object)
         out[()] = data
         return out
-    return np.asarray(data)
+    out = np.asarray(data)
+    # a single integer beyond int64: numpy's uint64 and int64 would meet as floats
+    return out.astype(object) if kind == "int" and out.dtype.kind == "u" else out
 
 
 def order(axes: Sequence[Iter] | set[Iter] | frozenset[Iter]) -> tuple[Iter, ...]:

@@ -19,7 +19,7 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.run import InterpretError, run_scopes
+from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
@@ -202,7 +202,7 @@ def _differs(
         except Redraw:
             continue
         except InterpretError as problem:
-            if "is read at" in str(problem):
+            if problem.kind is not InterpretKind.OTHER:
                 continue
             return None
         pairs = zip(left, results[: len(left)], results[len(left) :], strict=True)
