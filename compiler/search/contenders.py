@@ -89,7 +89,7 @@ class Checker:
                 good = middle
             else:
                 bad, problem = middle, found.problem
-        return Blamed(path[bad].rule, problem, path[good])
+        return Blamed(path[bad].rule, f"with it, {problem}", path[good])
 
 
 def folder_of(folder: Path | None) -> str | None:

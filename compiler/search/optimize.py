@@ -40,7 +40,7 @@ from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
 from dslc.search.statuses import statuses, usable
-from dslc.search.steps import steps_of
+from dslc.search.steps import status_of, steps_of
 from dslc.search.sweep import sweep
 from dslc.search.validate import Known, Validated, validate
 from dslc.semantics.library import Rules, load_many, standard
@@ -299,7 +299,7 @@ class _Run:
             self.progress.phase("comparing outputs")
             checked = self._check(checker, best)
             refuted = self._validate(best) if isinstance(checked, Contender) else None
-            if isinstance(checked, Contender) and not (refuted and refuted.failed):
+            if isinstance(checked, Contender) and (refuted is None or refuted.usable):
                 if self.report.before is not None and self.report.before.bytes > HEAVY:
                     return [checked]
                 more = [one for one in distinct(best, MOST)[1:] if one.parent is not None]
@@ -311,22 +311,23 @@ class _Run:
                 for one in more:
                     if hash(one.graph.outputs) not in seen:
                         found = self._check(checker, one)
-                        if isinstance(found, Contender) and not self._validate(one).failed:
+                        if isinstance(found, Contender) and self._validate(one).usable:
                             seen[hash(one.graph.outputs)] = found
                 return list(seen.values())
             alone = self._check(checker, start)
             if not isinstance(alone, Contender):
                 raise _Kept(f"import and export alone change it: {alone.problem}")
             if isinstance(checked, Comparison):
-                blamed = checker.blame(best, checked.problem)
+                blamed = [checker.blame(best, checked.problem)]
             else:
                 assert refuted is not None
-                blamed = _refuted(best, refuted)
+                blamed = [_refuted(best, refuted)] if refuted.failed else _unproved(best, refuted)
             self.guilty = True
-            self.notes.append(f"{blamed.rule} was left out: with it, {blamed.problem}")
-            rules = [rule for rule in rules if rule.name != blamed.rule]
-            best = blamed.before
-            while any(step.rule == blamed.rule for step in best.path()):
+            self.notes.extend(f"{one.rule} was left out: {one.problem}" for one in blamed)
+            names = {one.rule for one in blamed}
+            rules = [rule for rule in rules if rule.name not in names]
+            best = blamed[0].before
+            while any(step.rule in names for step in best.path()):
                 assert best.parent is not None
                 best = best.parent
         return []
@@ -337,8 +338,9 @@ class _Run:
         if found is None:
             self.progress.phase("proving what was rewritten")
             found = self.validated[candidate] = validate(
-                self.rules, candidate, time.monotonic() + VALIDATION, self.known
-            )
+                self.rules, candidate, time.monotonic() + VALIDATION, self.known,
+                needed=lambda name: status_of(name, self.verdicts) == "bounded",
+            )  # fmt: skip
         return found
 
     def _predicted(self, start: Candidate, found: Candidate) -> float:
@@ -481,7 +483,15 @@ def _refuted(best: Candidate, found: Validated) -> Blamed:
     before = next(step.parent for step in best.path() if step.rule == found.failed)
     assert before is not None
     problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
-    return Blamed(found.failed, f"a rewrite is wrong at this model's shapes: {problem}", before)
+    return Blamed(found.failed, f"with it, a rewrite is wrong at this model's shapes: {problem}", before)
+
+
+def _unproved(best: Candidate, found: Validated) -> list[Blamed]:
+    """The bounded rules of which some rewrite has no proof at this model's shapes, each with the last candidate before it."""
+    path = best.path()
+    first = {name: next(step.parent for step in path if step.rule == name) for name in found.unproved}
+    problem = "it is bounded, and a rewrite is not proved at this model's shapes"
+    return [Blamed(name, problem, before) for name, before in first.items() if before is not None]
 
 
 def import_bind_check(model: ModelProto, bind: Mapping[str, int], where: str) -> None:
