@@ -12,8 +12,8 @@ from typing import Any
 from onnx import ModelProto
 
 from dslc.cost.cache import CostCache
-from dslc.cost.compare import Comparison, Reference, compare, outputs_of
-from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs
+from dslc.cost.compare import Comparison, Reference, compare, finite, outputs_of
+from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs, special_inputs
 from dslc.cost.machine import Target, target
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
@@ -29,11 +29,12 @@ from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.runtime import accepted
+from dslc.onnx.weakest import computed_types
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report, Sizes
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Front, Limits
-from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_of, serialized
+from dslc.search.contenders import Blamed, Checker, Contender, Disputed, distinct, folder_of, serialized
 from dslc.search.judge import Verdict, judge, winner
 from dslc.search.layouts import layouts_of, without_layouts
 from dslc.search.rulesets import chosen_rules
@@ -186,8 +187,9 @@ class _Run:
             costs.confirm(self.imported.graph)
             start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))
             checker = Checker(
-                self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance
-            )
+                self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance,
+                original, computed_types(self.imported),
+            )  # fmt: skip
             limits.deadline += time.monotonic() - begun
             contenders = self._contenders(start, costs, limits, checker)
             self.progress.phase("measuring again")
@@ -234,7 +236,7 @@ class _Run:
             else:
                 found = drawn_inputs(self.original, bind, size)
             try:
-                return found, outputs_of(original, found.feeds, self.target.threads)
+                return self._with_special(original, found, outputs_of(original, found.feeds, self.target.threads), bind, size)
             except MemoryShort as short:
                 raise _Kept(f"it can be neither checked nor timed: {short}") from None
             except WorkerFailed as failed:
@@ -245,6 +247,20 @@ class _Run:
         raise _Kept(
             f"ONNX Runtime cannot run it on {'these' if self.settings.inputs else 'drawn'} inputs: {problem}{hint}"
         )
+
+    def _with_special(
+        self, original: ModelFile, inputs: Inputs, reference: Reference, bind: Mapping[str, int], size: int
+    ) -> tuple[Inputs, Reference]:
+        """Extreme numbers and zeros beside drawn inputs, where the original gives numbers for them."""
+        for feeds in () if self.settings.inputs is not None else special_inputs(self.original, bind, size):
+            try:
+                found = outputs_of(original, [feeds], self.target.threads)
+            except WorkerFailed:
+                continue
+            if finite(found):
+                inputs = replace(inputs, feeds=(*inputs.feeds, feeds))
+                reference = replace(reference, outputs=(*reference.outputs, *found.outputs))
+        return inputs, reference
 
     def _limits(self) -> tuple[Limits, str]:
         """When to stop. A run that is repeated stops where the first one did, so that it writes the same file."""
@@ -400,6 +416,8 @@ class _Run:
             return checker.check(candidate)
         except MemoryShort as short:
             raise _Kept(f"a rewritten model cannot be checked: {short}") from None
+        except Disputed:
+            raise _Kept("ONNX Runtime gives other outputs for it without its own optimizations") from None
 
     # ---- the last word ------------------------------------------------------------------------------------------------
 
