@@ -237,6 +237,14 @@ def test_a_reshape_to_a_size_of_zero_has_no_node_before_opset_14() -> None:
         node_model((kept,), rules(), 13)
 
 
+@pytest.mark.parametrize(("kernel", "stride", "known"), [(3, 2, True), (1, 2, True), (2, 5, False)])
+def test_same_padding_of_an_open_size(kernel: int, stride: int, known: bool) -> None:
+    weights = [weight("k", np.ones((1, 1, kernel, kernel), "f"))]
+    conv = node("Conv", ["x", "k"], ["y"], auto_pad="SAME_UPPER", strides=[stride, stride])
+    before = model([conv], [info("x", [1, 1, "H", "W"])], [info("y", None)], weights)
+    assert (not opaque_labels(import_model(before, rules()))) == known
+
+
 @pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize("op", ["Conv", "LpPool", "MaxPool", "AveragePool"])
 @pytest.mark.parametrize("size", [8, 9, 10, 11, 12])
