@@ -14,7 +14,7 @@ class Step:
     """One rule's part: how often it was applied, what it was predicted to save, and what its proof is worth.
 
     `status` is the rule's (proved, bounded, ...), `validated` says how its rewrites of this model were proved again at their real
-    shapes: by the `exact` prover, by the `field` prover where that did not decide, or by the proof of the `rule` alone.
+    shapes: by the `exact` prover, or by the proof of the `rule` alone; `field` where besides random inputs modulo a prime agree.
     """
 
     rule: str
@@ -22,6 +22,14 @@ class Step:
     gain_ms: float
     status: str
     validated: str = ""
+
+    @property
+    def proof(self) -> str:
+        """What this part of the result rests on: a proof at the model's shapes, the rule's own for every shape, or nothing."""
+        if self.validated in {"exact", ""}:
+            return self.validated
+        found = "rule" if self.status == "proved" else "nothing"
+        return f"{found}, field agrees" if self.validated == "field" else found
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class Report:
 
 
 def _validated(step: Step) -> str:
-    return f", here by {step.validated}" if step.validated else ""
+    return f", here by {step.proof}" if step.validated else ""
 
 
 def _finite(value: Any) -> Any:

@@ -230,7 +230,7 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     if report.steps:
         table = Table("rule", "count", "gain (predicted)", "status", "proved here by")
         for step in report.steps:
-            table.add_row(step.rule, str(step.count), f"{step.gain_ms:z.4f} ms", step.status, step.validated)
+            table.add_row(step.rule, str(step.count), f"{step.gain_ms:z.4f} ms", step.status, step.proof)
         console.print(table)
     if report.before is not None and report.after is not None:
         changes = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import ml_dtypes
@@ -43,25 +44,37 @@ class Reference:
     names: tuple[str, ...]
     outputs: tuple[tuple[Any, ...], ...]
 
+    def only(self, k: int) -> Reference:
+        """What it gives for one of the inputs."""
+        return Reference(self.names, self.outputs[k : k + 1])
 
-def outputs_of(file: ModelFile, feeds: Sequence[Feeds], threads: int) -> Reference:
-    """Runs a model on each of the inputs; raises WorkerFailed where it fails, MemoryShort where memory is too small."""
+
+def outputs_of(file: ModelFile, feeds: Sequence[Feeds], threads: int, plain: bool = False) -> Reference:
+    """Runs a model on each of the inputs; raises WorkerFailed where it fails, MemoryShort where memory is too small.
+
+    `plain` turns the runtime's own optimizations of graphs off.
+    """
     check_memory([file])
     with Worker(threads) as worker:
-        names = worker.load(file)
+        names = worker.load(file, plain)
         ran = [worker.ask({"do": "run", "feeds": dict(one)})["arrays"] for one in feeds]
     return Reference(tuple(names), tuple(tuple(outputs) for outputs in ran))
 
 
-def compare(reference: Reference, other: Reference, tolerance: float | None = None) -> Comparison:
-    """Compares what two models gave for the same inputs. A tolerance of None means one by data type."""
+def compare(
+    reference: Reference, other: Reference, tolerance: float | None = None, computed: Mapping[str, Any] = MappingProxyType({})
+) -> Comparison:
+    """Compares what two models gave for the same inputs.
+
+    A tolerance of None means one by data type: an output's own, or where that is weaker the one that it was `computed` in.
+    """
     worst = 0.0
     if reference.names != other.names:
         return Comparison(float("inf"), f"its outputs are {', '.join(other.names)}")
     for ours, theirs in zip(reference.outputs, other.outputs, strict=True):
         for name, a, b in zip(reference.names, ours, theirs, strict=True):
             error, problem = difference(a, b)
-            limit = tolerance if tolerance is not None else _tolerance(a)
+            limit = tolerance if tolerance is not None else _tolerance(a, computed.get(name))
             worst = max(worst, error)
             if problem:
                 return Comparison(worst, f"output {name}: {problem}")
@@ -72,8 +85,16 @@ def compare(reference: Reference, other: Reference, tolerance: float | None = No
     return Comparison(worst)
 
 
-def _tolerance(value: Any) -> float:
-    return TOLERANCES.get(value.dtype, 0.0) if isinstance(value, np.ndarray) else 0.0
+def _tolerance(value: Any, computed: Any) -> float:
+    own = TOLERANCES.get(value.dtype, 0.0) if isinstance(value, np.ndarray) else 0.0
+    # what is no floating-point number has no rounding, whatever it was made of
+    return max(own, TOLERANCES.get(computed, 0.0)) if own else 0.0
+
+
+def finite(reference: Reference) -> bool:
+    """Whether a model gave numbers everywhere: neither NaN nor infinities."""
+    arrays = [array for outputs in reference.outputs for array in outputs if isinstance(array, np.ndarray)]
+    return all(bool(np.isfinite(array.astype(np.complex128)).all()) for array in arrays if array.dtype in TOLERANCES)
 
 
 def difference(a: Any, b: Any) -> tuple[float, str]:

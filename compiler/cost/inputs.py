@@ -84,3 +84,18 @@ def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int
         raise error("E0810", f"the input `{strange[0]}` is no tensor", hint="give representative inputs with --inputs")
     notes = [f"the size {one.name} was taken as {one.size}; --bind {one.name}=N sets it" for one in assumed]
     return Inputs(tuple(draw(specs, seed) for seed in range(draws)), tuple(notes))
+
+
+def special_inputs(model: Any, bind: Mapping[str, int], other: int = 8) -> tuple[Mapping[str, Any], ...]:
+    """Zeros, and integers of the whole range of their types, for the inputs that are only numbers; none where there are no such.
+
+    The model may fail on them, or give infinities: then they say nothing about a rewritten one.
+    """
+    from dslc.onnx.inputs import input_specs
+    from dslc.onnx.numbers import KINDS, special
+
+    specs, _, strange = input_specs(model, bind, other)
+    if strange:
+        return ()
+    drawn = (special(model, specs, kind, keep=frozenset(bind)) for kind in KINDS)
+    return tuple(feeds for feeds in drawn if feeds is not None)

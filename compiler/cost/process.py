@@ -95,9 +95,13 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def load(self, file: ModelFile) -> list[str]:
-        """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed."""
-        answer = self.ask({"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads})
+    def load(self, file: ModelFile, plain: bool = False) -> list[str]:
+        """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed.
+
+        `plain` turns the runtime's own optimizations of graphs off.
+        """
+        request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
+        answer = self.ask(request)
         names: list[str] = answer["outputs"]
         return names
 

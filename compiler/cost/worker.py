@@ -60,7 +60,9 @@ def _runtime() -> Any:
 class Loaded:
     """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
 
-    def __init__(self, model: bytes | str, folder: str | None, threads: int, optimized: str = "") -> None:
+    def __init__(
+        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False
+    ) -> None:
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -68,6 +70,8 @@ class Loaded:
         options.log_severity_level = 4
         if folder is not None and isinstance(model, bytes):
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        if plain:
+            options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized
@@ -223,7 +227,8 @@ class Server:
             return self._measure(request)
         if what == "load":
             self.loaded = None
-            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"])
+            plain = request.get("plain", False)
+            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain)
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")

@@ -14,8 +14,9 @@ from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.run import InterpretError, OutOfReach, run
-from dslc.ir.dtype import DType, TensorType
+from dslc.interpret.run import InterpretError, InterpretKind, run
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.ir.graph import Value
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -221,9 +222,9 @@ def _compare_over(
             results = run(rules, [value for pair in pairs for value in pair], feeds, domain)
         except Redraw:
             continue
-        except OutOfReach:
-            continue
         except InterpretError as problem:
+            if problem.kind is not InterpretKind.OTHER:
+                continue
             return f"cannot be computed over {domain.name}: {problem}"
         for (left, _), a, b in zip(pairs, results[::2], results[1::2], strict=True):
             found = difference(left.type, a, b, domain, undefined=True)
@@ -234,13 +235,26 @@ def _compare_over(
 
 
 def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: int = 0, positive: bool = False) -> Any:
-    """A random tensor: elements of the domain, small integers (positions may have to stay in bounds), booleans."""
+    """A random tensor: elements of the domain, booleans, integers of the type's whole range; small ones (positions may have to stay
+    in bounds) at later attempts.
+    """
     shape = tuple(int(str(size)) for size in type.shape)
     if type.dtype.is_float:
-        return domain.draw(shape, rng) if not positive else rng.uniform(0.5, 2.0, shape)
+        drawn = domain.draw(shape, rng) if not positive else rng.uniform(0.5, 2.0, shape)
+        # numbers of the type, as conversions round others
+        return drawn.astype(NUMPY[type.dtype]).astype(np.float64) if drawn.dtype.kind == "f" else drawn
     if type.dtype is DType.BOOL:
         return rng.integers(0, 2, shape).astype(bool)
-    return rng.integers(0, max(1, 4 - attempt), shape)
+    if attempt or rng.random() < 0.3:
+        return rng.integers(0, max(1, 4 - attempt), shape)
+    low, high = integer_range(type.dtype)
+    bits = 8 * type.dtype.bytes
+    # where floats of each type end to hold every integer, too
+    powers = [1 << k for k in (bits // 2, bits - 2, 11, 24, 53)]
+    ends = [low, low + 1, high - 1, high, *(s * n + d for n in powers for d in (-1, 0, 1) for s in (1, -1))]
+    near = list(range(-3, 5))
+    pool = [n for n in (ends if rng.random() < 0.4 else near if rng.random() < 0.4 else ends + 3 * near) if low <= n <= high]
+    return np.array([pool[k] for k in rng.integers(len(pool), size=shape).reshape(-1)], dtype=NUMPY[type.dtype]).reshape(shape)
 
 
 def difference(

@@ -12,7 +12,7 @@ import numpy as np
 from dslc.interpret.domain import Array
 from dslc.interpret.draws import MANNERS, Manner, elements
 from dslc.interpret.floats import Floats
-from dslc.interpret.run import InterpretError, OutOfReach, run_scopes
+from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Constant, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
@@ -60,7 +60,7 @@ class Pair:
         if not isinstance(left, Defined):
             return None
         right = _results(self.right, feeds)
-        if isinstance(right, OutOfReach):
+        if isinstance(right, InterpretError):
             return Difference("bounds", 0, (), "a value", str(right), feeds)
         if right is None:
             return None
@@ -145,13 +145,13 @@ class Defined:
         return "no value" if self.missing[k][at] else str(self.arrays[k][at])
 
 
-def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | OutOfReach | None:
+def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | InterpretError | None:
     """None where an operator has no meaning on these inputs."""
     try:
         first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in _ABSENT)
-    except OutOfReach as problem:
-        return problem
-    except (InterpretError, OverflowError, MemoryError):
+    except InterpretError as problem:
+        return problem if problem.kind is InterpretKind.OUT_OF_BOUNDS else None
+    except (OverflowError, MemoryError):
         return None
     missing = [(a != b) | (~np.isfinite(a) if a.dtype.kind == "f" else False) for a, b in zip(first, second, strict=True)]
     return Defined(first, missing)

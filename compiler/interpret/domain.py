@@ -1,7 +1,8 @@
 """What numbers are: the one interface between the evaluator and floats, a finite field, or exact numbers.
 
-The evaluator knows five kinds of arrays. Sizes, iterators and tensors of integers stay true integers in every domain, and their
-quotients true fractions; only what comes from floating-point tensors is an element of the domain.
+The evaluator knows five kinds of arrays. Sizes and iterators are true integers in every domain, and their
+quotients true fractions; tensors of integers are integers modulo 2^bits of their type; only what comes from floating-point tensors
+is an element of the domain.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ INT_MIN, INT_MAX = int(np.iinfo(np.int64).min), int(np.iinfo(np.int64).max)
 
 
 class Redraw(Exception):
-    """A division by zero in a finite field: the caller draws other inputs."""
+    """A result that is not defined, as a division by zero: the caller draws other inputs."""
 
 
 class Domain(Protocol):
@@ -34,7 +35,7 @@ class Domain(Protocol):
     name: str
     #: the numpy type of the elements
     dtype: np.dtype[Any]
-    #: what stands for the quotient of an integer by zero, which has no value; None: Redraw is raised
+    #: what stands for an integer that is not defined, as a quotient by zero; None: Redraw is raised
     absent: int | None
 
     def number(self, value: Number) -> Array:
@@ -80,8 +81,14 @@ class Domain(Protocol):
     def function(self, name: str, *args: Array) -> Array:
         """Any other function of the vocabulary (`max` and `min` of two included)."""
 
-    def to_integers(self, array: Array) -> Array:
-        """Truncated towards zero, as int64."""
+    def to_integers(self, array: Array, dtype: DType, guarded: bool) -> Array:
+        """Truncated towards zero, as int64 or as Python's integers.
+
+        Raises Redraw where the type does not hold one of them, unless `guarded`: then something is put in its place.
+        """
+
+    def rounded(self, array: Array, source: DType, target: DType) -> Array:
+        """Elements of one floating-point type as another one holds them, which does not hold all of the first."""
 
     def finite(self, array: Array) -> bool:
         """Whether 0 times each element is 0."""

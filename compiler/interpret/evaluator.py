@@ -29,8 +29,11 @@ from dslc.interpret.functions import (
 )
 from dslc.interpret.radix import prepare
 from dslc.interpret.reads import Operand, OutOfBounds, read
+from dslc.interpret.tensors import wrapped
+from dslc.ir.dtype import DType
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, num, raw_apply, walk
+from dslc.semantics.scopes import element_type
 
 # intermediates beyond so many elements (200 MB of float64) are computed in pieces
 _PIECE = 25_000_000
@@ -56,24 +59,27 @@ class _Frame:
         return replace(self, ranges={**self.ranges, it: (start, stop)})
 
 
-def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain) -> Operand:
-    """The tensor that the scope defines. Raises CannotEvaluate, OutOfBounds and Redraw."""
+def evaluate(scope: Scope, operands: Sequence[Operand], domain: Domain, dtypes: tuple[DType, ...] = ()) -> Operand:
+    """The tensor that the scope defines, of operands of these element types. Raises CannotEvaluate, OutOfBounds and Redraw.
+
+    Integers are those modulo 2^bits of their type: sums and products are reduced where something looks at their value.
+    """
     prepared = prepare(scope)
     shape = tuple(int(str(size)) for size in scope.type.shape)
     kind: Kind = "val" if scope.dtype.is_float else "int" if scope.dtype.is_integer else "bool"
-    machine = _Machine(operands, domain)
+    machine = _Machine(operands, domain, dtypes)
     ranges = {it: (0, size) for it, size in zip(prepared.iters, prepared.sizes, strict=True)}
     if 0 in shape:
         return Operand(np.empty(shape, dtype=domain.dtype if kind == "val" else np.int64 if kind == "int" else bool), kind)
     axis, pieces = _pieces(prepared.body, ranges)
     if axis is None:
-        result = _result(machine.go(prepared.body, _Frame(ranges)), prepared.iters, ranges, kind, domain)
+        result = _result(machine.final(prepared.body, _Frame(ranges), scope.dtype), prepared.iters, ranges, kind, domain)
         return Operand(result.reshape(shape), kind)
     parts = []
     size = ranges[axis][1]
     for start in range(0, size, -(-size // pieces)):
         part = {**ranges, axis: (start, min(size, start + -(-size // pieces)))}
-        parts.append(_result(machine.go(prepared.body, _Frame(part)), prepared.iters, part, kind, domain))
+        parts.append(_result(machine.final(prepared.body, _Frame(part), scope.dtype), prepared.iters, part, kind, domain))
         machine.forget(axis)
     return Operand(np.concatenate(parts, axis=prepared.iters.index(axis)).reshape(shape), kind)
 
@@ -135,17 +141,59 @@ def _bound(extent: Scalar, sizes: dict[Iter, int]) -> int:
 
 
 class _Machine:
-    def __init__(self, operands: Sequence[Operand], domain: Domain) -> None:
+    def __init__(self, operands: Sequence[Operand], domain: Domain, dtypes: tuple[DType, ...]) -> None:
         self._operands = operands
         self._domain = domain
         self._memo: dict[tuple[Any, ...], Arr] = {}
+        self._dtypes = dtypes
+        self._types: dict[Scalar, DType | bool] = {}
 
     def go(self, node: Scalar, frame: _Frame) -> Arr:
         key = frame.key(node)
         found = self._memo.get(key)
         if found is None:
-            found = self._memo[key] = self._compute(node, frame)
+            found = self._memo[key] = self._of_type(node, self._compute(node, frame), frame)
         return found
+
+    def final(self, node: Scalar, frame: _Frame, dtype: DType) -> Arr:
+        """The value of a scope, which has the scope's type."""
+        found = self.go(node, frame)
+        if dtype.is_float:
+            return found
+        return convert(self._domain, dtype.value, self._reduced(node, found), frame.guarded)
+
+    def _element_type(self, node: Scalar) -> DType | None:
+        """The element type of an expression of tensors; None for bare numbers."""
+        return element_type(node, self._dtypes, self._types) if node.reads and self._dtypes else None
+
+    def _integer(self, node: Scalar) -> DType | None:
+        """The element type of an expression of integer tensors; None for everything else."""
+        found = self._element_type(node)
+        return found if found is not None and found.is_integer else None
+
+    def _of_type(self, node: Scalar, arr: Arr, frame: _Frame) -> Arr:
+        """What is computed with integer tensors is an integer: fractions are cut towards zero."""
+        dtype = self._integer(node) if arr.kind in {"rat", "val", "inf"} else None
+        return arr if dtype is None else convert(self._domain, dtype.value, arr, frame.guarded)
+
+    def _reduced(self, node: Scalar, arr: Arr) -> Arr:
+        """Integers of a type modulo 2^bits."""
+        dtype = self._integer(node) if arr.kind == "int" else None
+        return arr if dtype is None else replace(arr, data=wrapped(arr.data, dtype))
+
+    def _looked_at(self, node: Scalar, frame: _Frame) -> Arr:
+        """The value of an expression that something else than a sum or a product goes on with."""
+        return self._reduced(node, self.go(node, frame))
+
+    def _together(self, nodes: Sequence[Scalar], arrs: Sequence[Arr]) -> list[Arr]:
+        """Infinities beside integers of a type are the ends of that type."""
+        dtypes = [found for node in nodes if (found := self._integer(node)) is not None]
+        if not dtypes or not any(arr.kind == "inf" for arr in arrs):
+            return list(arrs)
+        dtype = max(dtypes, key=lambda one: one.bytes)
+        if any(arr.kind == "val" for arr in arrs):
+            return list(arrs)
+        return [convert(self._domain, dtype.value, arr, True) if arr.kind == "inf" else arr for arr in arrs]
 
     def forget(self, it: Iter) -> None:
         """Drops what was computed for one range of an iterator."""
@@ -185,7 +233,7 @@ class _Machine:
     def _positions(self, index: Sequence[Scalar], frame: _Frame) -> list[Arr]:
         out = []
         for part in index:
-            arr = self.go(part, frame)
+            arr = self._looked_at(part, frame)
             if arr.kind == "val" and self._domain.name != "float64":
                 raise CannotEvaluate(f"the position {part} depends on elements of the {self._domain.name}")
             out.append(as_kind(arr, "int", self._domain))
@@ -193,7 +241,10 @@ class _Machine:
 
     def _read(self, node: Read, frame: _Frame) -> Arr:
         operand = self._operands[node.operand]
-        other = None if node.other is None else as_kind(self.go(node.other, frame), operand.kind, self._domain)
+        other = None
+        if node.other is not None:
+            (found,) = self._together((node,), (self.go(node.other, frame),))
+            other = as_kind(found, operand.kind, self._domain)
         return read(operand, self._positions(node.index, frame), other, frame.guarded, f"operand {node.operand}, {node}")
 
     def _table(self, node: Table, frame: _Frame) -> Arr:
@@ -222,13 +273,13 @@ class _Machine:
         if 0 in sizes.values():
             return self._neutral(node, frame)
         inner = _Frame(ranges, frame.guarded or bool(conditions))
-        masks = [as_kind(self.go(condition, inner), "bool", self._domain) for condition in conditions]
+        masks = [as_kind(self._looked_at(condition, inner), "bool", self._domain) for condition in conditions]
         if node.kind == "sum":
             return self._sum(node.body, masks, sizes, inner)
-        body = self.go(node.body, inner)
+        body = self._looked_at(node.body, inner)
         if node.kind in {"any", "all"}:
             return self._logic(node.kind, body, masks, sizes)
-        return self._extreme_or_product(node.kind, body, masks, sizes)
+        return self._extreme_or_product(node, body, masks, sizes)
 
     def _neutral(self, node: Reduce, frame: _Frame) -> Arr:
         if node.kind in {"any", "all"}:
@@ -245,14 +296,15 @@ class _Machine:
         reduced = data.any(axis=positions) if kind == "any" else data.all(axis=positions)
         return Arr(np.asarray(reduced), tuple(axis for axis in axes if axis not in sizes), "bool")
 
-    def _extreme_or_product(self, kind: str, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
-        domain = self._domain
+    def _extreme_or_product(self, node: Reduce, body: Arr, masks: list[Arr], sizes: dict[Iter, int]) -> Arr:
+        domain, kind = self._domain, node.kind
         if kind == "prod" or body.kind == "bool":
             body = same_kind((body,), domain, "int")[1][0]
         if body.kind == "inf":
             body = lift(body, "val", domain)
         for mask in masks:
             neutral = self._number(num({"prod": 1, "max": float("-inf"), "min": float("inf")}[kind]))
+            body, neutral = self._together((node.body,), (body, neutral))
             body = self._choose(mask, body, lift(neutral, body.kind, domain))
         missing = [it for it in sizes if it not in body.axes]
         positions = tuple(body.axes.index(it) for it in sizes if it in body.axes)
@@ -276,7 +328,11 @@ class _Machine:
         if isinstance(body, Apply) and body.name == "+" and any(_splits(part) for part in body.args):
             parts = [self._sum(part, masks, sizes, frame) for part in body.args]
             return plus(self._domain, parts)
-        scalars = [self.go(part, frame) for part in _factors(body)]
+        # a product of integers of a type is one, also where a factor is a fraction
+        whole = self._integer(body) is not None and any(self._integer(part) is None and part.reads for part in _factors(body))
+        scalars = [self.go(part, frame) for part in ((body,) if whole else _factors(body))]
+        if self._integer(body) is not None and any(arr.kind not in {"int", "bool"} for arr in scalars):
+            scalars = [self.go(body, frame)]
         kind, factors = same_kind(scalars, domain, "int")
         left: list[Arr] = []
         for mask in masks:
@@ -306,7 +362,7 @@ class _Machine:
         return Arr(normal(data, a.kind, self._domain), axes, a.kind)
 
     def _select(self, node: Apply, frame: _Frame) -> Arr:
-        condition = as_kind(self.go(node.args[0], frame), "bool", self._domain)
+        condition = as_kind(self._looked_at(node.args[0], frame), "bool", self._domain)
         data = condition.data
         if data.dtype == bool and data.size:
             if data.all():
@@ -318,7 +374,8 @@ class _Machine:
                 if len(changes) < _RUNS:
                     return self._runs(node, frame, condition, [0, *changes.tolist(), data.size])
         guarded = replace(frame, guarded=True)
-        _, (a, b) = same_kind((self.go(node.args[1], guarded), self.go(node.args[2], guarded)), self._domain)
+        branches = self._together((node,), (self.go(node.args[1], guarded), self.go(node.args[2], guarded)))
+        _, (a, b) = same_kind(branches, self._domain)
         if a.kind == "inf":
             a, b = lift(a, "val", self._domain), lift(b, "val", self._domain)
         return self._choose(condition, a, b)
@@ -331,6 +388,7 @@ class _Machine:
         for low, high in pairwise(bounds):
             branch = node.args[1] if condition.data[low] else node.args[2]
             parts.append(self.go(branch, frame.with_range(it, start + low, start + high)))
+        parts = self._together((node,), parts)
         kind, same = same_kind(parts, self._domain)
         if kind == "inf":
             kind, same = "val", [lift(part, "val", self._domain) for part in parts]
@@ -349,25 +407,31 @@ class _Machine:
         if name == "select":
             return self._select(node, frame)
         if name in {"trunc", "floor", "ceil"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
-            parts = [self.go(arg, frame) for arg in node.args[0].args]
+            parts = [self._looked_at(arg, frame) for arg in node.args[0].args]
             if all(part.kind in {"int", "bool"} for part in parts):
+                # between integer tensors `/` itself is cut towards zero
+                name = "trunc" if self._integer(node.args[0]) is not None else name
                 return integer_quotient(self._domain, name, parts[0], parts[1], frame.guarded)
-        args = [self.go(arg, frame) for arg in node.args]
-        if name == "+":
-            return plus(self._domain, args)
-        if name == "*":
+        if name in {"+", "*"}:
+            args = self._together(node.args, [self.go(arg, frame) for arg in node.args])
+            if name == "+":
+                return plus(self._domain, args)
             _, same = same_kind(args, self._domain, "int")
             return multiply(same, self._domain)
+        args = self._together(node.args, [self._looked_at(arg, frame) for arg in node.args])
+        typed = self._integer(node) is not None
         if name.startswith("convert:"):
-            return convert(self._domain, name.partition(":")[2], args[0])
+            return convert(self._domain, name.partition(":")[2], args[0], frame.guarded, self._element_type(node.args[0]))
         if name in {"and", "or", "not"}:
             return boolean(self._domain, name, [as_kind(arg, "bool", self._domain) for arg in args])
         if name in COMPARE:
             return compare(self._domain, name, args)
         if name == "/":
+            if typed and all(arg.kind in {"int", "bool"} for arg in args):
+                return integer_quotient(self._domain, "trunc", args[0], args[1], frame.guarded)
             return divide(self._domain, args, frame.guarded)
         if name == "^":
-            return power(self._domain, args, frame.guarded)
+            return power(self._domain, args, frame.guarded, typed)
         return apply_function(self._domain, name, args, frame.guarded)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from fractions import Fraction
@@ -11,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from dslc.interpret.domain import Array, Redraw, fraction_of, fractions
-from dslc.ir.dtype import DType
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
 _NAMES = {"max": "Max", "min": "Min", "abs": "Abs", "ceil": "ceiling"}
@@ -109,6 +111,20 @@ def _select(condition: Any, a: Any, b: Any) -> Any:
     )
 
 
+def _nearest(item: Any, source: DType, target: DType) -> Any:
+    """A number of one type as the nearest one of another; raises Redraw where it is none of the first."""
+    if isinstance(item, float):
+        return item
+    if not isinstance(item, Fraction) or Fraction(_of(item, source)) != item:
+        raise Redraw(f"a number that {source} does not hold is converted to {target}")
+    near = _of(item, target)
+    return near if math.isinf(near) else Fraction(near)
+
+
+def _of(item: Fraction, dtype: DType) -> float:
+    return float(np.float64(float(item)).astype(NUMPY[dtype]))
+
+
 def _each(function: Callable[..., Any], *args: Array) -> Array:
     """`function` elementwise, always as an array of objects."""
     views = np.broadcast_arrays(*args)
@@ -199,8 +215,19 @@ class Exact:
         out = _each(_function(name), *args)
         return out.astype(bool) if name in {"isnan", "isinf"} else out
 
-    def to_integers(self, array: Array) -> Array:
-        return _each(lambda item: int(item), array).astype(np.int64)
+    def to_integers(self, array: Array, dtype: DType, guarded: bool) -> Array:
+        low, high = integer_range(dtype)
+
+        def whole(item: Any) -> int:
+            held = not (isinstance(item, float) or low > int(item)) and int(item) <= high
+            if not held and not guarded:
+                raise Redraw(f"{dtype} does not hold a number that is converted to it")
+            return int(item) if held else 0
+
+        return _each(whole, array)
+
+    def rounded(self, array: Array, source: DType, target: DType) -> Array:
+        return _each(lambda item: _nearest(item, source, target), array)
 
     def finite(self, array: Array) -> bool:
         return not any(isinstance(item, float) for item in array.reshape(-1))

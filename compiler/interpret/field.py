@@ -15,7 +15,7 @@ import numpy as np
 
 from dslc.interpret.domain import Array, Redraw, fraction_of
 from dslc.interpret.floats import COMPARE
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
 P = (1 << 31) - 1
@@ -30,6 +30,8 @@ _EXACT_SUMS = 1 << 19
 _NAMED = 256
 # arrays up to this many elements are read by their decimal text, larger ones by their exact binary value
 _AS_TEXT = 4096
+# every floating-point type holds the integers up to this
+_HELD = 256
 _FIXED: dict[str, dict[int, int]] = {
     "exp": {0: 1},
     "log": {1: 0},
@@ -242,9 +244,17 @@ class Field:
             out = np.where(whole, first, out)
         return np.asarray(out)
 
-    def to_integers(self, array: Array) -> Array:
+    def to_integers(self, array: Array, dtype: DType, guarded: bool) -> Array:
+        """Small numbers keep their value where the type holds it; what becomes of others is one function of the element and the type."""
         small = np.where(array > P // 2, array - P, array)
-        return np.where(np.abs(small) < _SMALL, small, self._random("convert", array) % 251)
+        low, high = integer_range(dtype)
+        held = (np.abs(small) < _SMALL) & (small >= low) & (small <= high)
+        return np.where(held, small, self._random(f"convert:{dtype}", array) % 127)
+
+    def rounded(self, array: Array, source: DType, target: DType) -> Array:
+        """Small integers keep their value; what becomes of others is one function of the element and the type."""
+        small = np.where(array > P // 2, array - P, array)
+        return np.where((np.abs(small) <= _HELD) | (array >= P), array, self._random(f"convert:{target}", array))
 
     def finite(self, array: Array) -> bool:
         return not _has_infinite(array)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import Array
+from dslc.interpret.domain import INT_MAX, Array, Redraw
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, integer_range
 from dslc.ir.scalar import Number
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -58,7 +58,8 @@ COMPARE: dict[str, Callable[..., Any]] = {
 class Floats:
     """float64. With `rounded` the results of a run have the declared element types, else they stay float64.
 
-    `absent`: what stands for the quotient of an integer by zero; what depends on it is not defined.
+    Without it numbers stand for real ones: a conversion to a narrower type is defined only where they are numbers of their type.
+    `absent`: what stands for an integer that is not defined, as a quotient by zero; what depends on it is not defined.
     """
 
     name = "float64"
@@ -118,9 +119,25 @@ class Floats:
     def function(self, name: str, *args: Array) -> Array:
         return np.asarray(FUNCTIONS[name](*args))
 
-    def to_integers(self, array: Array) -> Array:
-        bounded: Array = np.nan_to_num(array, posinf=2.0**62, neginf=-(2.0**62))
-        return np.asarray(np.trunc(bounded)).astype(np.int64)
+    def to_integers(self, array: Array, dtype: DType, guarded: bool) -> Array:
+        low, high = integer_range(dtype)
+        whole = np.trunc(array)
+        # the next float64 above what the type holds is a power of two
+        held = (whole >= float(low)) & (whole < float(high) + 1)
+        if not held.all():
+            if not guarded and self.absent is None:
+                raise Redraw(f"{dtype} does not hold a number that is converted to it")
+            whole = np.where(held, whole, float(self.absent or 0))
+        if high <= INT_MAX:
+            return whole.astype(np.int64)
+        out = np.empty(whole.shape, dtype=object)
+        out.reshape(-1)[:] = [int(item) for item in whole.reshape(-1)]
+        return out
+
+    def rounded(self, array: Array, source: DType, target: DType) -> Array:
+        if not self._rounded and not np.array_equal(array.astype(NUMPY[source]).astype(np.float64), array, equal_nan=True):
+            raise Redraw(f"a number that {source} does not hold is converted to {target}")
+        return array.astype(NUMPY[target]).astype(np.float64)
 
     def finite(self, array: Array) -> bool:
         return bool(np.isfinite(array).all())

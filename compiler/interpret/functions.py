@@ -15,7 +15,7 @@ from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain, Kind, Redraw
 from dslc.interpret.floats import COMPARE, FUNCTIONS
 from dslc.interpret.tensors import wrapped
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DTYPES, DType, float_digits, integer_range
 from dslc.ir.scalar import Iter
 
 # exponents of fractions beyond this give numbers that nobody tells from 0 or from infinity
@@ -30,7 +30,7 @@ def as_kind(arr: Arr, kind: Kind, domain: Domain) -> Arr:
     if kind == "bool":
         return arr if arr.kind == "bool" else Arr(_nonzero(arr, domain), arr.axes, "bool")
     if arr.kind == "val":
-        return Arr(domain.to_integers(arr.data), arr.axes, "int")
+        return Arr(domain.to_integers(arr.data, DType.I64, True), arr.axes, "int")
     if arr.kind == "rat":
         return Arr(truncated(arr.data), arr.axes, "int")
     return lift(arr, "int", domain)
@@ -84,14 +84,14 @@ def divide(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
 
 
 def _zeros(domain: Domain, zero: Any, guarded: bool) -> Array:
-    """Where a quotient has no value. Raises Redraw where the domain has nothing that stands for one, unless `guarded`."""
+    """Where a result has no value. Raises Redraw where the domain has nothing that stands for one, unless `guarded`."""
     if not guarded and domain.absent is None:
         raise Redraw("division by zero")
-    return np.asarray(zero)
+    return np.asarray(zero).astype(bool)
 
 
 def _standing(domain: Domain, arr: Arr, zero: Array | None) -> Arr:
-    """The same with what stands for a quotient by zero in its places."""
+    """The same with what stands for a result that is not defined in its places."""
     if zero is None or domain.absent is None:
         return arr
     standing = Fraction(domain.absent) if arr.kind == "rat" else domain.absent
@@ -114,8 +114,8 @@ def integer_quotient(domain: Domain, name: str, a: Arr, b: Arr, guarded: bool) -
     return _standing(domain, Arr(normal(quotient, "int", domain), axes, "int"), zero)
 
 
-def power(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
-    """`a ^ b`; a negative power of an integer is a fraction. Raises Redraw for one of 0 outside floats, unless `guarded`."""
+def power(domain: Domain, args: Sequence[Arr], guarded: bool, typed: bool) -> Arr:
+    """`a ^ b`; a negative power of an integer is a fraction, which is cut towards zero where the integers are of a type (`typed`)."""
     base, exponent = (same_kind((arg,), domain, "int")[1][0] for arg in args)
     if base.kind == "val" or exponent.kind == "val" or exponent.kind == "rat":
         integer = exponent.kind == "int"
@@ -124,19 +124,23 @@ def power(domain: Domain, args: Sequence[Arr], guarded: bool) -> Arr:
         axes, (a, b) = align((base, exponent))
         return Arr(domain.power(a, b, integer), axes, "val")
     axes, (a, b) = align((base, exponent))
-    if base.kind == "int" and (b < 0).any():
+    negative = np.asarray(b < 0).astype(bool)
+    undefined, zero = negative & np.asarray(a == 0).astype(bool), None
+    if undefined.any():
+        zero = _zeros(domain, undefined, guarded)
+        a = np.where(undefined, np.asarray(Fraction(1) if base.kind == "rat" else 1), a)
+    if base.kind == "int" and typed:
+        return _standing(domain, Arr(_typed_power(a, b, negative), axes, "int"), zero)
+    if base.kind == "int" and negative.any():
         a = lift(Arr(a, axes, "int"), "rat", domain).data
         base = replace(base, kind="rat")
-    zero = None
-    if base.kind == "rat" and ((a == 0) & (b < 0)).any():
-        zero = _zeros(domain, (a == 0) & (b < 0), guarded)
-        a = np.where((a == 0) & (b < 0), np.asarray(Fraction(1)), a)
-    exact = a.dtype == object or b.dtype == object
-    return _standing(domain, Arr(normal(_powers(a, b) if exact else a**b, base.kind, domain), axes, base.kind), zero)
+    if base.kind == "rat" or a.dtype == object or b.dtype == object:
+        return _standing(domain, Arr(normal(_powers(a, b), base.kind, domain), axes, base.kind), zero)
+    return Arr(normal(a**b, base.kind, domain), axes, base.kind)
 
 
 def _power(base: Any, exponent: int) -> Any:
-    """A power of an integer modulo 2^64 where it has many digits; one that is nearly 0 has the right sign."""
+    """A power of a number modulo 2^64 where it has many digits; a fraction that is nearly 0 or infinite has the right sign."""
     if isinstance(base, Fraction):
         huge = abs(exponent) > _DIGITS and abs(base) not in (0, 1)
         return base ** (exponent if not huge else (_DIGITS + exponent % 2) * (1 if exponent > 0 else -1))
@@ -144,6 +148,16 @@ def _power(base: Any, exponent: int) -> Any:
 
 
 _powers = np.frompyfunc(lambda base, exponent: _power(base, int(exponent)), 2, 1)
+
+
+def _typed_power(a: Array, b: Array, negative: Array) -> Array:
+    """Powers of integers modulo 2^64; only those of 1 and -1 have a negative exponent and are not cut to zero."""
+    a, b, negative = np.broadcast_arrays(a, b, negative)
+    flat = [
+        (1 if x == 1 or y % 2 == 0 else -1) if no and abs(x) == 1 else 0 if no else pow(x, y, 1 << 64)
+        for x, y, no in zip(map(int, a.reshape(-1)), map(int, b.reshape(-1)), negative.reshape(-1), strict=True)
+    ]
+    return integers([item - (1 << 64) if item > INT_MAX else item for item in flat], a.shape)
 
 
 def boolean(domain: Domain, name: str, args: Sequence[Arr]) -> Arr:
@@ -169,22 +183,48 @@ def compare(domain: Domain, name: str, args: Sequence[Arr]) -> Arr:
     return Arr(data if kind == "val" or data.dtype == bool else data.astype(bool), axes, "bool")
 
 
-def convert(domain: Domain, dtype: str, arg: Arr) -> Arr:
-    """`convert(x, dtype)` as a cast of ONNX: to integers truncates, to bool is `!= 0`."""
+def convert(domain: Domain, dtype: str, arg: Arr, guarded: bool = False, source: DType | None = None) -> Arr:
+    """`convert(x, dtype)` as a cast of ONNX: to integers it truncates, to bool it is `!= 0`; integers wrap.
+
+    An infinity that a rule names is the end of an integer type. Raises Redraw, unless `guarded`, for other numbers that an integer
+    type does not hold: what becomes of them is not defined. `source`: the element type, where the number has one.
+    """
     target = DTYPES[dtype]
     if target.is_float:
-        out = lift(arg, "val", domain)
-        return replace(out, data=_rounded(domain, out.data, target))
-    if target.is_integer:
-        integers = as_kind(arg, "int", domain)
-        return replace(integers, data=wrapped(integers.data, target))
-    return as_kind(arg, "bool", domain)
+        out = lift(_rounded(arg, target) if arg.kind == "int" else arg, "val", domain)
+        if source is None and domain.name == "float64":
+            source = DType.F64
+        if arg.kind == "int" or source is None or not source.is_float or _holds(target, source):
+            return out
+        return replace(out, data=domain.rounded(out.data, source, target))
+    if not target.is_integer:
+        return as_kind(arg, "bool", domain)
+    low, high = integer_range(target)
+    if arg.kind == "inf":
+        return Arr(integers([high if bool(arg.data > 0) else low], ()), (), "int")
+    if arg.kind not in {"rat", "val"}:
+        found = as_kind(arg, "int", domain)
+        return replace(found, data=wrapped(found.data, target))
+    if arg.kind == "rat":
+        return Arr(wrapped(truncated(arg.data), target), arg.axes, "int")
+    return Arr(wrapped(domain.to_integers(arg.data, target, guarded), target), arg.axes, "int")
 
 
-def _rounded(domain: Domain, data: Array, dtype: DType) -> Array:
-    if domain.name != "float64":
-        return data
-    return data.astype(NUMPY[dtype]).astype(np.float64)
+def _holds(target: DType, source: DType) -> bool:
+    """Whether every number of a floating-point type is one of another."""
+    return source is target or (float_digits(target) > float_digits(source) and {source, target} != {DType.F16, DType.BF16})
+
+
+def _rounded(arg: Arr, target: DType) -> Arr:
+    """Integers as the nearest numbers of a floating-point type, still exact; beyond the type they are infinite."""
+    limit = 1 << float_digits(target)
+    if arg.data.size == 0 or (int(arg.data.max()) <= limit and int(arg.data.min()) >= -limit):
+        return arg
+    numbers = arg.data.astype(np.float64) if arg.data.dtype == object else arg.data
+    near = numbers.astype(NUMPY[target]).astype(np.float64)
+    out = np.empty(near.shape, dtype=object)
+    out.reshape(-1)[:] = [item if math.isinf(item) else Fraction(item) for item in near.reshape(-1).tolist()]
+    return Arr(out, arg.axes, "rat")
 
 
 def apply_function(domain: Domain, name: str, args: Sequence[Arr], guarded: bool) -> Arr:

@@ -12,7 +12,7 @@ import numpy as np
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.evaluator import CannotEvaluate, OutOfBounds, evaluate
 from dslc.interpret.reads import Operand
-from dslc.interpret.tensors import decode, encode, wrapped
+from dslc.interpret.tensors import decode, encode
 from dslc.ir.constants import FillRef
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological
 
@@ -24,7 +24,7 @@ class InterpretKind(Enum):
     """Why a graph cannot be evaluated; what is decided depends on this, never on the words of a message."""
 
     OUT_OF_BOUNDS = "a read without a default left its tensor"
-    UNDEFINED = "a division by zero of integers"
+    UNDEFINED = "integers are divided by zero, or a number is converted to a type that has no such value"
     OTHER = "an opaque node, a missing input, a symbolic size, or a domain that lacks an operation"
 
 
@@ -36,26 +36,13 @@ class InterpretError(Exception):
         self.kind = kind
 
 
-class OutOfReach(InterpretError):
-    """A read that leaves its tensor: positions that are data may do so."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, InterpretKind.OUT_OF_BOUNDS)
-
-
-class Undefined(InterpretError):
-    """A division of integers by zero: there is no result."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, InterpretKind.UNDEFINED)
-
-
 def run(rules: Rules, outputs: Sequence[Value], feeds: Mapping[Value, Any], domain: Domain) -> list[Array]:
     """The arrays of `outputs`, of their declared shapes.
 
     `feeds` gives an array for each input that the outputs depend on, and may give one for any other value, which is then not
     computed. Over `Floats()` results have their declared element types, over `Field` floating-point tensors are int64 residues,
-    over `Exact` objects. Raises InterpretError, and Redraw where a division by zero asks for other inputs.
+    over `Exact` objects. Raises InterpretError, and Redraw where a result is not
+    defined (a division by zero, a conversion to an integer type that does not hold the number) and other inputs are asked for.
     """
     from dslc.semantics.elaborate import expand
     from dslc.semantics.env import Mismatch
@@ -109,16 +96,16 @@ def _fed(value: Value, array: Any, domain: Domain) -> Operand:
 def _node(node: Node, known: Mapping[Value, Operand], domain: Domain) -> Operand:
     if isinstance(node, ScopeNode):
         try:
-            out = evaluate(node.scope, [known[arg] for arg in node.args], domain)
+            out = evaluate(node.scope, [known[arg] for arg in node.args], domain, tuple(arg.type.dtype for arg in node.args))
         except Redraw as problem:
             if domain.name == "float64":
-                raise Undefined(f"{problem} of integers (in {node.scope})") from problem
+                raise InterpretError(f"{problem} (in {node.scope})", InterpretKind.UNDEFINED) from problem
             raise
         except OutOfBounds as problem:
-            raise OutOfReach(f"{problem} (in {node.scope})") from problem
+            raise InterpretError(f"{problem} (in {node.scope})", InterpretKind.OUT_OF_BOUNDS) from problem
         except (CannotEvaluate, ValueError) as problem:
             raise InterpretError(f"{problem} (in {node.scope})") from problem
-        return Operand(wrapped(out.data, node.scope.dtype), out.kind) if out.kind == "int" else out
+        return out
     if isinstance(node, Constant):
         type = Value(node).type
         if isinstance(node.data, FillRef) and type.dtype.is_float and domain.name != "float64":

@@ -6,26 +6,27 @@ from typing import Any
 
 import numpy as np
 
-from dslc.interpret.domain import INT_MAX, INT_MIN, Array, Domain
+from dslc.interpret.domain import INT_MAX, Array, Domain
 from dslc.interpret.reads import Operand
 from dslc.ir.constants import NUMPY
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, integer_range
 
 
 def wrapped(data: Array, dtype: DType) -> Array:
-    """Integers modulo 2^bits; those that stand for infinities are the type's ends."""
-    info = np.iinfo(NUMPY[dtype])
-    low, high = int(info.min), int(info.max)
+    """Integers modulo 2^bits of their type, as int64, or as Python's integers where those are too narrow."""
+    low, high = integer_range(dtype)
     if data.size == 0 or (data.dtype != object and int(data.min()) >= low and int(data.max()) <= high):
         return data
     if data.dtype == object:
         span = 1 << dtype.bytes * 8
         flat = [(int(item) - low) % span + low for item in data.reshape(-1)]
-        return np.array(flat, dtype=NUMPY[dtype] if dtype is DType.U64 else np.int64).reshape(data.shape).astype(object)
+        narrow = all(item <= INT_MAX for item in flat)
+        out = np.empty(len(flat), dtype=np.int64 if narrow else object)
+        out[:] = flat
+        return out.reshape(data.shape)
     if dtype is DType.U64:
         return data.astype(np.uint64).astype(object)
-    out = data.astype(NUMPY[dtype]).astype(np.int64)
-    return np.where(data == INT_MAX, high, np.where(data == INT_MIN, low, out))
+    return data.astype(NUMPY[dtype]).astype(np.int64)
 
 
 def encode(array: Any, dtype: DType, domain: Domain) -> Operand:

@@ -103,6 +103,13 @@ def integer_range(dtype: DType) -> tuple[int, int]:
     return (0, (1 << bits) - 1) if class_of(dtype) is TypeClass.UNSIGNED else (-(1 << bits - 1), (1 << bits - 1) - 1)
 
 
+def float_digits(dtype: DType) -> int:
+    """How many binary digits the numbers of a floating-point type have."""
+    return _DIGITS[dtype]
+
+
+_DIGITS = {DType.F16: 11, DType.BF16: 8, DType.F32: 24, DType.F64: 53}
+
 # A size is a number, or an expression over unknown sizes.
 Dim = int | Scalar
 

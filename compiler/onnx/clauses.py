@@ -164,6 +164,10 @@ def equal(a: Any, b: Any) -> bool:
     return same(a, b) is True
 
 
+#: in a list of sizes of these a 0 stands for the operand's size, unless they are told to allow it
+COPYING = frozenset({"Reshape"})
+
+
 def check_unnamed(clause: OnnxClause, view: NodeView) -> None:
     """Raises Skip where an attribute that the clause does not name is off ONNX's default."""
     named = {entry.name for entry in clause.attrs}
@@ -205,7 +209,11 @@ def _own(rules: Rules, clause: OnnxClause, view: NodeView) -> tuple[Value | None
         elif value is None:
             continue
         elif pattern.name in declared:
-            bind(pattern.name, _list_or_number(declared[pattern.name].type, number_list(view, value)))
+            items = number_list(view, value)
+            if 0 in items and clause.op in COPYING and not view.attribute("allowzero")[1]:
+                # another clause says what a 0 stands for
+                raise Skip
+            bind(pattern.name, _list_or_number(declared[pattern.name].type, items))
         else:
             later.append((t.Name(pattern.name, span=pattern.span), number_list(view, value)))
     for entry in clause.attrs:

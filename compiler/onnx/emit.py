@@ -15,7 +15,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Num, Scalar
-from dslc.onnx.clauses import NO_FIT, active, equal, is_literal, read_node
+from dslc.onnx.clauses import COPYING, NO_FIT, active, equal, is_literal, read_node
 from dslc.onnx.external import small_constant
 from dslc.onnx.importer import node_view
 from dslc.onnx.known import KnownValues
@@ -81,12 +81,22 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
         except (NotWritable, *NO_FIT):
             continue
         if symbols is not None and symbols.used(node.attrs):
+            # what is computed at run time cannot be read back
+            if _copies(spec, node):
+                continue
             return (spec,)
         if reads_back(rules, spec, node, opset):
             return (spec,)
     if len(node.args) > 2 and rules.traits_of(node.op).associative:
         return _chain(rules, node, opset, symbols)
     return None
+
+
+def _copies(spec: Spec, node: Call) -> bool:
+    """Whether a size that is 0 would be taken for a size of the operand."""
+    allowed = any(attribute.name == "allowzero" and attribute.i for attribute in spec.proto.attribute)
+    lists = (value for _, value in node.attrs if isinstance(value, tuple))
+    return spec.proto.op_type in COPYING and not allowed and any(type(size) is int and not size for one in lists for size in one)
 
 
 def _chain(rules: Rules, node: Call, opset: int, symbols: Symbols | None) -> tuple[Spec, ...] | None:

@@ -51,12 +51,14 @@ def _chunks(values: Sequence[Value]) -> list[list[Value]]:
 
 
 def _alone(value: Value, rules: Rules, opset: int) -> Any:
+    from dslc.interpret import InterpretError
+
     try:
         return _by_runtime([value], rules, opset)[0]
     except DslcError as first:
         try:
             return _by_interpreter(value, rules)
-        except DslcError:
+        except (DslcError, InterpretError):
             raise error("E0814", f"a weights-only value cannot be computed: {first}") from None
 
 

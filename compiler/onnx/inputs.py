@@ -56,7 +56,7 @@ def input_specs(
     for value in graph.input:
         if value.name in weights:
             continue
-        if not value.type.HasField("tensor_type"):
+        if not value.type.HasField("tensor_type") or numpy_type(value.type.tensor_type.elem_type) is None:
             strange.append(value.name)
             continue
         shape = []
@@ -83,12 +83,21 @@ def wanted_inputs(model: onnx.ModelProto) -> dict[str, tuple[Any, tuple[int | No
         if value.name in weights:
             continue
         tensor = value.type.tensor_type
-        if not value.type.HasField("tensor_type") or tensor.elem_type == TensorProto.STRING:
+        dtype = numpy_type(tensor.elem_type) if value.type.HasField("tensor_type") else None
+        if dtype is None or tensor.elem_type == TensorProto.STRING:
             out[value.name] = (None, None)
             continue
         sizes = tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
-        out[value.name] = (helper.tensor_dtype_to_np_dtype(tensor.elem_type), sizes if tensor.HasField("shape") else None)
+        out[value.name] = (dtype, sizes if tensor.HasField("shape") else None)
     return out
+
+
+def numpy_type(elem_type: int) -> Any | None:
+    """The numpy type of ONNX's element type; None for a number that is none of ONNX's."""
+    try:
+        return helper.tensor_dtype_to_np_dtype(elem_type)
+    except KeyError:
+        return None
 
 
 def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
@@ -101,20 +110,24 @@ def _draw(spec: InputSpec, generator: np.random.Generator) -> Any:
     if spec.elem_type == TensorProto.STRING:
         return np.full(spec.shape, "a", dtype=object)
     dtype = helper.tensor_dtype_to_np_dtype(spec.elem_type)
+    drawn: Any
     if spec.elem_type == TensorProto.BOOL:
-        return generator.random(spec.shape) < 0.5
-    if np.issubdtype(dtype, np.integer):
-        return generator.integers(spec.low, spec.high, spec.shape).astype(dtype)
-    if np.issubdtype(dtype, np.complexfloating):
-        return (generator.standard_normal(spec.shape) + 1j * generator.standard_normal(spec.shape)).astype(dtype)
-    return generator.standard_normal(spec.shape, dtype=np.float32).astype(dtype)
+        drawn = generator.random(spec.shape) < 0.5
+    elif np.issubdtype(dtype, np.integer):
+        drawn = generator.integers(spec.low, spec.high, spec.shape)
+    elif np.issubdtype(dtype, np.complexfloating):
+        drawn = generator.standard_normal(spec.shape) + 1j * generator.standard_normal(spec.shape)
+    else:
+        drawn = generator.standard_normal(spec.shape, dtype=np.float32)
+    # of rank 0 numpy makes numbers where arrays are wanted
+    return np.asarray(drawn).astype(dtype)
 
 
 def _ranges(model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
     """For each integer input the values that all its uses allow, as [low, high)."""
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}
-    integers = [v for v in graph.input if v.name not in weights and _is_integer(v.type.tensor_type.elem_type)]
+    integers = [v for v in graph.input if v.name not in weights and is_integer(v.type.tensor_type.elem_type)]
     if not integers:
         return {}
     uses: dict[str, list[tuple[onnx.NodeProto, int]]] = {}
@@ -157,6 +170,8 @@ def _limit(node: onnx.NodeProto, position: int, facts: _Facts) -> tuple[int, int
     if node.op_type == "OneHot" and position == 0:
         depth = facts.number(node.input[1])
         return None if depth is None else (0, depth)
+    if node.op_type in ("Div", "Mod") and position == 1:
+        return 1, 127
     if node.op_type in _RECURRENT and position == 4:
         size = facts.size(node.input[0], 0)
         return None if size is None else (1, size + 1)
@@ -171,9 +186,13 @@ def _attribute(node: onnx.NodeProto, name: str, default: int) -> int:
     return next((int(a.i) for a in node.attribute if a.name == name), default)
 
 
-def _is_integer(elem_type: int) -> bool:
-    return elem_type not in (TensorProto.UNDEFINED, TensorProto.STRING, TensorProto.BOOL) and np.issubdtype(
-        helper.tensor_dtype_to_np_dtype(elem_type), np.integer
+def is_integer(elem_type: int) -> bool:
+    """Whether an element type of ONNX is one of integers."""
+    dtype = numpy_type(elem_type)
+    return (
+        dtype is not None
+        and elem_type not in (TensorProto.STRING, TensorProto.BOOL)
+        and bool(np.issubdtype(dtype, np.integer))
     )
 
 

@@ -133,7 +133,8 @@ def rounded(value: Scalar, dtype: DType) -> Any:
         if dtype is DType.BOOL:
             return bool(plain)
         if dtype.is_float:
-            return float(NUMPY[dtype].type(float(plain)))
+            with np.errstate(over="ignore"):  # what is too large for the type is an infinity, as at run time
+                return float(NUMPY[dtype].type(float(plain)))
         if isinstance(plain, float | Fraction) and int(plain) != plain:
             raise Unknown
         info = np.iinfo(NUMPY[dtype])

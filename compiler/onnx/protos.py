@@ -43,7 +43,8 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
     """A model without its external data, the folder that external data is relative to, and a name for messages.
 
     Raises:
-        DslcError: E0902 no such file; E0801 truncated or garbage; E0807 an opset outside the range that is read.
+        DslcError: E0902 no such file; E0801 truncated or garbage; E0807 an opset outside the range that is read; E0813 a tensor
+            of an element type that there is not.
     """
     if isinstance(source, ModelProto):
         model, folder, name = source, None, source.graph.name or "the model"
@@ -56,6 +57,7 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = _parsed(data, name), path.parent
     _check_header(model, name)
+    _check_tensors(model.graph, name)
     return model, folder, name
 
 
@@ -118,6 +120,30 @@ def _check_header(model: ModelProto, name: str) -> None:
     if not 1 <= version <= newest:
         hint = "update the onnx package" if version > newest else ""
         raise error("E0807", f"{name} has opset {version}; dslc reads up to {newest}", path=name, hint=hint)
+
+
+_DATA_TYPES = frozenset(TensorProto.DataType.values()) - {TensorProto.UNDEFINED}
+
+
+def _check_tensors(graph: GraphProto, name: str) -> None:
+    for tensor in tensors(graph):
+        if tensor.data_type not in _DATA_TYPES:
+            what = f"tensor `{tensor.name}` of {name}" if tensor.name else f"a tensor of {name}"
+            raise error("E0813", f"{what} has the element type {tensor.data_type}, which ONNX does not know", path=name)
+
+
+def tensors(graph: GraphProto) -> Iterator[TensorProto]:
+    """Every tensor that a graph and its subgraphs hold: weights, and attributes of nodes."""
+    yield from graph.initializer
+    for sparse in graph.sparse_initializer:
+        yield from (sparse.values, sparse.indices)
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("t"):
+                yield attribute.t
+            yield from attribute.tensors
+        for inner in subgraphs(node):
+            yield from tensors(inner)
 
 
 def opset_of(model: ModelProto) -> int | None:

@@ -16,6 +16,7 @@ from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, run
+from dslc.ir.dtype import float_digits
 from dslc.ir.graph import Call, Constant, Input, Value, topological
 from dslc.prove.verdict import Counterexample
 from dslc.semantics.elaborate import expand
@@ -83,14 +84,19 @@ def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:
 
 
 def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int) -> Any:
-    """Small integers where the domain is exact, as `draw` otherwise."""
-    if not isinstance(domain, Exact) or not value.type.dtype.is_float:
+    """Small integers where the domain is exact, numbers with all digits of their type at later attempts; as `draw` otherwise."""
+    dtype = value.type.dtype
+    if not dtype.is_float:
+        return draw(value.type, domain, rng, attempt // 2 % 4)
+    if not isinstance(domain, Exact):
         return draw(value.type, domain, rng, attempt % 4, positive=bool(attempt % 2))
     shape = tuple(int(str(size)) for size in value.type.shape)
     out = np.empty(shape, dtype=object)
     flat = out.reshape(-1)
     for k, item in enumerate(rng.integers(-3 - attempt, 5 + attempt, flat.size)):
         flat[k] = Fraction(int(item))
+        if attempt % 3 == 2:
+            flat[k] = (1 if item >= 0 else -1) * (1 + Fraction(2) ** (1 - float_digits(dtype)) * abs(int(item)))
     return out
 
 

@@ -146,8 +146,8 @@ class _Terms:
         if name == "^":
             return _power(known[0], node.args[1])
         if name.startswith("convert:"):
-            # an element converted to an integer is none of the field; the type of the scope says so too
-            return known[0] if known[0].fixed or ("int" not in name and name != "convert:bool") else None
+            # an element converted to an integer is none of the field, and a conversion to a narrower type rounds
+            return known[0] if known[0].fixed else None
         if name in _EXACT and all(arg.fixed for arg in known):
             return _FIXED
         return None

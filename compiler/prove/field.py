@@ -19,7 +19,7 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.run import InterpretError, OutOfReach, run_scopes
+from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ
@@ -201,9 +201,9 @@ def _differs(
             results = run_scopes((*left, *right), feeds, domain)
         except Redraw:
             continue
-        except OutOfReach:
-            continue
-        except InterpretError:
+        except InterpretError as problem:
+            if problem.kind is not InterpretKind.OTHER:
+                continue
             return None
         pairs = zip(left, results[: len(left)], results[len(left) :], strict=True)
         return any(difference(value.type, a, b, domain, undefined=True) is not None for value, a, b in pairs)

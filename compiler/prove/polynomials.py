@@ -231,7 +231,10 @@ class Polynomials:
             return self._each(lambda *items: self._extreme(name, *items), *args)
         return self._each(lambda *items: self._atom((name, *items)), *args)
 
-    def to_integers(self, array: Array) -> Array:
+    def rounded(self, array: Array, source: DType, target: DType) -> Array:
+        return self._each(lambda item: self._atom((f"convert:{target}", item)), array)
+
+    def to_integers(self, array: Array, dtype: DType, guarded: bool) -> Array:
         def integer(item: Poly) -> int:
             number = item.number
             if number is None:

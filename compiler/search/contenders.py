@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from dslc.cost.compare import Comparison, Reference, compare, outputs_of
@@ -37,6 +38,10 @@ class Blamed:
     before: Candidate
 
 
+class Disputed(Exception):
+    """The runtime's own optimizations change what the original gives, for every input: nothing can be compared with it."""
+
+
 class Checker:
     """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding)."""
 
@@ -48,6 +53,8 @@ class Checker:
         inputs: Sequence[Inputs],
         threads: int,
         tolerance: float | None,
+        original: ModelFile,
+        computed: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self._context = context
         self._rules = rules
@@ -55,6 +62,9 @@ class Checker:
         self._inputs = inputs
         self._threads = threads
         self._tolerance = tolerance
+        self._original = original
+        self._computed = computed
+        self._disputed: dict[tuple[int, int], bool] = {}
 
     def exported(self, graph: Graph) -> tuple[Any, ModelFile]:
         """The graph as a model; raises DslcError where ONNX cannot say it."""
@@ -62,21 +72,48 @@ class Checker:
         return model, ModelFile(serialized(model), folder_of(self._context.folder))
 
     def check(self, candidate: Candidate) -> Contender | Comparison:
-        """The candidate as a model, or what is wrong with it. Raises MemoryShort where memory does not suffice."""
+        """The candidate as a model, or what is wrong with it.
+
+        Where the runtime's own optimizations change what the original gives for an input, another output says nothing.
+
+        Raises:
+            MemoryShort: where memory does not suffice.
+            Disputed: where no input says anything.
+        """
         try:
             model, file = self.exported(candidate.graph)
         except DslcError as problem:
             return Comparison(float("inf"), problem.diagnostics[0].message)
         worst = 0.0
-        for reference, inputs in zip(self._references, self._inputs, strict=True):
+        for at, (reference, inputs) in enumerate(zip(self._references, self._inputs, strict=True)):
             try:
-                found = compare(reference, outputs_of(file, inputs.feeds, self._threads), self._tolerance)
+                ran = outputs_of(file, inputs.feeds, self._threads)
             except WorkerFailed as problem:
                 return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
-            if not found.same:
-                return found
-            worst = max(worst, found.max_rel_error)
+            agreed = 0
+            for k in range(len(inputs.feeds)):
+                found = compare(reference.only(k), ran.only(k), self._tolerance, self._computed)
+                if found.same:
+                    agreed += 1
+                    worst = max(worst, found.max_rel_error)
+                elif not self._is_disputed(at, k):
+                    return found
+            if not agreed:
+                raise Disputed
         return Contender(candidate, model, file, worst)
+
+    def _is_disputed(self, at: int, k: int) -> bool:
+        """Whether the original gives other outputs for an input when the runtime does not optimize it."""
+        if (at, k) not in self._disputed:
+            feeds = self._inputs[at].feeds[k : k + 1]
+            try:
+                plain = outputs_of(self._original, feeds, self._threads, plain=True)
+            except WorkerFailed:
+                self._disputed[at, k] = False
+            else:
+                found = compare(self._references[at].only(k), plain, self._tolerance, self._computed)
+                self._disputed[at, k] = not found.same
+        return self._disputed[at, k]
 
     def blame(self, candidate: Candidate, problem: str) -> Blamed:
         """The first step of a candidate's path that changes the outputs, by bisection."""
@@ -89,7 +126,7 @@ class Checker:
                 good = middle
             else:
                 bad, problem = middle, found.problem
-        return Blamed(path[bad].rule, problem, path[good])
+        return Blamed(path[bad].rule, f"with it, {problem}", path[good])
 
 
 def folder_of(folder: Path | None) -> str | None:

@@ -12,8 +12,8 @@ from typing import Any
 from onnx import ModelProto
 
 from dslc.cost.cache import CostCache
-from dslc.cost.compare import Comparison, Reference, compare, outputs_of
-from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs
+from dslc.cost.compare import Comparison, Reference, compare, finite, outputs_of
+from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs, special_inputs
 from dslc.cost.machine import Target, target
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
@@ -29,18 +29,19 @@ from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.runtime import accepted
+from dslc.onnx.weakest import computed_types
 from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report, Sizes
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Front, Limits
-from dslc.search.contenders import Blamed, Checker, Contender, distinct, folder_of, serialized
+from dslc.search.contenders import Blamed, Checker, Contender, Disputed, distinct, folder_of, serialized
 from dslc.search.judge import Verdict, judge, winner
 from dslc.search.layouts import layouts_of, without_layouts
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sizes import sizes_of
 from dslc.search.statuses import statuses, usable
-from dslc.search.steps import steps_of
+from dslc.search.steps import status_of, steps_of
 from dslc.search.sweep import sweep
 from dslc.search.validate import Known, Validated, validate
 from dslc.semantics.library import Rules, load_many, standard
@@ -186,8 +187,9 @@ class _Run:
             costs.confirm(self.imported.graph)
             start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))
             checker = Checker(
-                self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance
-            )
+                self.imported.context, self.rules, references, inputs, self.target.threads, self.settings.tolerance,
+                original, computed_types(self.imported),
+            )  # fmt: skip
             limits.deadline += time.monotonic() - begun
             contenders = self._contenders(start, costs, limits, checker)
             self.progress.phase("measuring again")
@@ -234,7 +236,7 @@ class _Run:
             else:
                 found = drawn_inputs(self.original, bind, size)
             try:
-                return found, outputs_of(original, found.feeds, self.target.threads)
+                return self._with_special(original, found, outputs_of(original, found.feeds, self.target.threads), bind, size)
             except MemoryShort as short:
                 raise _Kept(f"it can be neither checked nor timed: {short}") from None
             except WorkerFailed as failed:
@@ -245,6 +247,20 @@ class _Run:
         raise _Kept(
             f"ONNX Runtime cannot run it on {'these' if self.settings.inputs else 'drawn'} inputs: {problem}{hint}"
         )
+
+    def _with_special(
+        self, original: ModelFile, inputs: Inputs, reference: Reference, bind: Mapping[str, int], size: int
+    ) -> tuple[Inputs, Reference]:
+        """Extreme numbers and zeros beside drawn inputs, where the original gives numbers for them."""
+        for feeds in () if self.settings.inputs is not None else special_inputs(self.original, bind, size):
+            try:
+                found = outputs_of(original, [feeds], self.target.threads)
+            except WorkerFailed:
+                continue
+            if finite(found):
+                inputs = replace(inputs, feeds=(*inputs.feeds, feeds))
+                reference = replace(reference, outputs=(*reference.outputs, *found.outputs))
+        return inputs, reference
 
     def _limits(self) -> tuple[Limits, str]:
         """When to stop. A run that is repeated stops where the first one did, so that it writes the same file."""
@@ -299,7 +315,7 @@ class _Run:
             self.progress.phase("comparing outputs")
             checked = self._check(checker, best)
             refuted = self._validate(best) if isinstance(checked, Contender) else None
-            if isinstance(checked, Contender) and not (refuted and refuted.failed):
+            if isinstance(checked, Contender) and (refuted is None or refuted.usable):
                 if self.report.before is not None and self.report.before.bytes > HEAVY:
                     return [checked]
                 more = [one for one in distinct(best, MOST)[1:] if one.parent is not None]
@@ -311,22 +327,23 @@ class _Run:
                 for one in more:
                     if hash(one.graph.outputs) not in seen:
                         found = self._check(checker, one)
-                        if isinstance(found, Contender) and not self._validate(one).failed:
+                        if isinstance(found, Contender) and self._validate(one).usable:
                             seen[hash(one.graph.outputs)] = found
                 return list(seen.values())
             alone = self._check(checker, start)
             if not isinstance(alone, Contender):
                 raise _Kept(f"import and export alone change it: {alone.problem}")
             if isinstance(checked, Comparison):
-                blamed = checker.blame(best, checked.problem)
+                blamed = [checker.blame(best, checked.problem)]
             else:
                 assert refuted is not None
-                blamed = _refuted(best, refuted)
+                blamed = [_refuted(best, refuted)] if refuted.failed else _unproved(best, refuted)
             self.guilty = True
-            self.notes.append(f"{blamed.rule} was left out: with it, {blamed.problem}")
-            rules = [rule for rule in rules if rule.name != blamed.rule]
-            best = blamed.before
-            while any(step.rule == blamed.rule for step in best.path()):
+            self.notes.extend(f"{one.rule} was left out: {one.problem}" for one in blamed)
+            names = {one.rule for one in blamed}
+            rules = [rule for rule in rules if rule.name not in names]
+            best = blamed[0].before
+            while any(step.rule in names for step in best.path()):
                 assert best.parent is not None
                 best = best.parent
         return []
@@ -337,8 +354,9 @@ class _Run:
         if found is None:
             self.progress.phase("proving what was rewritten")
             found = self.validated[candidate] = validate(
-                self.rules, candidate, time.monotonic() + VALIDATION, self.known
-            )
+                self.rules, candidate, time.monotonic() + VALIDATION, self.known,
+                needed=lambda name: status_of(name, self.verdicts) == "bounded",
+            )  # fmt: skip
         return found
 
     def _predicted(self, start: Candidate, found: Candidate) -> float:
@@ -398,6 +416,8 @@ class _Run:
             return checker.check(candidate)
         except MemoryShort as short:
             raise _Kept(f"a rewritten model cannot be checked: {short}") from None
+        except Disputed:
+            raise _Kept("ONNX Runtime gives other outputs for it without its own optimizations") from None
 
     # ---- the last word ------------------------------------------------------------------------------------------------
 
@@ -481,7 +501,15 @@ def _refuted(best: Candidate, found: Validated) -> Blamed:
     before = next(step.parent for step in best.path() if step.rule == found.failed)
     assert before is not None
     problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
-    return Blamed(found.failed, f"a rewrite is wrong at this model's shapes: {problem}", before)
+    return Blamed(found.failed, f"with it, a rewrite is wrong at this model's shapes: {problem}", before)
+
+
+def _unproved(best: Candidate, found: Validated) -> list[Blamed]:
+    """The bounded rules of which some rewrite has no proof at this model's shapes, each with the last candidate before it."""
+    path = best.path()
+    first = {name: next(step.parent for step in path if step.rule == name) for name in found.unproved}
+    problem = "it is bounded, and a rewrite is not proved at this model's shapes"
+    return [Blamed(name, problem, before) for name, before in first.items() if before is not None]
 
 
 def import_bind_check(model: ModelProto, bind: Mapping[str, int], where: str) -> None:

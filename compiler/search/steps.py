@@ -18,13 +18,13 @@ def steps_of(candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validate
             count, gain = total.get(step.rule, (0, 0.0))
             total[step.rule] = (count + step.count, gain + step.gain)
     out = [
-        Step(name, count, gain * 1e3, _status(name, verdicts), validated.how.get(name, ""))
+        Step(name, count, gain * 1e3, status_of(name, verdicts), validated.how.get(name, ""))
         for name, (count, gain) in total.items()
     ]
     return tuple(sorted(out, key=lambda step: -step.gain_ms))
 
 
-def _status(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
+def status_of(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:
     """The weakest status of the rules that a step names."""
     known = [verdicts[one] for part in name.split(" + ") if (one := part.strip().removesuffix("^-1")) in verdicts]
     order = {status: k for k, status in enumerate(STATUSES)}

@@ -37,8 +37,12 @@ _WORST: tuple[How, ...] = ("exact", "field", "rule")
 
 #: nodes of the replaced program that a rewrite may concern: few first, more where that does not suffice
 _FEW, _NEAR, _FAR = 4, 16, 64
-#: constants up to so many elements keep their contents
-_SMALL = 4096
+#: constants up to so many elements keep their contents; those of the last way, which only numbers are put into, are larger
+_SMALL, _HELD = 4096, 1 << 20
+#: how often what is arbitrary moves down one node where it is related, and then by how many nodes each time everywhere
+_LEVELS, _DEEPER = 6, (1, 2, 4)
+#: values that a way reaches at most
+_WHOLE = 400
 #: the exact prover's time for one way to look at a rewrite, of which there are up to six
 _SECONDS = 1.0
 #: a comparison modulo p takes no more operations than that
@@ -59,12 +63,21 @@ class Rewrite:
 
 @dataclass(frozen=True, slots=True)
 class Validated:
-    """How the rewrites of each rule were proved; `failed` names a rule that changes what a program computes, and why."""
+    """How the rewrites of each rule were proved; `failed` names a rule that changes what a program computes, and why.
+
+    `unproved` names the rules that may be used only where their rewrites are proved here, and some of which are not.
+    """
 
     how: Mapping[str, How]
     rewrites: int = 0
     failed: str = ""
     problem: str = ""
+    unproved: tuple[str, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether the candidate may be taken."""
+        return not self.failed and not self.unproved
 
 
 def rewrites_of(candidate: Candidate) -> Iterator[Rewrite | str]:
@@ -84,11 +97,12 @@ def rewrites_of(candidate: Candidate) -> Iterator[Rewrite | str]:
 
 def validate(
     rules: Rules, candidate: Candidate, deadline: float = inf, known: Known | None = None,
-    told: Callable[[int], None] = lambda _: None,
+    told: Callable[[int], None] = lambda _: None, needed: Callable[[str], bool] = lambda _: False,
 ) -> Validated:  # fmt: skip
     """Proves every rewrite of a candidate again; after the `deadline` (`time.monotonic`) the rest rests on its rules.
 
-    `known` keeps what was decided for the next candidate of the same run.
+    `known` keeps what was decided for the next candidate of the same run. A rule that is `needed` to be proved here is not proved
+    for every shape: it is used where the exact prover shows it at these shapes, types and attributes, and nowhere else.
     """
     prover = _Prover(rules, deadline, {} if known is None else known)
     how: dict[str, How] = {}
@@ -104,7 +118,7 @@ def validate(
             return Validated(how, count, one.rule, found.problem)
         before = how.get(one.rule, "exact")
         how[one.rule] = max(before, found, key=_WORST.index)
-    return Validated(how, count)
+    return Validated(how, count, unproved=tuple(name for name, by in how.items() if by != "exact" and needed(name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +159,9 @@ class _Prover:
             found = self._computed(sides)
             if found == "field":
                 return found
-        # only the last attempt knows all that the rule may rest on
-        return found if attempts and isinstance(found, _Failed) and not attempts[-1].hidden else "rule"
+            if isinstance(found, _Failed) and sides.free:
+                return found
+        return "rule"
 
     def _equal(self, sides: Sides) -> bool:
         if sides.old == sides.new:
@@ -199,11 +214,14 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Old and new value as programs over arbitrary tensors; `hidden` where one of these is a constant that is too large to hold."""
+    """Old and new value as programs over arbitrary tensors; `free` where each of these can be any tensor, whatever the others are.
+
+    Where they are not free (one is a `Sigmoid`, which is positive) a difference of the sides says nothing.
+    """
 
     old: Value
     new: Value
-    hidden: bool
+    free: bool
 
 
 def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
@@ -211,21 +229,102 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
 
     First everything that the new value takes from the graph is arbitrary but numbers (a 0 that is a threshold may be one that the
     graph had before); then numbers too; then what is taken and lies beside the old value (the same operands joined for a neighbour)
-    is what it is; then small constants are; then of what is taken only that is arbitrary of which no other part is taken. The last
-    one holds all that a rule may rest on.
+    is what it is; then small constants are; then of what is taken only that is arbitrary of which no other part is taken. Then what
+    is arbitrary moves down: first where two arbitrary values depend on common ones (`Sub(Neg(x), x)`), then everywhere (a `Sigmoid`
+    has positive values only). The last one reaches down to the graph's inputs where these are near: of all ways only that one may
+    show that a rewrite is wrong.
     """
     taken = _taken(rewrite.new, nodes)
     common = _common(rewrite)
     seen: set[tuple[Value, Value]] = set()
     lowest = {value for value in taken if not _holds(value, taken)}
     ways = (_unknown(taken, 1), _FEW), (taken, _FEW), (taken, _NEAR), (common, _NEAR), (_unknown(taken), _NEAR)
+    cut: set[Value] = set()
     for stop, limit in (*ways, (_unknown(lowest), _FAR)):
-        names: dict[Value, Value] = {}
-        old = _over(rewrite.old, stop | _boundary(rewrite.old, stop, limit), names)
-        new = _over(rewrite.new, stop | _boundary(rewrite.new, stop, limit), names)
-        if old is not None and new is not None and (old, new) not in seen:
-            seen.add((old, new))
-            yield Sides(old, new, any(value.constant for value in names))
+        cut = stop | _boundary(rewrite.old, stop, limit)
+        cut |= _boundary(rewrite.new, cut, limit)
+        found = _between(rewrite, cut)
+        if found is not None and (found.old, found.new) not in seen:
+            seen.add((found.old, found.new))
+            yield found
+    for lower in _lowered(rewrite, _met(rewrite, cut)):
+        found = _between(rewrite, lower)
+        if found is not None and (found.old, found.new) not in seen:
+            seen.add((found.old, found.new))
+            yield found
+
+
+def _between(rewrite: Rewrite, cut: set[Value]) -> Sides | None:
+    """The sides over arbitrary values in place of a cut; None where the type of one of these is not known."""
+    names: dict[Value, Value] = {}
+    old, new = _over(rewrite.old, cut, names), _over(rewrite.new, cut, names)
+    return None if old is None or new is None else Sides(old, new, all(_free(value) for value in names))
+
+
+def _free(value: Value) -> bool:
+    """Whether a value of a graph can be any tensor of its type, whatever the others are."""
+    return isinstance(value.node, Input)
+
+
+def _lowered(rewrite: Rewrite, cut: set[Value]) -> Iterator[set[Value]]:
+    """Cuts below a cut, each of which is nearer to the inputs of the graph."""
+    for _ in range(_LEVELS):
+        related = _related(cut)
+        if not related:
+            break
+        cut = _met(rewrite, _opened(cut, related))
+        yield cut
+    for levels in _DEEPER:
+        for _ in range(levels):
+            cut = _met(rewrite, _opened(cut, cut))
+        if len(_inside(rewrite, cut)) > _WHOLE:
+            return
+        yield cut
+    inside = _inside(rewrite, set())
+    if len(inside) <= _WHOLE:
+        yield {value for value in inside if not _can_open(value)}
+
+
+def _related(cut: set[Value]) -> set[Value]:
+    """The values of a cut that depend on what another one of them depends on too, or is."""
+    below = {value: {one for one in _near(value, set(), _NEAR)[0] if not one.constant} for value in cut}
+    return {
+        value
+        for value, own in below.items()
+        if _can_open(value) and any(own & others for one, others in below.items() if one != value)
+    }
+
+
+def _opened(cut: set[Value], which: set[Value]) -> set[Value]:
+    """A cut with some of its values replaced by what these are computed from."""
+    opened = {value for value in which if _can_open(value)}
+    return (cut - opened) | {arg for value in opened for arg in value.node.args}
+
+
+def _can_open(value: Value) -> bool:
+    node = value.node
+    if isinstance(node, Input | Opaque):
+        return False
+    return _small(value, _HELD) if isinstance(node, Constant) else all(arg.known for arg in node.args)
+
+
+def _met(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
+    """The values of a cut at which a walk down from either side ends, and what else it ends at."""
+    inside = _inside(rewrite, cut)
+    return {value for value in inside if (value in cut and not _small(value)) or not _can_open(value)}
+
+
+def _inside(rewrite: Rewrite, cut: set[Value]) -> set[Value]:
+    """What a walk down from either side comes upon, the cut included; no more than is looked at."""
+    found: set[Value] = set()
+    stack = [rewrite.old, rewrite.new]
+    while stack and len(found) <= 2 * _WHOLE:
+        value = stack.pop()
+        if value not in found:
+            found.add(value)
+            if value not in cut and _can_open(value):
+                stack.extend(value.node.args)
+    return found
 
 
 def _taken(new: Value, nodes: Set[Node]) -> set[Value]:

@@ -142,10 +142,24 @@ def _binary(expr: t.Binary, env: Env) -> Any:
     right = _arithmetic_operand(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
     if expr.op in {"|", "&", "@"}:
         raise fail("E0327", f"`{expr.op}` is for the sets of derivations", expr.span)
+    if expr.op == "/" and _of_integers(left, right, env):
+        # cut towards zero: no factor may be taken out of it
+        return apply("trunc", raw_apply("/", as_scalar(left), as_scalar(right)))
     try:
         return lists.arithmetic(expr.op, left, right)
     except Mismatch as problem:
         raise problem.again(expr.span) from None
+
+
+def _of_integers(left: Any, right: Any, env: Env) -> bool:
+    """Whether what is computed from two values is an integer of a type, as elements of integer tensors are among them."""
+    from dslc.semantics.scopes import element_type
+
+    if env.builder is None or not any(isinstance(one, Scalar) and one.reads for one in (left, right)):
+        return False
+    operands = tuple(operand.type.dtype for operand in env.builder.operands)
+    found = element_type(raw_apply("+", as_scalar(left), as_scalar(right)), operands)
+    return found is not None and found.is_integer
 
 
 def _compare(expr: t.Compare, env: Env) -> Any:

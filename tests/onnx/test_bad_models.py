@@ -73,6 +73,26 @@ def test_no_opset() -> None:
     assert code(broken) == "E0801"
 
 
+@pytest.mark.parametrize("number", [0, 77, 1 << 20])
+def test_an_element_type_that_there_is_not(number: int) -> None:
+    broken = valid()
+    broken.graph.initializer[0].data_type = number
+    assert code(broken) == "E0813"
+    inner = valid()
+    inner.graph.node.insert(0, node("Constant", [], ["unused"], value=weight("w", np.ones(2, "f"))))
+    inner.graph.node[0].attribute[0].t.data_type = number
+    assert code(inner) == "E0813"
+
+
+def test_weights_that_are_not_finite_say_nothing_on_the_terminal(recwarn: pytest.WarningsRecorder) -> None:
+    weights = [weight("w", np.float32([np.inf, np.nan, 3e38])), weight("v", np.float32([-np.inf, 1e38, 3e38]))]
+    nodes = [node("Add", ["w", "v"], ["s"]), node("Mul", ["s", "v"], ["q"]), node("Mul", ["x", "q"], ["y"])]
+    before = model(nodes, [info("x", [2, 3])], [info("y", [2, 3])], weights)
+    imported = import_model(before, rules())
+    export(imported.context, imported.graph, rules())
+    assert not recwarn.list
+
+
 def test_a_newer_opset_than_onnx_knows() -> None:
     broken = valid()
     broken.opset_import[0].version = onnx.defs.onnx_opset_version() + 1

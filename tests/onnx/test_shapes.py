@@ -5,13 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper
-from small_models import I64, info, model, opaque_labels, operators, ops, roundtrip, rules, same_results, weight
+from small_models import I64, info, model, opaque_labels, operators, ops, roundtrip, rules, run, same_results, weight
 
 from dslc.errors import DslcError
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, input_value
 from dslc.ir.scalar import dimension
-from dslc.onnx.exporter import export
+from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
 from dslc.onnx.known import KnownValues
+from dslc.semantics.apply import apply
 
 node = helper.make_node
 
@@ -198,3 +201,63 @@ def test_a_size_that_only_onnx_names_is_the_one_that_is_known() -> None:
     )
     imported = import_model(before, rules())
     assert operators(imported) == ["reshape", "add"] and str(imported.graph.outputs[0].type.shape[0]) == "6 * N"
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted", "allow", "result"),
+    [
+        ((3, 0), [0, 3], 1, (0, 3)),
+        ((3, 0), [0, 0], 0, (3, 0)),
+        ((5, 0), [0, 0], 1, (0, 0)),
+        ((2, 3, 0), [0, -1], 0, (2, 0)),
+        ((2, 3, 0), [-1, 0], 0, (0, 3)),
+        ((2, 0, 3), [0, 0, 2], 0, (2, 0, 2)),
+    ],
+)
+def test_a_size_of_zero_is_no_copy(shape: tuple[int, ...], wanted: list[int], allow: int, result: tuple[int, ...]) -> None:
+    """ONNX's Reshape takes a 0 for the operand's size; dslc's shape is what it says."""
+    nodes = [node("Relu", ["x"], ["r"]), node("Reshape", ["r", "s"], ["y"], allowzero=allow)]
+    before = model(nodes, [info("x", list(shape))], [info("y", None)], [weight("s", np.int64(wanted))])
+    imported = import_model(before, rules())
+    assert imported.graph.outputs[0].type.shape == result and not opaque_labels(imported)
+    turned = apply(rules(), "std.reshape", [imported.graph.outputs[0]], {"shape": result[::-1]})
+    x = np.zeros(shape, np.float32)
+    for graph, sizes in ((imported.graph, result), (Graph(imported.graph.inputs, turned), result[::-1])):
+        written, _ = node_model(graph.outputs, rules(), 17, inputs=graph.inputs)
+        assert run(before, x=x)[0].shape == result and run(written, x0=x)[0].shape == sizes
+
+
+def test_a_reshape_to_a_size_of_zero_has_no_node_before_opset_14() -> None:
+    value = input_value("x", TensorType(DType.F32, (3, 0)))
+    (turned,) = apply(rules(), "std.reshape", [value], {"shape": (0, 3)})
+    with pytest.raises(DslcError):
+        node_model((turned,), rules(), 13)
+    (kept,) = apply(rules(), "std.reshape", [value], {"shape": (1, 3, 0)})
+    with pytest.raises(DslcError):
+        node_model((kept,), rules(), 13)
+
+
+@pytest.mark.parametrize(("kernel", "stride", "known"), [(3, 2, True), (1, 2, True), (2, 5, False)])
+def test_same_padding_of_an_open_size(kernel: int, stride: int, known: bool) -> None:
+    weights = [weight("k", np.ones((1, 1, kernel, kernel), "f"))]
+    conv = node("Conv", ["x", "k"], ["y"], auto_pad="SAME_UPPER", strides=[stride, stride])
+    before = model([conv], [info("x", [1, 1, "H", "W"])], [info("y", None)], weights)
+    assert (not opaque_labels(import_model(before, rules()))) == known
+
+
+@pytest.mark.parametrize("mode", ["SAME_UPPER", "SAME_LOWER"])
+@pytest.mark.parametrize("op", ["Conv", "LpPool", "MaxPool", "AveragePool"])
+@pytest.mark.parametrize("size", [8, 9, 10, 11, 12])
+@pytest.mark.parametrize(("kernel", "stride"), [(3, 2), (1, 2), (2, 5), (1, 4)])
+def test_same_padding_with_strides_above_the_kernel(op: str, mode: str, size: int, kernel: int, stride: int) -> None:
+    """Where strides leave out elements at the ends ONNX Runtime pads negatively, in several ways: such nodes stay as they are."""
+    attrs = {"auto_pad": mode, "strides": [stride]} | ({} if op == "Conv" else {"kernel_shape": [kernel]})
+    weights = [weight("k", np.arange(1, kernel + 1, dtype="f").reshape(1, 1, kernel))] if op == "Conv" else []
+    before = model([node(op, ["x", *(w.name for w in weights)], ["y"], **attrs)], [info("x", [1, 1, size])], [info("y", None)], weights)
+    imported = import_model(before, rules())
+    missing = (-(-size // stride) - 1) * stride + kernel - size
+    assert bool(opaque_labels(imported)) == (missing < -1)
+    if missing >= 0 or (missing == -1 and op in {"Conv", "LpPool"}):
+        x = np.random.default_rng(0).standard_normal((1, 1, size)).astype("f")
+        plain, _ = node_model(imported.graph.outputs, rules(), 17, inputs=imported.graph.inputs)
+        np.testing.assert_allclose(run(before, x=x)[0], run(plain, x0=x)[0], rtol=1e-5)

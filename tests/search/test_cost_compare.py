@@ -9,8 +9,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from dslc.cost.compare import Reference, compare, difference, outputs_of
+from dslc.cost.inputs import drawn_inputs, special_inputs
 from dslc.cost.process import ModelFile
+from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import draw, input_specs
+from dslc.onnx.numbers import only_numbers
+from dslc.onnx.weakest import computed_types
+from dslc.semantics.library import standard
 
 NAN, INF = float("nan"), float("inf")
 
@@ -128,3 +133,80 @@ def test_a_one_hot_depth_and_a_comparison_bound_integers() -> None:
     )
     specs, _, _ = input_specs(helper.make_model(graph), {})
     assert [(s.low, s.high) for s in specs] == [(0, 5), (16000, 16001)]
+
+
+def small(nodes: list[onnx.NodeProto], inputs: dict[str, tuple[int, list[int]]], output: int) -> onnx.ModelProto:
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info(name, *type) for name, type in inputs.items()],
+        [helper.make_tensor_value_info("y", output, None)],
+        [numpy_helper.from_array(np.arange(12, dtype=np.float32).reshape(4, 3), "table")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+I64, F32, F64, F16, BOOL = TensorProto.INT64, TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BOOL
+
+
+def test_a_condition_of_rank_zero_is_an_array() -> None:
+    model = small([helper.make_node("Where", ["c", "x", "x"], ["y"])], {"c": (BOOL, []), "x": (F32, [2])}, F32)
+    feeds = drawn_inputs(model, {}).feeds
+    assert all(type(one["c"]) is np.ndarray and one["c"].shape == () for one in feeds)
+    assert {bool(one["c"]) for one in (draw(input_specs(model, {})[0], seed) for seed in range(20))} == {True, False}
+    assert len(outputs_of(ModelFile(model.SerializeToString()), feeds, threads=1).outputs) == 3
+
+
+def test_integers_that_are_only_numbers_cover_their_type() -> None:
+    model = small([helper.make_node("Add", ["a", "b"], ["y"])], {"a": (I64, [50]), "b": (I64, [50])}, I64)
+    large, zeros = special_inputs(model, {})
+    ends = np.iinfo(np.int64)
+    for name in "ab":
+        assert {ends.min, ends.max, 0} <= set(large[name].tolist()) and not zeros[name].any()
+        assert len(set(large[name].tolist())) > 20, "and numbers from anywhere in the range"
+    assert (large["a"] == large["b"]).any(), "equal operands, where a comparison changes"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "plain"),
+    [
+        ([("Add", ["i", "i"], "t"), ("Gather", ["table", "t"], "y")], False),
+        ([("Neg", ["i"], "t"), ("Range", ["t", "i", "i"], "y")], False),
+        ([("Div", ["i", "i"], "y")], False),
+        ([("Neg", ["i"], "t"), ("ConstantOfShape", ["t"], "y")], False),
+        ([("Less", ["i", "i"], "t"), ("Where", ["t", "table", "table"], "y")], True),
+        ([("Shape", ["i"], "t"), ("ConstantOfShape", ["t"], "y")], True),
+        ([("Neg", ["i"], "t"), ("Abs", ["t"], "y")], True),
+        ([("FromElsewhere", ["i"], "y")], False),
+    ],
+)
+def test_positions_lengths_and_divisors_are_no_plain_numbers(nodes: list[tuple[str, list[str], str]], plain: bool) -> None:
+    made = [helper.make_node(op, inputs, [output]) for op, inputs, output in nodes]
+    assert ("i" in only_numbers(small(made, {"i": (I64, [])}, F32))) is plain
+
+
+@pytest.mark.parametrize(
+    ("nodes", "types", "tolerance"),
+    [
+        ([("Sin", ["x"], "t"), ("Cast", ["t"], "y")], (F32, F64), 1e-4),
+        ([("Cast", ["x"], "t"), ("Sqrt", ["t"], "y")], (F32, F64), 1e-8),
+        ([("Sqrt", ["x"], "y")], (F64, F64), 1e-8),
+        ([("Neg", ["x"], "t"), ("Cast", ["t"], "y")], (F16, F32), 1e-2),
+        ([("Neg", ["x"], "t"), ("Cast", ["t"], "y")], (F32, I64), 0.0),
+    ],
+)
+def test_the_tolerance_is_that_of_the_weakest_type_on_the_way(
+    nodes: list[tuple[str, list[str], str]], types: tuple[int, int], tolerance: float
+) -> None:
+    made = [
+        helper.make_node(op, inputs, [output], **({"to": types[1]} if op == "Cast" else {})) for op, inputs, output in nodes
+    ]
+    model = small(made, {"x": (types[0], [4])}, types[1])
+    computed = computed_types(import_model(model, standard()))
+    dtype = helper.tensor_dtype_to_np_dtype(types[1])
+    one = Reference(("y",), ((np.array([1000], dtype),),))
+
+    def same(error: float) -> bool:
+        return compare(one, Reference(("y",), ((np.array([1000 * (1 + error)], dtype),),)), None, computed).same
+
+    assert (same(tolerance / 2) and not same(tolerance * 2)) if tolerance else not same(0.01)

@@ -228,7 +228,9 @@ class _Comparison:
     def _is_equal(self, question: Question, number: int, pointwise: bool) -> bool:
         place, terms = question.terms(number, self._reflexive)
         opaque = any(each.opaque for term in terms for each in term.atoms)
-        return not terms or (pointwise and opaque and vanishes(terms, place.domain, question.functions))
+        if terms and not (pointwise and opaque and vanishes(terms, place.domain, question.functions)):
+            return False
+        return question.defined_alike(number)
 
     def _verdict(self, question: Question) -> Answer:
         answers = [self._answer(question, number) for number in range(len(question.pairs))]
@@ -242,11 +244,11 @@ class _Comparison:
         inputs = self._problem.inputs
         place, terms = question.terms(number, self._reflexive)
         if not terms:
-            return Equal()
+            return _where_defined(question, number)
         functions = [each for term in terms for each in term.atoms if each.opaque]
         if functions:
             if vanishes(terms, place.domain, question.functions):
-                return Equal()
+                return _where_defined(question, number)
             names = dict.fromkeys(question.functions.name(each) for each in functions)
             return Undecided(f"the sides differ in how they use {', '.join(names)}, of which too little is known")
         operands = {int(each.name[1:]) for term in terms for each in term.atoms}
@@ -259,6 +261,13 @@ class _Comparison:
             if found is not None:
                 return found
         return Undecided("the sides differ, at no sizes that were found")
+
+
+def _where_defined(question: Question, number: int) -> Answer:
+    """The answer where two sides are equal as far as they have values."""
+    if question.defined_alike(number):
+        return Equal()
+    return Undecided("the sides are equal only where no divisor is 0 and no root's or logarithm's argument is negative")
 
 
 def _told_apart(question: Question, operands: set[int]) -> bool:

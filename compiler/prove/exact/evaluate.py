@@ -7,11 +7,25 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from dslc.analysis.poly import Monomial, is_integral
+from dslc.analysis.poly import Monomial, Poly, is_integral
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Table, apply, num, raw_apply, substitute, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Table,
+    apply,
+    iterator,
+    num,
+    raw_apply,
+    substitute,
+    walk,
+)
 from dslc.prove.exact.affine import Affine, NotAffine, about_positions, digits, largest_first, strides
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
 from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
@@ -63,9 +77,10 @@ class Evaluator:
 
     def place(self, variables: tuple[Iter, ...], parameters: Any) -> Place:
         """The positions of the iterators, within their extents; `parameters` are the sizes that are possible."""
-        return self._ranged(Place((), parameters), variables)
+        return self.ranged(Place((), parameters), variables)
 
-    def _ranged(self, outer: Place, iters: tuple[Iter, ...]) -> Place:
+    def ranged(self, outer: Place, iters: tuple[Iter, ...]) -> Place:
+        """The positions of a place, and of more iterators within their extents."""
         key = ("range", iters)
         found = outer.inner.get(key)
         if found is None:
@@ -79,7 +94,8 @@ class Evaluator:
             found = outer.inner[key] = Place(variables, domain)
         return found
 
-    def _where(self, outer: Place, condition: Scalar, holds: bool) -> Place:
+    def where(self, outer: Place, condition: Scalar, holds: bool) -> Place:
+        """The positions of a place at which a condition holds, or does not; raises NotAffine where it is not about positions."""
         key = (condition, holds)
         found = outer.inner.get(key)
         if found is None:
@@ -87,6 +103,10 @@ class Evaluator:
             domain = outer.domain.intersect(where) if holds else outer.domain.subtract(where)
             found = outer.inner[key] = Place(outer.variables, domain)
         return found
+
+    def zeros(self, poly: Poly, count: int) -> Any:
+        """The positions of `count` dimensions, and the sizes, at which a polynomial of sizes is 0; raises NotAffine."""
+        return self._affine.polynomial(poly, (iterator("no position"),) * count).zero_set()
 
     # ---- expressions -----------------------------------------------------------------------------------------------
 
@@ -99,7 +119,7 @@ class Evaluator:
         return found
 
     def _value(self, node: Scalar, place: Place) -> Sum:
-        if _about_sizes(node):
+        if about_sizes(node):
             return self._sizes(node, place)
         if is_index(node):
             return self._position(node, place)
@@ -164,7 +184,7 @@ class Evaluator:
         first, rest = node.index[0], node.index[1:]
         out: list[Term] = []
         for k, row in enumerate(node.values):
-            here = self._where(place, apply("==", first, num(k)), True)
+            here = self.where(place, apply("==", first, num(k)), True)
             if not here.domain.is_empty():
                 inner = Table._make(rest, row) if rest else num(row)
                 out.extend(self.value(inner, here))
@@ -182,7 +202,7 @@ class Evaluator:
             return self._logic(node, place)
         if name.startswith("convert:"):
             return self._convert(node, place)
-        dtype = self._dtype(node)
+        dtype = self.dtype(node)
         if dtype is DType.BOOL and name in {"+", "*"}:
             return self._of_truths(node, place)
         if dtype is not None and dtype.is_integer:
@@ -195,9 +215,9 @@ class Evaluator:
                 total = algebra.product(total, self._typed(arg, dtype, place))
             return total
         if name == "/":
-            return algebra.product(self._typed(args[0], dtype, place), self._inverse(args[1], dtype, place))
+            return algebra.product(self._typed(args[0], dtype, place), self.inverse(args[1], dtype, place))
         if name == "^" and (power := _power(args[1])) is not None:
-            base = self._typed(args[0], dtype, place) if power > 0 else self._inverse(args[0], dtype, place)
+            base = self._typed(args[0], dtype, place) if power > 0 else self.inverse(args[0], dtype, place)
             return self._powered(base, abs(power), place)
         if name == "^" and isinstance(args[1], Num) and args[1].value == 0.5:
             return self._functions.applied("sqrt", [self._typed(args[0], dtype, place)], place.domain)
@@ -210,7 +230,7 @@ class Evaluator:
 
     def _of_truths(self, node: Apply, place: Place) -> Sum:
         """A sum of truth values is true where one of them is, a product where all are."""
-        if any(self._dtype(arg) is not DType.BOOL for arg in node.args):
+        if any(self.dtype(arg) is not DType.BOOL for arg in node.args):
             raise Unsolved("arithmetic on truth values and numbers")
         return self._logic(raw_apply("or" if node.name == "+" else "and", *node.args), place)
 
@@ -247,7 +267,7 @@ class Evaluator:
     def _typed(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
         """A value in the type of what it meets: bare numbers are of every type, of integers if they are whole."""
         value = self.value(node, place)
-        source = self._dtype(node)
+        source = self.dtype(node)
         if source is not None and dtype is not None:
             return self._whole.converted(value, source, dtype, place.domain)
         if dtype is not None and dtype.is_integer and not (is_infinite(node) or is_whole(node)):
@@ -263,8 +283,9 @@ class Evaluator:
     def _joined(self, parts: Sequence[Sum]) -> Sum:
         return tuple(term for part in parts for term in part)
 
-    def _inverse(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
-        if _about_sizes(node):
+    def inverse(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
+        """One over a value of a type."""
+        if about_sizes(node):
             try:
                 below = from_sizes(node)
                 if not below.is_zero:
@@ -275,15 +296,15 @@ class Evaluator:
 
     def _select(self, node: Apply, place: Place) -> Sum:
         condition, then, other = node.args
-        dtype = self._dtype(node)
+        dtype = self.dtype(node)
         if about_positions(condition):
             try:
-                return self._typed(then, dtype, self._where(place, condition, True)) + self._typed(
-                    other, dtype, self._where(place, condition, False)
+                return self._typed(then, dtype, self.where(place, condition, True)) + self._typed(
+                    other, dtype, self.where(place, condition, False)
                 )
             except NotAffine:
                 pass
-        held = self._truth(condition, place)
+        held = self.truth(condition, place)
         left = self._algebra.product(held, self._typed(then, dtype, place))
         right = self._algebra.product(self._joined([self._one(place), negated(held)]), self._typed(other, dtype, place))
         return left + right
@@ -292,11 +313,11 @@ class Evaluator:
         """A truth value: 1 where it holds."""
         if about_positions(node) and all(is_integral(arg) for arg in node.args):
             try:
-                return self._algebra.number(ONE, self._where(place, node, True).domain)
+                return self._algebra.number(ONE, self.where(place, node, True).domain)
             except NotAffine:
                 pass
         # the type in which both are compared is that of their sum
-        dtype = self._dtype(raw_apply("+", *node.args))
+        dtype = self.dtype(raw_apply("+", *node.args))
         one = self._one(place)
         if node.name in {"==", "!="}:
             found = self._equal(node.args, dtype, place)
@@ -320,7 +341,7 @@ class Evaluator:
 
     def _in_range(self, node: Scalar, dtype: DType) -> bool:
         """Whether a value is surely one of the type: a number that is larger may be compared as it is."""
-        if self._dtype(node) is not None or dtype is DType.I64:
+        if self.dtype(node) is not None or dtype is DType.I64:
             return True
         low, high = ends(dtype)
         return isinstance(node, Num) and low <= node.value <= high
@@ -335,10 +356,10 @@ class Evaluator:
     def _logic(self, node: Apply, place: Place) -> Sum:
         if about_positions(node):
             try:
-                return self._algebra.number(ONE, self._where(place, node, True).domain)
+                return self._algebra.number(ONE, self.where(place, node, True).domain)
             except NotAffine:
                 pass
-        parts = [self._truth(arg, place) for arg in node.args]
+        parts = [self.truth(arg, place) for arg in node.args]
         if node.name == "not":
             return self._one(place) + negated(parts[0])
         total = parts[0]
@@ -347,9 +368,9 @@ class Evaluator:
             total = both if node.name == "and" else total + part + negated(both)
         return total
 
-    def _truth(self, node: Scalar, place: Place) -> Sum:
+    def truth(self, node: Scalar, place: Place) -> Sum:
         """1 where a value is not 0."""
-        value, dtype = self.value(node, place), self._dtype(node)
+        value, dtype = self.value(node, place), self.dtype(node)
         if dtype is DType.BOOL:
             return value
         if dtype is not None and dtype.is_integer:
@@ -359,21 +380,21 @@ class Evaluator:
     def _convert(self, node: Apply, place: Place) -> Sum:
         target, inner = DTYPES[node.name.partition(":")[2]], node.args[0]
         if target is DType.BOOL:
-            return self._truth(inner, place)
-        source, value = self._dtype(inner), self.value(inner, place)
+            return self.truth(inner, place)
+        source, value = self.dtype(inner), self.value(inner, place)
         if source is None:
             # sizes and numbers that a program is written with have any type, and the integers are mapped to every ring
-            if _about_sizes(inner) if target.is_float else is_whole(inner):
+            if about_sizes(inner) if target.is_float else is_whole(inner):
                 return value
             source = DType.I64 if is_whole(inner) else DType.F64
         if isinstance(inner, Apply) and inner.name.startswith("convert:"):
-            first = self._dtype(inner.args[0])
+            first = self.dtype(inner.args[0])
             middle = DTYPES[inner.name.partition(":")[2]]
             if first is target and first.is_float and holds(middle, first):
                 return self.value(inner.args[0], place)
         return self._whole.converted(value, source, target, place.domain)
 
-    def _dtype(self, node: Scalar) -> DType | None:
+    def dtype(self, node: Scalar) -> DType | None:
         """The element type of a subexpression; None for bare numbers."""
         from dslc.semantics.scopes import element_type
 
@@ -386,19 +407,19 @@ class Evaluator:
             return self._quantified(node, place)
         if node.kind == "prod":
             return self._product(node, place)
-        inner = self._ranged(place, node.iters)
+        inner = self.ranged(place, node.iters)
         body = node.body
         if node.where is not None:
             try:
-                inner = self._where(inner, node.where, True)
+                inner = self.where(inner, node.where, True)
             except NotAffine:
                 neutral = {"sum": 0, "max": float("-inf"), "min": float("inf")}[node.kind]
                 body = apply("select", node.where, body, num(neutral))
         if node.kind == "sum":
-            if self._dtype(node) is DType.BOOL:
+            if self.dtype(node) is DType.BOOL:
                 raise Unsolved("a sum of truth values")
             return self._algebra.summed(self.value(body, inner), len(inner.variables), len(node.iters))
-        return self._extreme(node.kind, [(body, inner, len(node.iters))], self._dtype(node), place)
+        return self._extreme(node.kind, [(body, inner, len(node.iters))], self.dtype(node), place)
 
     def _extreme(self, kind: str, members: Sequence[tuple[Scalar, Place, int]], dtype: DType | None, place: Place) -> Sum:
         values = [(self._typed(node, dtype, inner), inner.domain, bound) for node, inner, bound in members]
@@ -414,7 +435,7 @@ class Evaluator:
         body = node.body if node.kind == "any" else apply("not", node.body)
         if node.where is not None:
             body = apply("and", node.where, body)
-        inner = self._ranged(place, node.iters)
+        inner = self.ranged(place, node.iters)
         members = [(self.value(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
         found = self._functions.largest(members, place.domain)
         return found if node.kind == "any" else self._one(place) + negated(found)
@@ -434,7 +455,7 @@ class Evaluator:
 
 
 @cache
-def _about_sizes(node: Scalar) -> bool:
+def about_sizes(node: Scalar) -> bool:
     """Whether an expression is about sizes alone, and no sum over positions."""
     return not node.free and not any(
         isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED)) for part in walk(node)

@@ -7,7 +7,7 @@ tensors are one where they agree as far as both are defined.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
@@ -202,6 +202,35 @@ class Functions:
             (number := c.number) is not None and number > 0 and all(self._positive(self.resolve(a)) for a in atoms)
             for _, atoms, c in found.labels
         )
+
+    def is_total(self, atom: Atom, is_partial: Callable[[str], bool]) -> bool:
+        """Whether an atom is a tensor, or a function that has a value at every argument, or at the one it has."""
+        if atom.name.startswith("1/"):
+            return self._positive(self.resolve(inverse(atom)))
+        found = self.definition(self.resolve(atom))
+        if found is None:
+            return True
+        name, labels, bodies = found
+        head = name.partition(":")[0]
+        if not is_partial(head):
+            return True
+        if head not in {"sqrt", "log", "inverse"} or not all(map(self._never_negative, labels, bodies)):
+            return False
+        return head == "sqrt" or all(self._positive(self.resolve(each)) for label in labels for each in label[1])
+
+    def _never_negative(self, label: Label, body: Any) -> bool:
+        """Whether a term is a positive coefficient times squares, and what is never negative by itself."""
+        _, atoms, coefficient = label
+        if not is_positive(coefficient):
+            return False
+        frame, start, total, k = self.algebra.frame, 0, sum(atom.arity for atom in atoms), 0
+        while k < len(atoms):
+            atom, arity = atoms[k], atoms[k].arity
+            twice = atoms[k + 1 : k + 2] == (atom,) and body.range().is_subset(frame.repeated(total, start, arity))
+            if not (twice or self._positive(self.resolve(atom)) or atom.truth):
+                return False
+            k, start = k + 1 + twice, start + arity * (1 + twice)
+        return True
 
     def regions(self, parts: list[tuple[Label, Any]], domain: Any) -> list[tuple[Any, list[tuple[Label, Any]]]]:
         """The domain cut into regions where the same kinds of terms exist, each with the maps restricted to it."""

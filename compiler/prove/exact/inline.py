@@ -32,6 +32,7 @@ from dslc.ir.scalar import (
     reduce,
     table,
 )
+from dslc.prove.exact.element_types import is_whole
 from dslc.semantics.scopes import element_type
 
 # a constant of at most so many elements is written out
@@ -134,9 +135,9 @@ class Inliner:
 
     def _of_type(self, body: Scalar, source: DType | None, target: DType) -> Scalar:
         """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
-        if source is target or (body.integral and target is DType.I64):
+        if source is target or (source is None and target.is_float):
             return body
-        if source is None and (target.is_float or (isinstance(body, Num) and _is_small(body.value, target))):
+        if source is None and (_is_small(body.value, target) if isinstance(body, Num) else target is DType.I64 and is_whole(body)):
             return body
         return raw_apply(f"convert:{target}", body)
 

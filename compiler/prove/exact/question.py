@@ -20,6 +20,7 @@ from dslc.prove.exact.affine import (
     strides,
     unknown,
 )
+from dslc.prove.exact.defined import Defined
 from dslc.prove.exact.evaluate import Evaluator, Place
 from dslc.prove.exact.functions import Functions
 from dslc.prove.exact.problem import Problem, symbols
@@ -77,6 +78,7 @@ class Question:
         self._evaluator = Evaluator(
             self._algebra, self.affine, self.functions, self.problem.inputs, self.layouts, self._ranges
         )
+        self._defined = Defined(self._evaluator, self.functions)
         self._sizes = self._possible_sizes()
 
     def _possible_sizes(self) -> Any:
@@ -126,6 +128,11 @@ class Question:
             if self._algebra.normal(side + negated(side)):
                 raise Unsolved("a side differs from itself: a mistake in the prover")
         return place, self._algebra.normal(left + negated(right))
+
+    def defined_alike(self, number: int) -> bool:
+        """Whether both sides of an output have a value at the same positions, for the same inputs (see defined)."""
+        one, other = self.pairs[number]
+        return one is other or self._defined.alike(one, other, self.place(self.variables(number)))
 
 
 def _layouts(roots: Sequence[Scalar]) -> dict[tuple[int, int], tuple[Monomial, ...]]:

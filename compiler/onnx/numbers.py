@@ -1,0 +1,125 @@
+"""Which inputs of a model are only numbers, and what else than ordinary numbers can be put into those.
+
+An element that becomes a position or a length has to be in bounds, and a division of integers ends a process where the divisor is
+0. ONNX's schemas tell the inputs of a node apart: what is computed with may be of many types, a position or a length of integer
+types only. Integers that become floating-point numbers are left as they are too: a mask of 0 and 1 that is made a large negative
+number to be added would, from other integers, leave nothing but rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+from onnx import NodeProto, TensorProto
+
+from dslc.onnx.inputs import InputSpec, draw, is_integer, numpy_type
+from dslc.onnx.protos import captured, domain_of, opset_of, schema_of
+
+Kind = Literal["extremes", "zeros"]
+KINDS: tuple[Kind, ...] = ("extremes", "zeros")
+
+_FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+_NUMBERS = frozenset({"tensor(float)", "tensor(double)", "tensor(float16)"})
+# operators that look at no element
+_SHAPES = frozenset({"Shape", "Size"})
+# operators of which all operands are conditions, where each is only a number
+_LOGIC = frozenset({"And", "Or", "Xor", "Not", "Where"})
+# operands that may be floating-point numbers and yet decide on a length, a position, or whether there is a result at all
+_LENGTHS: Mapping[str, frozenset[int]] = {
+    "Range": frozenset({0, 1, 2}), "NonZero": frozenset({0}), "Unique": frozenset({0}), "OneHot": frozenset({0, 1}),
+    "Div": frozenset({1}), "Mod": frozenset({0, 1}), "Pow": frozenset({1}), "Resize": frozenset({1, 2, 3}),
+    "Upsample": frozenset({1}), "GridSample": frozenset({1}), "RoiAlign": frozenset({1, 2}), "MaxRoiPool": frozenset({1}),
+    "NonMaxSuppression": frozenset({0, 1, 2, 3, 4}),
+}  # fmt: skip
+
+
+def special(
+    model: onnx.ModelProto, specs: Sequence[InputSpec], kind: Kind, seed: int = 0, keep: Set[str] = frozenset()
+) -> dict[str, Any] | None:
+    """Inputs of which those that are only numbers are zeros, or (integers) of their type's whole range.
+
+    Of integers half are the type's ends and numbers near 0, so that equal ones meet. Inputs to `keep` are drawn as ever. None
+    where no input can be drawn so.
+    """
+    plain = only_numbers(model) - keep
+    chosen = [spec for spec in specs if spec.name in plain and (kind == "zeros" or is_integer(spec.elem_type))]
+    if not chosen:
+        return None
+    generator = np.random.default_rng([seed, 0xE57])
+    out = draw(specs, seed)
+    for spec in chosen:
+        dtype = numpy_type(spec.elem_type)
+        out[spec.name] = np.zeros(spec.shape, dtype) if kind == "zeros" else extremes(dtype, spec.shape, generator)
+    return out
+
+
+def extremes(dtype: Any, shape: Sequence[int], generator: np.random.Generator) -> Any:
+    """Integers over the whole range of a type; half of them from its ends, 0, 1, -1 and one number that occurs often."""
+    info = np.iinfo(dtype)
+    low, high = int(info.min), int(info.max)
+    anywhere = generator.integers(low, high, tuple(shape), dtype=dtype, endpoint=True)
+    ends = [low, low + 1, high, high - 1, 0, 1, max(low, -1), int(generator.integers(low, high, dtype=dtype, endpoint=True))]
+    chosen = np.asarray(ends, dtype)[generator.integers(0, len(ends), tuple(shape))]
+    return np.asarray(np.where(generator.random(tuple(shape)) < 0.5, chosen, anywhere), dtype)
+
+
+def only_numbers(model: onnx.ModelProto) -> frozenset[str]:
+    """The inputs no element of which becomes a position, a length or a divisor, nor reaches a node that is not known.
+
+    Of integers and conditions also none becomes a floating-point number.
+    """
+    uses: dict[str, list[tuple[NodeProto, int]]] = {}
+    hidden: set[str] = set()
+    for node in model.graph.node:
+        hidden.update(captured(node))
+        for position, name in enumerate(node.input):
+            uses.setdefault(name, []).append((node, position))
+    opset = opset_of(model) or 0
+    weights = {tensor.name for tensor in model.graph.initializer}
+    return frozenset(
+        value.name
+        for value in model.graph.input
+        if value.name not in weights
+        and value.type.HasField("tensor_type")
+        and _plain(value.name, uses, hidden, opset, floating=value.type.tensor_type.elem_type in _FLOATS)
+    )
+
+
+def _plain(name: str, uses: Mapping[str, list[tuple[NodeProto, int]]], hidden: set[str], opset: int, floating: bool) -> bool:
+    seen, todo = {name}, [name]
+    while todo:
+        at = todo.pop()
+        if at in hidden:
+            return False
+        for node, position in uses.get(at, ()):
+            if node.op_type in _SHAPES and not domain_of(node):
+                continue
+            if not _computes(node, position, opset) or not (floating or _stays(node)):
+                return False
+            fresh = [output for output in node.output if output and output not in seen]
+            seen.update(fresh)
+            todo.extend(fresh)
+    return True
+
+
+def _stays(node: NodeProto) -> bool:
+    """Whether a node makes no floating-point numbers of integers."""
+    if node.op_type == "Cast":
+        return not any(attribute.name == "to" and attribute.i in _FLOATS for attribute in node.attribute)
+    return node.op_type != "CastLike"
+
+
+def _computes(node: NodeProto, position: int, opset: int) -> bool:
+    """Whether a node computes with an operand: whatever its elements are, the node has a result, of the same shape."""
+    schema = schema_of(node.op_type, "", opset) if not domain_of(node) else None
+    if schema is None or captured(node) or position in _LENGTHS.get(node.op_type, ()):
+        return False
+    formal = schema.inputs[min(position, len(schema.inputs) - 1)]
+    allowed = {text for one in schema.type_constraints if one.type_param_str == formal.type_str for text in one.allowed_type_strs}
+    return node.op_type in _LOGIC or bool((allowed or {formal.type_str}) & _NUMBERS)
+
+
+__all__ = ["KINDS", "Kind", "extremes", "only_numbers", "special"]
