@@ -313,7 +313,7 @@ class Functions:
                 known.same = found
             found.bodies, found.domain = bodies, domain
         if found is None:
-            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name.partition(":")[0] in _TRUTHS)
+            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name.partition(":")[0].partition("[")[0] in _TRUTHS)
             found = self._known[atom.name] = _Function(name, labels, arity, bodies, domain, atom)
         return found.atom
 

@@ -200,11 +200,13 @@ class Inliner:
             return None
         if node.name == "/":
             return raw_apply(f"quotient:{dtype}", *args)
-        assert isinstance(args[0], Num) and isinstance(args[0].value, Fraction)
-        rest, value = args[1] if len(args) == 2 else raw_apply("*", *args[1:]), args[0].value
-        if value.numerator == 1:  # how the smart constructors write a division by a number
-            return raw_apply(f"quotient:{dtype}", rest, num(value.denominator))
-        return raw_apply(f"{value} times:{dtype}", rest)
+        number, inner = node.args[0], node.args[1]
+        assert isinstance(number, Num) and isinstance(number.value, Fraction)
+        computed = isinstance(inner, Apply) and inner.name in {"+", "*"}
+        if len(args) > 2 or computed or number.value.numerator != 1:
+            raise CannotInline("a fraction times a computed integer")
+        # how the smart constructors write a division by a number
+        return raw_apply(f"quotient:{dtype}", args[1], num(number.value.denominator))
 
     def _inside(self, operand: Value, index: tuple[Scalar, ...]) -> Scalar:
         condition: Scalar = num(True)
