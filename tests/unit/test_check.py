@@ -124,3 +124,10 @@ lowering gemm(A: T[*B, M, K], C: T[*B, K, N]) on cuda {
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_nothing_to_report(tmp_path: Path, text: str) -> None:
     assert [str(finding) for finding in check_text(tmp_path, "dslc 1" + text)] == []
+
+
+@pytest.mark.parametrize("guard", ["X > 0", "X <= X", "not X", "X and N > 1", "f32 > 3", "[X] < 2", "N in T", "1 < X < 3", "all(X > 0)"])
+def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_path: Path, guard: str) -> None:
+    text = f"dslc 1\nimport std (relu)\nsubstitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
+    errors = [finding for finding in check_text(tmp_path, text) if finding.severity == "error"]
+    assert [(finding.code, str(finding.span).rpartition("probe.rules:")[2].split(":")[0]) for finding in errors] == [("E0326", "5")]
