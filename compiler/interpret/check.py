@@ -118,7 +118,8 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
 def _inside(finding: Diagnostic, sub: SubstitutionDef) -> bool:
     """Whether a finding is about the text of a rule itself."""
     span, whole = finding.span, sub.syntax.span
-    return span is not None and span.source is whole.source and whole.start <= span.start < max(s.span.end for s in (*sub.syntax.left, *sub.syntax.right))
+    end = max(statement.span.end for statement in (*sub.syntax.left, *sub.syntax.right))
+    return span is not None and span.source is whole.source and whole.start <= span.start < end
 
 
 def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: list[t.Where]) -> Diagnostic:
