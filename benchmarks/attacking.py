@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import DslcError
-from dslc.interpret.check_rule import term_options
 from dslc.interpret.differ import Difference, Pair, Way, feeds_of, pair_of
 from dslc.interpret.draws import MANNERS, Draws, Manner, adversarial
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, show
 from dslc.interpret.run import InterpretError
 from dslc.interpret.shrink import measure, smaller_elements, smaller_names
+from dslc.interpret.terms import term_options
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Call, Graph, Value, topological, with_args
 from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches

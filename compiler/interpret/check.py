@@ -12,8 +12,8 @@ from dslc.analysis.bounds import check_operator
 from dslc.analysis.samples import sample
 from dslc.analysis.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.errors import Diagnostic, Label, Span
-from dslc.interpret.check_rule import term_choices
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.semantics.check import check
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from dslc.errors import Diagnostic
+from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, InterpretKind, run
+from dslc.interpret.terms import term_choices
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.ir.graph import Value
-from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.shape_free import is_linear, is_pointwise
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
@@ -33,6 +33,8 @@ Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
 _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
 _FLOATS_FIRST = 100
+# instances that look for mistakes, after the others
+_ADVERSE = 6
 _OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
 _TOLERANCE = 1e-7
@@ -81,6 +83,10 @@ def check_substitution(
                 return Outcome(sub.name, False, "differs", (verdict,), found)
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
+    wrong = differing(rules, sub, rng, _ADVERSE) if found else None
+    if wrong is not None:
+        message = f"the sides of `{sub.name}` differ"
+        return Outcome(sub.name, False, "differs", (Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong)),), found)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
@@ -139,38 +145,6 @@ def _words(node: Any) -> set[str]:
         elif isinstance(part, t.TypeExpr):
             out.add(part.name)
     return out
-
-
-def term_options(rules: Rules, sub: SubstitutionDef) -> dict[str, list[OperatorDef]]:
-    """For each term of a rule the operators that have as many tensors and are what the guards want."""
-    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
-    conditions = [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
-    options: dict[str, list[OperatorDef]] = {}
-    for signature in signatures:
-        wanted = {c.function for c in conditions if isinstance(c, t.Call) and _names(c) == [signature.name]}
-        options[signature.name] = [
-            op
-            for op in rules.operators.values()
-            if len(op.syntax.params) == len(signature.params)
-            and len(op.syntax.outputs) == 1
-            and ("pointwise" not in wanted or is_pointwise(op, rules))
-            and ("linear" not in wanted or is_linear(op, rules))
-        ]
-    return options
-
-
-def term_choices(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, count: int
-) -> Iterator[Mapping[str, OperatorDef]]:
-    """Operators for the terms of a rule: some of those that fit."""
-    options = term_options(rules, sub)
-    drawn = [[fitting[int(k)] for k in rng.permutation(len(fitting))[:count]] for fitting in options.values()]
-    for choice in itertools.islice(itertools.product(*drawn), count):
-        yield dict(zip(options, choice, strict=True))
-
-
-def _names(call: t.Call) -> list[str]:
-    return [arg.id for arg in call.args if isinstance(arg, t.Name)]
 
 
 def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:

@@ -21,12 +21,12 @@ from dslc.interpret.facts import Hints, Place, facts_of, operator_hints
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Value, input_value
-from dslc.semantics.composites import modes_of
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of, solve
+from dslc.semantics.values import texts
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -258,9 +258,8 @@ class _Draft:
             "ints": lambda: self.shape(args),
             "floats": lambda: tuple(self.pick(self.draws.numbers) for _ in range(rank)),
         }
-        texts = _texts(attr, inner) if kind == "string" else ()
-        if texts:
-            return self.pick(texts)
+        if kind == "string":
+            return self.pick(texts(op, attr))
         if kind not in draws:
             raise Rejected(f"`{attr.name}: {kind}` has no default")
         return draws[kind]()
@@ -293,14 +292,6 @@ def _prime_factors(number: int) -> list[int]:
             number //= factor
         factor = factor + 1 if factor * factor <= number else max(number, 2)
     return out
-
-
-def _texts(attr: t.Attr, inner: Env) -> tuple[str, ...]:
-    """What an operator's guards allow a text attribute to be."""
-    for op in inner.module.names.values():
-        if isinstance(op, OperatorDef) and attr in op.attrs:
-            return tuple(value.value for value in modes_of(op).get(attr.name, ()) if isinstance(value, t.Str))
-    return ()
 
 
 def _values(value: Any) -> Iterator[Value]:

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.interpret.check_rule import difference, draw, term_choices
+from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
+from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.prove.counterexample import replayed, types_differ

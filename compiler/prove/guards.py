@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Fix, Source, Span
-from dslc.interpret.check_rule import compare, term_choices
+from dslc.interpret.check_rule import compare
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.terms import term_choices
 from dslc.prove.guard_words import vocabulary
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef

@@ -28,6 +28,9 @@ from dslc.syntax import tree as t
 STEPS = (1, 2, 3)
 #: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
 SHIFTS = (None, 0, 1, 2)
+#: what else those are that guards do not keep above 0: all of them -1, the negatives of the turning ones, and 0
+SIGNED = ("minus", "turned", "zero")
+Shift = int | str | None
 #: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
 MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
 #: the longest list that is looked at where nothing says how many entries an attribute has
@@ -63,12 +66,24 @@ class Choice:
     near: Numbers = field(default_factory=Numbers)
     #: the values that numbers have in instances, by the names that they were drawn under
     tried: dict[str, set[Any]] = field(default_factory=dict)
+    #: steps that guards do not keep above 0
+    signed: set[str] = field(default_factory=set)
+    #: integer attributes, and numbers, that are unknown
+    integers: set[str] = field(default_factory=set)
     #: how many numbers of each kind a case has at most
     together: dict[str, int] = field(default_factory=dict)
 
 
-def step(shift: int | None, place: int) -> int:
-    """The number at a place among all steps."""
+def shifts(choice: Choice) -> tuple[Shift, ...]:
+    """The rows of numbers that steps are."""
+    return (*SHIFTS, *SIGNED) if choice.signed else SHIFTS
+
+
+def step(shift: Shift, place: int, signed: bool = False) -> int:
+    """The number at a place among all steps; `signed`: of one that need not be positive."""
+    turning = STEPS[place % len(STEPS)]
+    if isinstance(shift, str):
+        return {"minus": -1, "turned": -turning, "zero": 0}[shift] if signed else 1
     return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
@@ -118,7 +133,12 @@ class Draft:
         """An integer, entry `at` of a list: along a list numbers of steps differ. `hints`: what guards say of it."""
         if name in self.choice.steps:
             self.choice.turning = self.choice.turning or bool(at)
-            return step(self.path.pick("steps", SHIFTS), sorted(self.choice.steps).index(name) + (at or 0))
+            positive = any(relation in {">", ">="} and bound + (relation == ">") > 0 for relation, bound in hints)
+            if not positive and name not in self.choice.signed:
+                self.choice.signed.add(name)
+                raise Restart
+            place = sorted(self.choice.steps).index(name) + (at or 0)
+            return step(self.path.pick("steps", shifts(self.choice)), place, name in self.choice.signed)
         full = name if at is None else self.entry(name, at)
         if self.choice.level in {"attributes", "sizes"}:
             return self.among("number", full, values("int", near=self.choice.near, hints=hints), name)

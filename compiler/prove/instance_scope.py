@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dslc.prove.instance_draw import SHIFTS, Choice, step
+from dslc.prove.instance_draw import Choice, shifts, step
 
 
 def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int]) -> str:
@@ -25,7 +25,8 @@ def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int
         parts.append(f"lists {', '.join(names)} of up to {count} entries")
     if choice.steps:
         names, along = sorted(choice.steps), ", turning along the axes" if choice.turning else ""
-        rows = dict.fromkeys(_tuple(step(shift, place) for place in range(len(names))) for shift in SHIFTS)
+        signed = [name in choice.signed for name in names]
+        rows = dict.fromkeys(_tuple(step(shift, k, one) for k, one in enumerate(signed)) for shift in shifts(choice))
         parts.append(f"{_tuple(names)} in {', '.join(rows)}{along}")
     alike: dict[tuple[Any, ...], list[str]] = {}
     for name, found in sorted(choice.tried.items()):

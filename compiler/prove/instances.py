@@ -101,6 +101,8 @@ class Cover:
     level: str = LEVELS[0]
     #: whether positions are multiplied with unknown attributes, which are numbers at the next level
     unknown_steps: bool = False
+    #: whether other integer attributes, or numbers, are unknown, which are numbers at the third level
+    unknown_integers: bool = False
 
 
 def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types | None = None) -> Cover:
@@ -183,7 +185,7 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> C
             continue
         if found:
             general = LEVELS[0] if level == LEVELS[1] and not choice.steps else level
-            return Cover(found, scope, general, bool(choice.multiplied))
+            return Cover(found, scope, general, bool(choice.multiplied), bool(choice.integers))
         if most is None:
             break  # nor is there one at smaller ranks
     if reasons:
@@ -321,6 +323,8 @@ class _Explored:
     reals: frozenset[str]
     lists: Mapping[str, int]
     tried: Mapping[str, frozenset[Any]]
+    integers: frozenset[str]
+    signed: frozenset[str]
     turning: bool
 
 
@@ -342,7 +346,10 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
             reasons.update(own)
         steps, multiplied, reals = map(frozenset, (choice.steps, choice.multiplied, choice.reals))
         tried = {name: frozenset(each) for name, each in choice.tried.items()}
-        done = _Explored(most, found, own, steps, multiplied, reals, dict(choice.lists), tried, choice.turning)
+        done = _Explored(
+            most, found, own, steps, multiplied, reals, dict(choice.lists), tried, frozenset(choice.integers), frozenset(choice.signed),
+            choice.turning,
+        )  # fmt: skip
         known[choice.level, start] = done
         alike = not choice.steps if choice.level == LEVELS[1] else found is not None and not choice.multiplied
         if choice.level in LEVELS[:2] and alike:
@@ -356,6 +363,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         choice.lists |= done.lists
         for name, each in done.tried.items():
             choice.tried.setdefault(name, set()).update(each)
+        choice.integers |= done.integers
+        choice.signed |= done.signed
         choice.turning = done.turning
     if done.found is None:
         raise TooMany
@@ -480,6 +489,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries(),
         dict(draft.lengths), (names,),
     )  # fmt: skip
+    choice.integers.update(facts.integers.values())
     for name, value in draft.numbers:
         choice.tried.setdefault(name, set()).add(value)
     return _Found(instance, probe)

@@ -171,7 +171,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     """
     from dslc.prove.exact import Deadline
     from dslc.prove.instances import Uncovered, cover, cover_of_maps
-    from dslc.prove.numbered import with_numbers, worth_numbers
+    from dslc.prove.numbered import with_numbers
 
     began = time.perf_counter()
     seconds = min(seconds / 2, _SECONDS)
@@ -191,13 +191,16 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             if covered.unknown_steps:
                 within = Deadline(_TOGETHER * brief)
                 found = _on_cover(rules, covered, brief, within, most_open=1)
-                if found.answer == "unknown" and worth_numbers(found.reason):
+                if found.places:
                     found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, brief, within, most_open=1)) or found
             if not covered.unknown_steps or found.answer == "unknown":
                 covered = cover(rules, sub, types=types)
                 found = _on_cover(rules, covered, seconds, together)
-            if found.answer == "unknown" and worth_numbers(found.reason):
+            if found.places:
                 found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, seconds, together)) or found
+            if found.answer == "unknown" and covered.unknown_integers:
+                numbers = _on_cover(rules, cover(rules, sub, "attributes", types), seconds, Deadline(_TOGETHER * brief), most_open=1)
+                found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
             found = Verdict("exact", "vacant" if problem.vacant else "unknown", reason=str(problem))
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
@@ -212,14 +215,14 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
 
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
-    undecided: list[str] = []
+    undecided: list[Verdict] = []
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
         if together.is_over:
-            undecided.append("the time is up")
+            undecided.append(verdict("unknown", "the time is up"))
             break
         limit = _BRIEF * seconds if undecided else seconds
         # equal programs are the same object, as scopes are kept once
@@ -235,11 +238,11 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
                 return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
             return verdict("differs", found=found)
         if isinstance(result, Undecided):
-            undecided.append(_at(result.reason, instance.text))
+            undecided.append(replace(verdict("unknown", _at(result.reason, instance.text)), places=result.places))
         if len(undecided) >= most_open:
             break
     if undecided:
-        return verdict("unknown", undecided[0])
+        return undecided[0]
     count = len(covered.instances)
     needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
     shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)

@@ -36,7 +36,7 @@ def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Prob
         ranks = dict.fromkeys(packs_of(sub), rank)
         each = Choice(
             choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning,
-            types=choice.types, near=choice.near,
+            types=choice.types, near=choice.near, signed=set(choice.signed),
         )  # fmt: skip
         probes, whole = run(each)
         small = bases(read, probes, rank) if whole else None

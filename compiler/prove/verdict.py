@@ -98,6 +98,8 @@ class Verdict:
     needs: tuple[str, ...] = ()
     #: where they were asked for: conditions under each of which no instance was found to differ
     guards: tuple[str, ...] = ()
+    #: it was not decided, and numbers in the place of some sizes may decide it
+    places: bool = False
     #: the answers for the element types that the rule admits, of which this one is the weakest
     parts: tuple[tuple[Types, Verdict], ...] = ()
 

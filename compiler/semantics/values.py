@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations, pairwise, permutations
 from typing import Any
 
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
@@ -22,8 +22,8 @@ from dslc.syntax import tree as t
 SIZES, INTEGERS = (1, 2, 3, 4, 5, 8), (1, 2, 0, 3, -1)
 #: a text that no operator speaks of
 OTHER_TEXT = "another"
-# numbers beyond these are no sizes and no edges that are tried
-_LARGEST = 1 << 12
+# numbers beyond these are no sizes, and no edges, that are tried
+_LARGEST_SIZE, _LARGEST = 1 << 12, 1 << 24
 _MOST_EDGES = 5
 _PRIMES = (2, 3, 5, 7, 11, 13)
 # what does not say what an operator computes
@@ -101,7 +101,7 @@ def _literal(expr: t.Node) -> Fraction | None:
 # ---- the table ----------------------------------------------------------------------------------------------------------
 
 
-def values(kind: str, rank: int = 0, near: Numbers = Numbers(), hints: Sequence[tuple[str, int]] = ()) -> Sequence[Any]:  # noqa: B008
+def values(kind: str, rank: int = 0, near: Numbers = Numbers(), hints: Sequence[tuple[str, int]] = ()) -> Sequence[Any]:
     """What an attribute, or one entry of a list, of a kind may be; the most telling values of numbers first.
 
     `rank`: that of the first tensor; `near`: the numbers that the rule names; `hints`: what guards say of the number, as relations
@@ -129,7 +129,7 @@ def reals(near: Numbers) -> tuple[Fraction, ...]:
     """Numbers of every sign: the edges that the rule names, and one number in each of the intervals that they make."""
     named = [value for value in (*near.own, *near.reached[:_MOST_EDGES]) if abs(value) <= _LARGEST]
     edges = sorted({Fraction(-1), Fraction(0), Fraction(1), *named[: 2 * _MOST_EDGES]})
-    between = [(a + b) / 2 for a, b in zip(edges, edges[1:], strict=False)]
+    between = [(a + b) / 2 for a, b in pairwise(edges)]
     beyond = [edges[-1] + 1, edges[0] - 1]
     own = [value for value in near.own if value in edges]
     inside = [value for value in between if any(abs(value - edge) <= 1 for edge in (Fraction(0), *own))]
@@ -150,7 +150,8 @@ def far_sizes(near: Numbers) -> tuple[int, ...]:
     """For each larger number that the rule names: a small prime that does not divide it, and its neighbours."""
     found: dict[int, None] = {}
     for value in [value for value in near.whole if value > 3][:_MOST_EDGES]:
-        found.update(dict.fromkeys([prime for prime in _PRIMES if value % prime][:1] + [value + 1, value, value - 1]))
+        beside = [value + 1, value, value - 1] if value <= _LARGEST_SIZE else []
+        found.update(dict.fromkeys([prime for prime in _PRIMES if value % prime][:1] + beside))
     return tuple(found)
 
 
