@@ -22,8 +22,10 @@ from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Call, Graph, Value, topological, with_args
 from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches
 from dslc.prove.counterexample import trace
+from dslc.semantics.apply import apply
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import NO_TRAITS, OperatorDef, SubstitutionDef
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 # what one instance may take: elements of its tensors
@@ -177,7 +179,10 @@ class Attack:
                 self._compiled = compile_directions(self.rules, self.sub)
             except DslcError:
                 self._compiled = ()
-        graph = Graph(inputs, self._exchanged(spelled_out(self.rules, outputs)))
+        try:
+            graph = Graph(inputs, self._exchanged(spelled_out(self.rules, outputs)))
+        except (Mismatch, DslcError):
+            return None  # an operator inside another one's definition does not take these types
         index = GraphIndex(graph)
         for rule in self._compiled:
             for match in find_matches(rule, index, limit=_MATCHES, constants=True):
@@ -208,9 +213,6 @@ class Attack:
         return tuple(new.get(value, value) for value in outputs)
 
     def _applied(self, node: Any, args: tuple[Value, ...]) -> tuple[Value, ...]:
-        from dslc.semantics.apply import apply
-        from dslc.semantics.env import Mismatch
-
         try:
             return apply(self.rules, node.op, list(args), dict(node.attrs))
         except Mismatch:
