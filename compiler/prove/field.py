@@ -22,7 +22,7 @@ from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, OutOfReach, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
-from dslc.prove.counterexample import replayed, types_differ
+from dslc.prove.counterexample import replayed, smaller_counterexample, types_differ
 from dslc.prove.degree import difference_degree
 from dslc.prove.verdict import Counterexample, Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -80,7 +80,8 @@ def field_verdict(
             reasons.append(str(problem))
             continue
         if outcome.counterexample is not None:
-            return Verdict("field", "differs", _since(began), counterexample=outcome.counterexample)
+            small = smaller_counterexample(rules, sub, instance) or outcome.counterexample
+            return Verdict("field", "differs", _since(began), counterexample=small)
         kinds.append(outcome)
         if sum(value.type.elements for value in instance.inputs) > _LARGE:
             break
