@@ -137,7 +137,9 @@ class Inliner:
         """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
         if source is target or (source is None and target.is_float):
             return body
-        if source is None and (_is_small(body.value, target) if isinstance(body, Num) else target is DType.I64 and is_whole(body)):
+        if source is None and isinstance(body, Num):
+            return body if _is_small(body.value, target) else raw_apply(f"convert:{target}", body)
+        if source is None and target is DType.I64 and (body.integral or is_whole(body)):
             return body
         return raw_apply(f"convert:{target}", body)
 
