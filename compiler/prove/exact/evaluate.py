@@ -207,13 +207,11 @@ class Evaluator:
             return self._of_truths(node, place)
         if dtype is not None and dtype.is_integer:
             return self._of_integers(node, dtype, place)
-        if name == "+":
-            return self._joined([self._typed(arg, dtype, place) for arg in args])
-        if name == "*":
-            total = self._typed(args[0], dtype, place)
-            for arg in args[1:]:
-                total = algebra.product(total, self._typed(arg, dtype, place))
-            return total
+        if name in {"+", "*"}:
+            parts = [self._typed(arg, dtype, place) for arg in args]
+            if any(map(_mentions_infinity, args)):
+                self._stay_infinite(name, parts)
+            return self._joined(parts) if name == "+" else self._multiplied(parts)
         if name == "/":
             return algebra.product(self._typed(args[0], dtype, place), self.inverse(args[1], dtype, place))
         if name == "^" and (power := _power(args[1])) is not None:
@@ -241,10 +239,7 @@ class Evaluator:
         if name == "+":
             return self._joined(values)
         if name == "*":
-            total = values[0]
-            for value in values[1:]:
-                total = self._algebra.product(total, value)
-            return total
+            return self._multiplied(values)
         if name == "/" or name.startswith("quotient:"):
             return whole.quotient(dtype, *values, domain, self._beyond(args, dtype))
         power = args[1].value if name == "^" and isinstance(args[1], Num) else None
@@ -278,6 +273,22 @@ class Evaluator:
         total = self._one(place)
         for _ in range(power):
             total = self._algebra.product(total, base)
+        return total
+
+    def _stay_infinite(self, name: str, parts: Sequence[Sum]) -> None:
+        """Raises Unsolved where infinities may vanish, as an unknown number does: from each other, or in a product with 0."""
+        infinite = [any(INFINITY in term.atoms for term in self._algebra.normal(part)) for part in parts]
+        if name == "+" and sum(infinite) > 1:
+            raise Unsolved("a sum of infinities")
+        if name == "*" and any(infinite):
+            rest = [self._algebra.normal(part) for part, found in zip(parts, infinite, strict=True) if not found]
+            if sum(infinite) > 1 or any(len(part) != 1 or part[0].atoms or not part[0].coefficient.number for part in rest):
+                raise Unsolved("a product with infinity")
+
+    def _multiplied(self, parts: Sequence[Sum]) -> Sum:
+        total = parts[0]
+        for part in parts[1:]:
+            total = self._algebra.product(total, part)
         return total
 
     def _joined(self, parts: Sequence[Sum]) -> Sum:
@@ -461,6 +472,11 @@ def about_sizes(node: Scalar) -> bool:
     return not node.free and not any(
         isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED)) for part in walk(node)
     )
+
+
+@cache
+def _mentions_infinity(node: Scalar) -> bool:
+    return any(is_infinite(part) for part in walk(node))
 
 
 def _is_quotient(node: Scalar) -> bool:

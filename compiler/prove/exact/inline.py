@@ -13,6 +13,7 @@ from typing import Any
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
+from dslc.ir.fold import least
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import (
     Apply,
@@ -137,7 +138,9 @@ class Inliner:
         """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
         if source is target or (source is None and target.is_float):
             return body
-        if source is None and (_is_small(body.value, target) if isinstance(body, Num) else target is DType.I64 and is_whole(body)):
+        if source is None and isinstance(body, Num):
+            return body if _is_small(body.value, target) else raw_apply(f"convert:{target}", body)
+        if source is None and target is DType.I64 and (body.integral or is_whole(body)):
             return body
         return raw_apply(f"convert:{target}", body)
 
@@ -191,7 +194,9 @@ class Inliner:
         return node
 
     def _quotient(self, node: Apply, args: list[Scalar], body: _Body) -> Scalar | None:
-        """A division of integers, which is cut towards zero, by a name of its own; None for everything else."""
+        """A division of integers, which is cut towards zero, by a name of its own; one by what may be 0 as it is; else None."""
+        if node.name == "/" and args[0] is args[1] and not (least(args[1]) or 0) > 0:
+            return raw_apply("/", *args)
         fraction = node.name == "*" and isinstance(args[0], Num) and isinstance(args[0].value, Fraction)
         if not (node.name == "/" or fraction) or not any(dtype.is_integer for dtype in body.types) or not node.reads:
             return None
