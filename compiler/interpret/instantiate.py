@@ -361,7 +361,7 @@ def instantiate(
     dtypes: tuple[DType, ...] = (DType.F32,),
     types: Mapping[str, DType] | None = None,
 ) -> Instance:
-    """One random instance, with element types that `types` does not give drawn from `dtypes`. Raises Rejected where the draw fits none."""
+    """One random instance; element types that `types` does not give are drawn from `dtypes`. Raises Rejected where it fits none."""
     syntax, facts = sub.syntax, facts_of(sub)
     conditions = facts.conditions
     env = Env(sub.module, rules)

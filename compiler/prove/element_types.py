@@ -198,6 +198,9 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         results = _results(place, expr.call, known)
         return (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
     if not isinstance(expr, t.Call):
+        for node in walk_expr(expr):
+            if isinstance(node, t.Call):
+                _results(place, node, known)
         return (None,)
     args = [_results(place, arg, known)[0] for arg in expr.args]
     op = place.operator(expr.function)

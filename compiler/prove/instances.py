@@ -323,7 +323,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
     """The instances of a choice, in which what had to be a number is noted. Raises TooMany."""
     known = _explored(rules, sub)
     ranks = tuple(choice.most_rank.items())
-    start = (ranks, choice.dtype, tuple(choice.types.items()), choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    types = choice.dtype, tuple(choice.types.items())
+    start = (ranks, types, choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
     done = known.get((choice.level, start))
     # what was too much is too much with a lower limit, and what was not is not with a higher one
     if done is None or (most > done.most if done.found is None else most < done.most):
