@@ -51,7 +51,7 @@ def _admitted(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
         return
     kinds: Sequence[TypeClass | DType] = tuple(TypeClass)
     if tells_types_apart(sub):
-        kinds = tuple(DTYPES.values()) if len(names) == 1 else _TELLING
+        kinds = tuple(TypeClass.BOOL if dtype is DType.BOOL else dtype for dtype in (DType if len(names) == 1 else _TELLING))
     for chosen in product(kinds, repeat=len(names)):
         stand = product(*(kind.members if isinstance(kind, TypeClass) else (kind,) for kind in chosen))
         for dtypes in islice(stand, _TRIED):
