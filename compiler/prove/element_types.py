@@ -80,6 +80,20 @@ def variables(sub: SubstitutionDef) -> tuple[str, ...]:
 
 def tells_types_apart(sub: SubstitutionDef) -> bool:
     """Whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
+    for module, node in _reached(sub):
+        named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
+        if named in DTYPES or (named == "convert" and module.lookup("convert") is None):
+            return True
+    return False
+
+
+def divides(sub: SubstitutionDef) -> bool:
+    """Whether `/` occurs in what a rule means, which is another function for integers than for floats."""
+    return any(isinstance(node, t.Binary) and node.op == "/" for _, node in _reached(sub))
+
+
+def _reached(sub: SubstitutionDef) -> Iterator[tuple[Module, t.Node]]:
+    """The nodes of a rule and of all operators and functions that it reaches, with the modules whose names they use."""
     seen: set[int] = set()
     stack: list[tuple[Module, object]] = [(sub.module, sub.syntax)]
     while stack:
@@ -88,16 +102,11 @@ def tells_types_apart(sub: SubstitutionDef) -> bool:
             continue
         seen.add(id(syntax))
         for node in _meaning(syntax):
-            if isinstance(node, t.Name) and node.id in DTYPES:
-                return True
-            names = [node.function] if isinstance(node, t.Call) else [node.id] if isinstance(node, t.Name) else []
-            if "convert" in names and module.lookup("convert") is None:
-                return True
-            for name in names:
-                called = module.lookup(name)
-                if isinstance(called, OperatorDef | FunctionDef):
-                    stack.append((called.module, called.syntax))
-    return False
+            yield module, node
+            named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
+            called = module.lookup(named) if named else None
+            if isinstance(called, OperatorDef | FunctionDef):
+                stack.append((called.module, called.syntax))
 
 
 def _meaning(syntax: object) -> Iterator[t.Node]:

@@ -15,7 +15,7 @@ from dslc.interpret.facts import facts_of
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.depth import deeply
-from dslc.prove.element_types import tells_types_apart, types_of
+from dslc.prove.element_types import divides, tells_types_apart, types_of
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Answer, Counterexample, ProverName, Types, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
@@ -107,7 +107,7 @@ def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozens
     from dslc.prove.carry import carried
     from dslc.prove.instances import Uncovered, cover, cover_of_maps
 
-    if tells_types_apart(sub):
+    if tells_types_apart(sub) or divides(sub):
         return frozenset()
     try:
         covered = cover_of_maps(rules, sub, types) or cover(rules, sub, "symbolic", types)
