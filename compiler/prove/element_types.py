@@ -149,6 +149,23 @@ def admits(
     return True
 
 
+def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -> bool:
+    """Whether the guards of an operator admit element types for the type variables of its declaration."""
+    known = dict(types)
+    for param in op.syntax.params:
+        if param.type is not None and param.type.name in types:
+            known[param.name] = types[param.type.name]
+    try:
+        _check(rules, op.module, _guards(op), known)
+    except _Refused:
+        return False
+    return True
+
+
+def _guards(op: OperatorDef) -> list[t.Expr]:
+    return [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
+
+
 class _Refused(Exception):
     """Types that a guard does not admit."""
 
@@ -218,8 +235,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
     inner = _bound(place, op, expr, args, known)
-    where = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
-    _check(place.rules, op.module, where, inner)
+    _check(place.rules, op.module, _guards(op), inner)
     _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.syntax.statements, inner)
     return tuple(
         (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)
