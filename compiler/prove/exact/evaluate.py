@@ -288,7 +288,7 @@ class Evaluator:
     def _dtype(self, node: Scalar) -> DType:
         found = self._types.get(node)
         if found is None:
-            from dslc.semantics.scopes import scalar_dtype
+            from dslc.ir.element import scalar_dtype
 
             found = self._types[node] = scalar_dtype(node, tuple(value.type.dtype for value in self._inputs))
         return found
