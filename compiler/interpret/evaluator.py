@@ -31,9 +31,9 @@ from dslc.interpret.radix import prepare
 from dslc.interpret.reads import Operand, OutOfBounds, read
 from dslc.interpret.tensors import wrapped
 from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, num, raw_apply, walk
-from dslc.semantics.scopes import element_type
 
 # intermediates beyond so many elements (200 MB of float64) are computed in pieces
 _PIECE = 25_000_000

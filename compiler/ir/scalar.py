@@ -22,7 +22,7 @@ class Scalar:
     """Base of all scalar expressions. Build them with the functions of this module, never by the class."""
 
     # equality and hash are those of the object: no node exists twice
-    __slots__ = ("__weakref__", "_key", "_text", "free", "integral", "reads")
+    __slots__ = ("__weakref__", "_key", "_text", "binds", "free", "integral", "reads")
     _pool: ClassVar[dict[Any, weakref.KeyedRef[Any, Scalar]]] = {}
     _key: tuple[Any, ...]
     _text: str | None
@@ -32,6 +32,8 @@ class Scalar:
     integral: bool
     #: whether an element of a tensor occurs in it
     reads: bool
+    #: whether a reduction occurs in it, which binds iterators
+    binds: bool
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self)._make, self._key)  # type: ignore[attr-defined]
@@ -68,6 +70,7 @@ def _new(
         setattr(node, name, value)
     node.free, node.integral = free, integral
     node.reads = cls is Read or any(child.reads for child in children)
+    node.binds = cls is Reduce or any(child.binds for child in children)
     Scalar._pool[key] = weakref.KeyedRef(node, _forget, key)
     return node
 
@@ -148,7 +151,8 @@ class Read(Scalar):
         key = (Read, operand, index, other)
         found: Read | None = _known(key)
         if found is None:
-            found = _new(key, (index, operand, other), _free_of(index if other is None else (*index, other)), False)
+            parts = index if other is None else (*index, other)
+            found = _new(key, (index, operand, other), _free_of(parts), False, parts)
         return found
 
     @property

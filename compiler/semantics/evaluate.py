@@ -166,7 +166,7 @@ def _binary(expr: t.Binary, env: Env) -> Any:
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
     """Whether what is computed from two values is an integer of a type, as elements of integer tensors are among them."""
-    from dslc.semantics.scopes import element_type
+    from dslc.ir.element import element_type
 
     if env.builder is None or not any(isinstance(one, Scalar) and one.reads for one in (left, right)):
         return False

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DType
+from dslc.ir.element import scalar_dtype
 from dslc.ir.graph import Scope, Value, scope_value
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, as_scalar, iterator
+from dslc.ir.scalar import as_scalar, iterator
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Closure, Env, ScopeBuilder, Thunk, fail
 from dslc.semantics.evaluate import MAX_EXPANSIONS, evaluate, range_of, scalar
@@ -161,57 +162,6 @@ def _bind_place(binder: t.Binder, inner: Env, builder: ScopeBuilder, extents: li
         fresh.append(here)
     inner.bind(binder.name, tuple(fresh) if binder.star else fresh[0])
     return len(fresh)
-
-
-def scalar_dtype(body: Scalar, operands: tuple[DType, ...]) -> DType:
-    """The element type of an expression; numbers take the type of what they meet (bare ones are int64 or f32)."""
-    found = _dtype(body, operands, {})
-    return found if isinstance(found, DType) else (DType.F32 if found else DType.I64)
-
-
-def element_type(body: Scalar, operands: tuple[DType, ...], known: dict[Scalar, DType | bool] | None = None) -> DType | None:
-    """The element type of an expression; None for bare numbers, which take the type of what they meet.
-
-    `known`: what was found for the same operands before, and is found now.
-    """
-    found = _dtype(body, operands, {} if known is None else known)
-    return found if isinstance(found, DType) else None
-
-
-_COMPARISONS = {"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "isnan", "isinf"}
-_KEEPING = {"+", "*", "min", "max", "abs", "sign", "//", "%", "trunc", "floor", "ceil", "round"}
-
-
-def _dtype(node: Scalar, operands: tuple[DType, ...], memo: dict[Scalar, DType | bool]) -> DType | bool:
-    """An element type, or for bare numbers whether they are floating (True) or integers (False)."""
-    if node in memo:
-        return memo[node]
-    found: DType | bool = False
-    if isinstance(node, Read):
-        found = operands[node.operand]
-    elif isinstance(node, Num):
-        found = DType.BOOL if isinstance(node.value, bool) else not isinstance(node.value, int)
-    elif isinstance(node, Reduce):
-        found = DType.BOOL if node.kind in {"any", "all"} else _dtype(node.body, operands, memo)
-    elif isinstance(node, Apply):
-        if node.name in _COMPARISONS:
-            found = DType.BOOL
-        elif node.name.startswith("convert:"):
-            found = DTYPES[node.name.split(":")[1]]
-        else:
-            parts = node.args[1:] if node.name == "select" else node.args
-            found = _joined([_dtype(part, operands, memo) for part in parts])
-            if node.name not in _KEEPING and node.name != "select" and not isinstance(found, DType):
-                found = True
-    memo[node] = found
-    return found
-
-
-def _joined(kinds: list[DType | bool]) -> DType | bool:
-    types = [kind for kind in kinds if isinstance(kind, DType)]
-    if types:
-        return max(types, key=lambda kind: (kind.is_float, kind is not DType.BOOL, kind.bytes))
-    return any(kinds)
 
 
 # ---- operators called on values --------------------------------------------------------------------------------

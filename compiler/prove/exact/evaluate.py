@@ -406,7 +406,7 @@ class Evaluator:
 
     def dtype(self, node: Scalar) -> DType | None:
         """The element type of a subexpression; None for bare numbers."""
-        from dslc.semantics.scopes import element_type
+        from dslc.ir.element import element_type
 
         return element_type(node, self._operands, self._types)
 

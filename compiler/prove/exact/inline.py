@@ -13,6 +13,7 @@ from typing import Any
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
 from dslc.ir.fold import least
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import (
@@ -34,7 +35,6 @@ from dslc.ir.scalar import (
     table,
 )
 from dslc.prove.exact.element_types import is_whole
-from dslc.semantics.scopes import element_type
 
 # a constant of at most so many elements is written out
 _TABLE = 64

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, Reduce, Scalar, walk
 from dslc.prove.exact.answers import Presumed
-from dslc.semantics.scopes import element_type
 
 _ORDER = frozenset({"<", "<=", ">", ">=", "==", "!=", "max", "min", "abs", "sign"})
 

@@ -1,0 +1,275 @@
+"""The normal form of an expression, whose identity is EinNet's fingerprint (OSDI'23, section 6.2).
+
+Four redundancies vanish: the order of summations, the order of operands of commutative functions, the names of iterators, and the
+names of intermediate tensors (a graph has none: equal scopes are one object). Nested reductions of one kind become one, and
+iterators of reductions over one position go. Scopes stay, and so do the order of traversal iterators and those of extent 1, or
+a split would look like what it came from.
+
+The iterators of a reduction are told apart by where they occur; those that are alike in that are tried in every order, up to a
+limit. Beyond it two equal expressions may keep different forms: a form never stands for two different expressions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, permutations, product
+
+from dslc.ir.graph import Call, Constant, Input, Opaque, Scope, ScopeNode, Value, scope_value, topological, with_args
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Table,
+    apply,
+    iterator,
+    num,
+    raw_apply,
+    read,
+    rebuild,
+    reduce,
+    table,
+    walk,
+)
+from dslc.ir.scopes import substitute
+
+#: functions of two or more operands in any order; `+` and `*` are kept in order by their constructors
+_SYMMETRIC = frozenset({"==", "!=", "and", "or", "min", "max"})
+_ASSOCIATIVE = frozenset({"and", "or", "min", "max"})
+#: orders of alike iterators of one reduction that are tried
+_ORDERS = 120
+
+
+class Normalizer:
+    """Normal forms of values, each computed once: what graphs have in common is looked at once."""
+
+    def __init__(self) -> None:
+        self._values: dict[Value, Value] = {}
+        self._labels: dict[Value, str] = {}
+
+    def value(self, value: Value) -> Value:
+        """`{[i0] $1[i0] * $0[i0]}(A, {[j] ...})` → the same with operands, summations and factors in their one order."""
+        for node in topological([value.node]):
+            if node.values and node.values[0] in self._values:
+                continue
+            args = tuple(self._values[arg] for arg in node.args)
+            results = (self._scope(node.scope, args),) if isinstance(node, ScopeNode) else with_args(node, args)
+            self._values.update(zip(node.values, results, strict=True))
+        return self._values[value]
+
+    def _scope(self, scope: Scope, args: Sequence[Value]) -> Value:
+        labels = [self.label(arg) for arg in args]
+        # operands in the order of their labels, whatever reads them first
+        used = sorted({node.operand for node in _reads(scope.body)}, key=lambda k: labels[k])
+        numbers: dict[int, int] = {}
+        operands: list[Value] = []
+        for k in used:
+            if args[k] not in operands:
+                operands.append(args[k])
+            numbers[k] = operands.index(args[k])
+        body = substitute(scope.body, {}, 0, lambda node, index, other, depth: read(numbers[node.operand], index, other))
+        normal = _Normal([labels[k] for k in used if numbers[k] not in {numbers[j] for j in used[: used.index(k)]}])
+        groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
+        return scope_value(Scope(scope.extents, normal.form(body), scope.dtype, groups), tuple(operands))
+
+    def label(self, value: Value) -> str:
+        """A text that says what a value is, equal for equal normal values: input tensors keep their identity."""
+        found = self._labels.get(value)
+        if found is None:
+            found = self._labels[value] = self._label(value)
+        return found
+
+    def _label(self, value: Value) -> str:
+        node = value.node
+        if isinstance(node, Input):
+            return f"input {node.name}: {node.types[0]}"
+        if isinstance(node, Constant):
+            return f"constant {node.data.key}: {node.types[0]}"
+        args = ", ".join(self.label(arg) for arg in node.args)
+        if isinstance(node, ScopeNode):
+            own = f"{node.scope} {node.scope.groups} {node.scope.dtype}"
+        elif isinstance(node, Call):
+            own = f"{node.op} {node.tag}"
+        else:
+            own = node.key if isinstance(node, Opaque) else type(node).__name__
+        # of one length, however deep the graph is
+        return hashlib.sha256(f"{own}({args}).{value.index}".encode()).hexdigest()
+
+
+def normal(value: Value) -> Value:
+    """The normal form of one value. See `Normalizer` for several."""
+    return Normalizer().value(value)
+
+
+def _reads(root: Scalar) -> Iterator[Read]:
+    return (node for node in walk(root) if isinstance(node, Read))
+
+
+class _Normal:
+    """The normal form of one body, below iterators whose names are final."""
+
+    def __init__(self, labels: Sequence[str]) -> None:
+        self._labels = labels
+
+    def form(self, body: Scalar) -> Scalar:
+        return self._named(_flat(body), 0, {})
+
+    def _named(self, node: Scalar, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
+        """The expression with its reductions' iterators in their order, and named by it."""
+        if isinstance(node, Iter):
+            return names.get(node, node)
+        if isinstance(node, Reduce):
+            return self._reduction(node, depth, names)
+        if isinstance(node, Apply):
+            args = [self._named(arg, depth, names) for arg in node.args]
+            if node.name in _SYMMETRIC:
+                args.sort(key=str)
+                return _folded(node.name, args)
+            return apply(node.name, *args)
+        if isinstance(node, Read):
+            other = None if node.other is None else self._named(node.other, depth, names)
+            return read(node.operand, tuple(self._named(part, depth, names) for part in node.index), other)
+        if isinstance(node, Table):
+            return table(node.values, tuple(self._named(part, depth, names) for part in node.index))
+        return node
+
+    def _reduction(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
+        best: tuple[str, Scalar] | None = None
+        for order in islice(self._orders(node, depth, names), _ORDERS):
+            built = self._in_order(node, order, depth, names)
+            text = str(built)
+            if best is None or text < best[0]:
+                best = text, built
+        assert best is not None
+        return best[1]
+
+    def _in_order(self, node: Reduce, order: Sequence[int], depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
+        inner = dict(names)
+        iters: list[Iter] = []
+        extents: list[Scalar] = []
+        for k in order:
+            extents.append(self._named(node.extents[k], depth + len(iters), inner))
+            iters.append(iterator(f"r{depth + len(iters)}"))
+            inner[node.iters[k]] = iters[-1]
+        below = depth + len(iters)
+        where = None if node.where is None else self._named(node.where, below, inner)
+        return reduce(node.kind, tuple(iters), tuple(extents), self._named(node.body, below, inner), where)
+
+    def _orders(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> Iterator[tuple[int, ...]]:
+        """The orders of a reduction's iterators that may be its first one: by their signatures, alike ones in every order."""
+        if len(node.iters) == 1:
+            yield (0,)
+            return
+        classes: dict[tuple[int, str], list[int]] = {}
+        for k, signature in enumerate(self._signatures(node, depth, names)):
+            classes.setdefault((_after(node, k), signature), []).append(k)
+        groups = [members for _, members in sorted(classes.items())]
+        for chosen in product(*(permutations(members) for members in groups)):
+            yield tuple(k for part in chosen for k in part)
+
+    def _signatures(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> list[str]:
+        """What an iterator is apart from its name: the reduction with the iterator marked, and the others by their signatures."""
+        marks = [f"?{extent}" if not extent.free & set(node.iters) else "?" for extent in node.extents]
+        for _ in range(2):
+            found = []
+            for k in range(len(node.iters)):
+                named = enumerate(zip(node.iters, marks, strict=True))
+                inner = {it: iterator(f"{mark}!" if j == k else mark) for j, (it, mark) in named}
+                parts = [node.body, *([] if node.where is None else [node.where])]
+                # a reduction inside is looked at as it stands: its own iterators are in the order of this mark
+                shown = [str(self._named(part, depth + len(node.iters), {**names, **inner})) for part in parts]
+                found.append(f"{marks[k]} {' where '.join(shown)}")
+            digests = [hashlib.sha256(each.encode()).hexdigest()[:16] for each in found]
+            if len(set(digests)) == len(set(marks)):
+                return digests
+            marks = [f"?{each}" for each in digests]
+        return marks
+
+
+def _after(node: Reduce, k: int) -> int:
+    """How many iterators have to come before one, as its extent uses them."""
+    own = {it: j for j, it in enumerate(node.iters)}
+    return max((1 + _after(node, own[it]) for it in node.extents[k].free if it in own and own[it] < k), default=0)
+
+
+# ---- shapes of expressions -------------------------------------------------------------------------------------------
+
+
+def _flat(node: Scalar) -> Scalar:
+    """Nested reductions of one kind as one, without iterators of one position; nested `min`, `max`, `and`, `or` as one."""
+    def leaf(part: Scalar) -> Scalar | None:
+        if isinstance(part, Reduce):
+            return _flat_reduction(part)
+        return None
+
+    return rebuild(node, leaf)
+
+
+def _flat_reduction(node: Reduce) -> Scalar:
+    single: dict[Iter, Scalar] = {
+        it: num(0) for it, extent in zip(node.iters, node.extents, strict=True) if isinstance(extent, Num) and extent.value == 1
+    }
+    # every reduction inside binds names that occur nowhere else in it, so that they can be joined
+    depth = _beyond(node)
+
+    def put(part: Scalar) -> Scalar:
+        return _flat(substitute(part, single, depth) if part.binds or single else part)
+
+    iters: list[Iter] = []
+    extents: list[Scalar] = []
+    for it, extent in zip(node.iters, node.extents, strict=True):
+        if it not in single:
+            iters.append(it)
+            extents.append(put(extent))
+    where = None if node.where is None else put(node.where)
+    body = put(node.body)
+    while (joined := _inner(node.kind, frozenset(iters), body)) is not None:
+        inner, body = joined
+        iters += inner.iters
+        extents += inner.extents
+        if inner.where is not None:
+            where = inner.where if where is None else apply("and", where, inner.where)
+    if not iters and where is not None:
+        # one position, perhaps none
+        return Reduce._make(body, (num(1),), (iterator(f"r{depth}"),), node.kind, where)
+    return reduce(node.kind, tuple(iters), tuple(extents), body, where)
+
+
+def _inner(kind: str, iters: frozenset[Iter], body: Scalar) -> tuple[Reduce, Scalar] | None:
+    """A reduction inside that is one with that around it, and the body of both: `sum[a] sum[b] f`, `sum[a] c * sum[b] f(a, b)`.
+
+    A factor that does not depend on `a` stays: it is computed once, and not for each `a`.
+    """
+    if isinstance(body, Reduce) and body.kind == kind:
+        return body, body.body
+    if kind == "sum" and isinstance(body, Apply) and body.name == "*":
+        sums = [arg for arg in body.args if isinstance(arg, Reduce) and arg.kind == "sum"]
+        if len(sums) == 1 and sums[0].free & iters:
+            return sums[0], apply("*", *(arg for arg in body.args if arg is not sums[0]), sums[0].body)
+    return None
+
+
+def _beyond(node: Reduce) -> int:
+    """A depth of which no name occurs in a reduction."""
+    found = {it.name for part in walk(node) for it in (part.iters if isinstance(part, Reduce) else part.free)}
+    return 1 + max((int(name[1:]) for name in found if name[0] == "r" and name[1:].isdigit()), default=0)
+
+
+def _folded(name: str, args: Sequence[Scalar]) -> Scalar:
+    """A symmetric function of operands in their order; associative ones of all that are nested in them."""
+    if name not in _ASSOCIATIVE:
+        return raw_apply(name, *args) if not any(isinstance(arg, Num) for arg in args) else apply(name, *args)
+    flat: list[Scalar] = []
+    for arg in args:
+        flat += arg.args if isinstance(arg, Apply) and arg.name == name else (arg,)
+    flat = sorted(dict.fromkeys(flat), key=str)
+    total = flat[0]
+    for arg in flat[1:]:
+        total = apply(name, total, arg)
+    return total
+
+
+__all__ = ["Normalizer", "normal"]

@@ -1,0 +1,348 @@
+"""The algebra of scopes: what derivations, kernels and proofs do to expressions, each once.
+
+A program over tensors is a graph of scopes. Every function here takes a value that a scope computes and gives an equal one in
+another form, or one that a docstring describes. Bound iterators are always named by how many surround them (`r0` outermost), so
+that nothing is captured when an expression moves below other reductions, and equal expressions are one object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from dslc.ir.dtype import Dim, DType
+from dslc.ir.element import scalar_dtype
+from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Table,
+    apply,
+    as_scalar,
+    iterator,
+    num,
+    read,
+    rebuild,
+    reduce,
+    table,
+    walk,
+)
+
+#: what a read becomes: its node, its index and the value outside as they are by now, and the number of reductions around it
+OnRead = Callable[[Read, tuple[Scalar, ...], Scalar | None, int], Scalar]
+
+
+def substitute(root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None) -> Scalar:
+    """An expression with others in the place of its free iterators, below `depth` iterators of reductions.
+
+    `sum[r0: K] A[i0, r0]` with `i0 -> B[r0]` at depth 1 → `sum[r1: K] A[B[r0], r1]`: nothing is captured.
+    """
+    if not values and depth == 0 and on_read is None and not root.binds:
+        return root
+    return _Moved(dict(values), depth, on_read).go(root)
+
+
+class _Moved:
+    """One expression on its way: what its iterators stand for by now, and how many surround it."""
+
+    __slots__ = ("depth", "memo", "on_read", "values")
+
+    def __init__(self, values: dict[Iter, Scalar], depth: int, on_read: OnRead | None) -> None:
+        self.values, self.depth, self.on_read = values, depth, on_read
+        self.memo: dict[Scalar, Scalar] = {}
+
+    def go(self, node: Scalar) -> Scalar:
+        if self.on_read is None and not node.binds and not any(it in self.values for it in node.free):
+            return node
+        if self.on_read is not None and not (node.reads or node.free or node.binds):
+            return node
+        found = self.memo.get(node)
+        if found is None:
+            found = self.memo[node] = self._fresh(node)
+        return found
+
+    def _fresh(self, node: Scalar) -> Scalar:
+        if isinstance(node, Iter):
+            return self.values.get(node, node)
+        if isinstance(node, Apply):
+            return apply(node.name, *[self.go(arg) for arg in node.args])
+        if isinstance(node, Read):
+            index = tuple([self.go(part) for part in node.index])
+            other = None if node.other is None else self.go(node.other)
+            return read(node.operand, index, other) if self.on_read is None else self.on_read(node, index, other, self.depth)
+        if isinstance(node, Table):
+            return table(node.values, tuple([self.go(part) for part in node.index]))
+        if isinstance(node, Reduce):
+            return self._reduce(node)
+        return node
+
+    def _reduce(self, node: Reduce) -> Scalar:
+        inner = _Moved(dict(self.values), self.depth, self.on_read)
+        iters, extents = [], []
+        for it, extent in zip(node.iters, node.extents, strict=True):
+            # an extent may use the iterators before it
+            extents.append(_Moved(dict(inner.values), inner.depth, self.on_read).go(extent))
+            iters.append(iterator(f"r{inner.depth}"))
+            inner.values[it] = iters[-1]
+            inner.depth += 1
+        where = None if node.where is None else inner.go(node.where)
+        return reduce(node.kind, tuple(iters), tuple(extents), inner.go(node.body), where)
+
+
+# ---- values of scopes ------------------------------------------------------------------------------------------------
+
+
+def scope_of(value: Value) -> Scope:
+    """The scope that computes a value. Raises TypeError where another kind of node does."""
+    if not isinstance(value.node, ScopeNode):
+        raise TypeError(f"{type(value.node).__name__} is no scope")
+    return value.node.scope
+
+
+def renumber(value: Value) -> Value:
+    """The same expression with its operands numbered as they are first read, each once, and none that is not read.
+
+    `{[i0: N] $2[i0] + $0[i0]}(A, B, C)` → `{[i0: N] $0[i0] + $1[i0]}(C, A)`.
+    """
+    scope, args = scope_of(value), value.node.args
+    return _closed(scope, scope.extents, scope.groups, scope.body, args)
+
+
+def _closed(
+    scope: Scope, extents: Sequence[Dim], groups: Sequence[int] | None, body: Scalar, args: Sequence[Value]
+) -> Value:
+    """A scope over `args`, of which the body reads some, perhaps one under several numbers."""
+    order: dict[Value, int] = {}
+
+    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        return read(order.setdefault(args[node.operand], len(order)), index, other)
+
+    numbered = substitute(body, {}, 0, on_read)
+    if groups is not None and all(count == 1 for count in groups):
+        groups = None
+    whole = Scope(tuple(extents), numbered, scope.dtype, None if groups is None else tuple(groups))
+    return scope_value(whole, tuple(order))
+
+
+def inline(value: Value, operand: int) -> Value:
+    """The scope that computes an operand is put in the place of each read of it.
+
+    `{[i] f(A[g(i)])}` over `A = {[j] h(j)}` → `{[i] f(h(g(i)))}`. (EinNet §4.1, traversal merging; §4.2, expression fusion.)
+
+    Raises:
+        TypeError: the operand is computed by no scope.
+    """
+    scope, args = scope_of(value), value.node.args
+    producer, below = scope_of(args[operand]), args[operand].node.args
+    shape = args[operand].type.shape
+    first = len(args)
+
+    def shifted(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        return read(first + node.operand, index, other)
+
+    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        if node.operand != operand:
+            return read(node.operand, index, other)
+        element = substitute(producer.body, positions(producer, index), depth, shifted)
+        element = converted(element, producer.dtype, (*(arg.type.dtype for arg in (*args, *below)),))
+        return element if other is None else apply("select", inside(index, shape), element, other)
+
+    body = substitute(scope.body, {}, 0, on_read)
+    return _closed(scope, scope.extents, scope.groups, body, (*args, *below))
+
+
+def converted(element: Scalar, to: DType, operands: tuple[DType, ...]) -> Scalar:
+    """An element of a scope's type as a part of another expression: what a scope stores has the scope's type."""
+    if scalar_dtype(element, operands) is to:
+        return element
+    if isinstance(element, Num) and to.is_float and not isinstance(element.value, bool):
+        return element
+    return apply(f"convert:{to}", element)
+
+
+def inside(index: Sequence[Scalar], shape: Sequence[Dim]) -> Scalar:
+    """Whether a position lies within a shape."""
+    held: Scalar = num(True)
+    for at, size in zip(index, shape, strict=True):
+        held = apply("and", held, apply("<=", num(0), at))
+        held = apply("and", held, apply("<", at, as_scalar(size)))
+    return held
+
+
+def positions(scope: Scope, index: Sequence[Scalar]) -> dict[Iter, Scalar]:
+    """What the iterators of a scope are at a position of its result: parts of merged dimensions are taken out of it."""
+    out: dict[Iter, Scalar] = {}
+    at = 0
+    for count, position in zip(scope.groups or (1,) * len(scope.extents), index, strict=True):
+        rest = position
+        for k in reversed(range(at, at + count)):
+            size = as_scalar(scope.extents[k])
+            if size is num(1):
+                out[scope.iters[k]] = num(0)
+            elif all(as_scalar(scope.extents[j]) is num(1) for j in range(at, k)):
+                out[scope.iters[k]] = rest
+            else:
+                out[scope.iters[k]] = apply("%", rest, size)
+                rest = apply("//", rest, size)
+        at += count
+    return out
+
+
+def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
+    """An iterator becomes two: one over blocks of `factor` positions, and one over the positions of a block.
+
+    `{[i0: 6] f(i0)}` by 2 → `{[(i0: 3, i1: 2)] f(i0 * 2 + i1)}`, a merged dimension of the same size; and
+    `sum[r0: 6] f(r0)` → `sum[r0: 3, r1: 2] f(r0 * 2 + r1)`.
+
+    Raises:
+        ValueError: the factor does not divide the extent, or no such iterator is there.
+    """
+    scope, args = scope_of(value), value.node.args
+    if which in scope.iters:
+        at = scope.iters.index(which)
+        blocks = _quotient(scope.extents[at], factor)
+        extents = (*scope.extents[:at], blocks, factor, *scope.extents[at + 1 :])
+        values: dict[Iter, Scalar] = {it: iterator(f"i{k + (k > at)}") for k, it in enumerate(scope.iters)}
+        values[which] = apply("+", apply("*", iterator(f"i{at}"), as_scalar(factor)), iterator(f"i{at + 1}"))
+        groups, start = [], 0
+        for count in scope.groups or (1,) * len(scope.extents):
+            groups.append(count + (start <= at < start + count))
+            start += count
+        return _closed(scope, extents, groups, substitute(scope.body, values), args)
+    found = [node for node in walk(scope.body) if isinstance(node, Reduce) and which in node.iters]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} reductions bind {which}")
+    (node,) = found
+    at = node.iters.index(which)
+    outer, inner = iterator("split outer"), iterator("split inner")
+    place = apply("+", apply("*", outer, as_scalar(factor)), inner)
+
+    def put(part: Scalar) -> Scalar:
+        # names that occur nowhere else: what surrounds them names them again
+        return _renamed(part, {which: place})
+
+    split = reduce(
+        node.kind,
+        (*node.iters[:at], outer, inner, *node.iters[at + 1 :]),
+        (
+            *node.extents[:at], as_scalar(_quotient(node.extents[at], factor)), as_scalar(factor),
+            *(put(extent) for extent in node.extents[at + 1 :]),
+        ),
+        put(node.body),
+        None if node.where is None else put(node.where),
+    )  # fmt: skip
+    return _closed(scope, scope.extents, scope.groups, _exchanged(scope.body, node, split), args)
+
+
+def _renamed(root: Scalar, values: Mapping[Iter, Scalar]) -> Scalar:
+    """As `substitute`, with the binders of the expression as they are: the values' own iterators are bound nowhere in it."""
+    def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Reduce) and any(it in values for it in node.iters):
+            shadowed = {it: each for it, each in values.items() if it not in node.iters}
+            extents = tuple(_renamed(extent, values) for extent in node.extents)
+            where = None if node.where is None else _renamed(node.where, shadowed)
+            return reduce(node.kind, node.iters, extents, _renamed(node.body, shadowed), where)
+        return values.get(node) if isinstance(node, Iter) else None
+
+    return rebuild(root, leaf)
+
+
+def _exchanged(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
+    return rebuild(root, lambda node: new if node is old else None)
+
+
+def _quotient(extent: Dim, factor: Dim) -> Dim:
+    """The number of blocks. Raises ValueError where blocks of that size do not fill the extent."""
+    whole = apply("//", as_scalar(extent), as_scalar(factor))
+    if apply("*", whole, as_scalar(factor)) is not as_scalar(extent):
+        raise ValueError(f"{factor} does not divide {extent}")
+    return int(whole.value) if isinstance(whole, Num) and isinstance(whole.value, int) else whole
+
+
+def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
+    """The result at one position of an axis, without that axis.
+
+    `{[i0: N, i1: M] f(i0, i1)}`, axis 0 at p → `{[i0: M] f(p, i0)}`. The position may not depend on iterators.
+    """
+    scope = scope_of(value)
+    groups = scope.groups or (1,) * len(scope.extents)
+    start = sum(groups[:axis])
+    gone = range(start, start + groups[axis])
+    part = Scope(tuple(scope.extents[k] for k in gone), num(0), scope.dtype, (groups[axis],))
+    at = positions(part, [as_scalar(position)])
+    values: dict[Iter, Scalar] = {scope.iters[k]: at[iterator(f"i{k - start}")] for k in gone}
+    kept = [k for k in range(len(scope.extents)) if k not in gone]
+    values.update((scope.iters[k], iterator(f"i{n}")) for n, k in enumerate(kept))
+    extents = [scope.extents[k] for k in kept]
+    left = [count for k, count in enumerate(groups) if k != axis]
+    return _closed(scope, extents, left, substitute(scope.body, values), value.node.args)
+
+
+def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
+    """A box of the result: for some axes a first position and an extent. (EinNet §4.1, boundary tightening reads it backwards.)
+
+    `{[i0: N] f(i0)}` with `{0: (a, m)}` → `{[i0: m] f(i0 + a)}`. A merged dimension that is cut is one iterator afterwards.
+    """
+    scope = scope_of(value)
+    groups = scope.groups or (1,) * len(scope.extents)
+    extents: list[Dim] = []
+    counts: list[int] = []
+    values: dict[Iter, Scalar] = {}
+    start = 0
+    for axis, count in enumerate(groups):
+        inner = range(start, start + count)
+        start += count
+        if axis not in boxes:
+            values.update((scope.iters[k], iterator(f"i{len(extents) + n}")) for n, k in enumerate(inner))
+            extents.extend(scope.extents[k] for k in inner)
+            counts.append(count)
+            continue
+        first, extent = boxes[axis]
+        place = apply("+", iterator(f"i{len(extents)}"), as_scalar(first))
+        part = Scope(tuple(scope.extents[k] for k in inner), num(0), scope.dtype, (count,))
+        at = positions(part, [place])
+        values.update((scope.iters[k], at[iterator(f"i{n}")]) for n, k in enumerate(inner))
+        extents.append(extent)
+        counts.append(1)
+    return _closed(scope, extents, counts, substitute(scope.body, values), value.node.args)
+
+
+def stack(values: Sequence[Value]) -> Value:
+    """Results of one type, one after the other on a new first axis. (EinNet §4.2, expression batching.)
+
+    `{[i0: N] f(i0)}`, `{[i0: N] g(i0)}` → `{[i0: 2, i1: N] f(i1) if i0 == 0 else g(i1)}`.
+
+    Raises:
+        ValueError: the scopes differ in their extents or types.
+    """
+    scopes = [scope_of(value) for value in values]
+    head = scopes[0]
+    if any((each.extents, each.groups, each.dtype) != (head.extents, head.groups, head.dtype) for each in scopes):
+        raise ValueError("scopes of several types cannot be stacked")
+    moved: dict[Iter, Scalar] = {it: iterator(f"i{k + 1}") for k, it in enumerate(head.iters)}
+    args: list[Value] = []
+    bodies: list[Scalar] = []
+    for value, scope in zip(values, scopes, strict=True):
+        first = len(args)
+
+        def shifted(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int, first: int = first) -> Scalar:
+            return read(first + node.operand, index, other)
+
+        bodies.append(substitute(scope.body, moved, 0, shifted))
+        args.extend(value.node.args)
+    types = tuple(arg.type.dtype for arg in args)
+    bodies = [converted(body, head.dtype, types) for body in bodies]
+    body = bodies[-1]
+    for k in reversed(range(len(bodies) - 1)):
+        body = apply("select", apply("==", iterator("i0"), num(k)), bodies[k], body)
+    groups = None if head.groups is None else (1, *head.groups)
+    return _closed(head, (len(values), *head.extents), groups, body, args)
+
+
+__all__ = [
+    "OnRead", "converted", "drop_axis", "inline", "inside", "positions", "renumber", "restrict", "scope_of",
+    "split_iterator", "stack", "substitute",
+]  # fmt: skip
