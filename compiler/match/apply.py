@@ -9,6 +9,7 @@ from dslc.ir.constants import fill
 from dslc.ir.graph import Graph, Value
 from dslc.match.associative import unwrap
 from dslc.match.guards import bind_local, scope_of
+from dslc.match.index import GraphIndex
 from dslc.match.matcher import Match
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
@@ -40,9 +41,7 @@ def replaced(match: Match, graph: Graph) -> Graph:
         Refused: with the reason.
     """
     index = match.index
-    if index.graph is not graph:
-        from dslc.match.index import GraphIndex
-
+    if not isinstance(index, GraphIndex) or index.graph is not graph:
         index = GraphIndex(graph)
         if any(value.node not in index.position for _, value in match.roots):
             raise Refused("the graph does not hold what was matched")
@@ -50,7 +49,7 @@ def replaced(match: Match, graph: Graph) -> Graph:
     changed = {old: value for old, value in new.items() if old != value}
     if not changed:
         raise Refused("the replacement is what stands there already")
-    if len(match.roots) > 1 and any(index.depends(value.node, old.node) for value in changed.values() for old in changed):
+    if len(match.roots) > 1 and any(index.depends(value, old) for value in changed.values() for old in changed):
         raise Refused("the replacement would depend on a result that it replaces: a cycle")
     out = index.rebuilt(changed)
     if out.outputs == graph.outputs:

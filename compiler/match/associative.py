@@ -7,6 +7,7 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Value
+from dslc.match.index import Index
 from dslc.match.pattern import Site
 from dslc.match.state import Wrap
 from dslc.semantics.apply import apply
@@ -20,18 +21,35 @@ MAX_OPERANDS = 8
 MAX_VARIANTS = 16
 
 
-def operand_lists(node: Call) -> list[tuple[Value, ...]]:
+def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
     """The operands of a call, with nested calls of the same operator and attributes taken apart or left whole; shortest first."""
     out = [node.args]
     for operands in out:
         for at, operand in enumerate(operands):
-            below = operand.node
-            if not isinstance(below, Call) or below.op != node.op or below.attrs != node.attrs:
-                continue
-            longer = (*operands[:at], *below.args, *operands[at + 1 :])
-            if len(longer) <= MAX_OPERANDS and longer not in out and len(out) < MAX_VARIANTS:
-                out.append(longer)
+            for below in nested(node, operand, index):
+                longer = (*operands[:at], *below.args, *operands[at + 1 :])
+                if len(longer) <= MAX_OPERANDS and longer not in out and len(out) < MAX_VARIANTS:
+                    out.append(longer)
     return sorted(out, key=len)
+
+
+def operands_within(node: Call, index: Index) -> set[Value]:
+    """Every value that stands in one of the `operand_lists`, at least."""
+    out = set(node.args)
+    level = list(node.args)
+    for _ in range(MAX_OPERANDS - len(node.args)):
+        level = [arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out]
+        if not level:
+            break
+        out.update(level)
+    return out
+
+
+def nested(node: Call, operand: Value, index: Index) -> Iterator[Call]:
+    """The calls of the same operator with the same attributes that an operand of a call comes from."""
+    for below in index.nodes(operand):
+        if isinstance(below, Call) and below.op == node.op and below.attrs == node.attrs:
+            yield below
 
 
 def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:

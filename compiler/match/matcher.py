@@ -11,7 +11,7 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Value
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze, solve_state
-from dslc.match.index import GraphIndex
+from dslc.match.index import Index
 from dslc.match.names import free_names
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
@@ -30,7 +30,7 @@ class Match:
     """
 
     rule: CompiledRule
-    index: GraphIndex
+    index: Index
     roots: tuple[tuple[str, Value], ...]
     names: Mapping[str, Any]
     choice: Mapping[str, Any]
@@ -61,7 +61,7 @@ class Match:
 
 def find_matches(
     rule: CompiledRule,
-    index: GraphIndex,
+    index: Index,
     *,
     limit: int | None = None,
     constants: bool = False,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dslc.errors import Span
+from dslc.match.outline import Outline, outlines
 from dslc.match.pattern import Frame, Side
 from dslc.match.types import QuickType
 from dslc.semantics.definitions import SubstitutionDef
@@ -49,6 +51,14 @@ class CompiledRule:
     ordered: tuple[tuple[int, int], ...]
     fixed: frozenset[tuple[int, int, int]]
     constants: frozenset[str]
+
+    @functools.cached_property
+    def outlines(self) -> tuple[Outline, ...]:
+        """What each site of the left side can be at all."""
+        predicates: dict[str, frozenset[str]] = {}
+        for guard in self.term_guards:
+            predicates[guard.term] = predicates.get(guard.term, frozenset()) | {guard.predicate}
+        return outlines(self.rules, self.left, dict(self.quick), self.constants, predicates)
 
     @property
     def span(self) -> Span:

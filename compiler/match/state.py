@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from dslc.ir.graph import Call, Value
@@ -62,15 +62,17 @@ class State:
     pending: tuple[Pending, ...] = ()
 
     def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> State:
-        return replace(self, values={**self.values, name: value}, names=names)
+        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending)
 
     def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> State:
-        return replace(self, names=names, pending=pending)
+        return State(self.values, names, self.nodes, self.results, self.wraps, pending)
 
     def with_site(self, site: int, node: Call, results: tuple[Value, ...], wrap: Wrap | None) -> State:
-        return replace(
-            self,
-            nodes={**self.nodes, site: node},
-            results={**self.results, site: results},
-            wraps=self.wraps if wrap is None else {**self.wraps, site: wrap},
+        return State(
+            self.values,
+            self.names,
+            {**self.nodes, site: node},
+            {**self.results, site: results},
+            self.wraps if wrap is None else {**self.wraps, site: wrap},
+            self.pending,
         )
