@@ -84,6 +84,7 @@ class GraphIndex:
         self.order: list[Node] = graph.nodes()
         self.position: dict[Node, int] = {node: k for k, node in enumerate(self.order)}
         self.memory = Memory()
+        self._results: dict[Call, tuple[Value, ...]] = {}
 
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
@@ -138,7 +139,10 @@ class GraphIndex:
         return (value.node,)
 
     def results(self, node: Call) -> tuple[Value, ...]:
-        return node.values
+        found = self._results.get(node)
+        if found is None:
+            found = self._results[node] = node.values
+        return found
 
     def users(self, value: Value) -> Sequence[Call]:
         return self._users.get(value, ())
@@ -162,6 +166,9 @@ class GraphIndex:
         target = self.position.get(on.node)
         if target is None:
             return node is on.node
+        at_node = self.position.get(node)
+        if at_node is not None:
+            return bool(self._below[at_node] >> target & 1)
         stack, seen = [node], {node}
         while stack:
             at = stack.pop()

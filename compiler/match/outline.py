@@ -144,9 +144,10 @@ def _meets(need: Need, value: Value, index: Index) -> bool:
         return number is not None and (need.literal is None or equal(need.literal, number))
     members = need.outline.fitting(index).members
     for node in index.nodes(value):
-        if node in members and isinstance(node, Call):
-            if need.output is None or value in index.results(node)[need.output : need.output + 1]:
-                return True
+        if node not in members or not isinstance(node, Call):
+            continue
+        if need.output is None or value in index.results(node)[need.output : need.output + 1]:
+            return True
     return False
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
+from dslc.match.alone import Alone
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.outline import attributes, number_at, satisfies
 from dslc.match.pattern import (
@@ -25,6 +26,9 @@ from dslc.match.trace import Trace
 from dslc.match.types import equal
 from dslc.semantics.env import AttrSet, OperatorRef
 
+# a tensor of a part that is matched already, and the sites on the way from it up to the top
+Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
+
 
 class Structure:
     """Finds the states in which the left side of a rule fits a graph, types and guards aside."""
@@ -36,6 +40,7 @@ class Structure:
         self._trace = trace
         self._sites = rule.left.sites
         self._outlines = rule.outlines
+        self._alone: dict[int, Alone] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
@@ -61,25 +66,39 @@ class Structure:
             yield state
             return
         # a top that shares something with what is matched goes first: only users of that are tried
-        joined = [top for top in open_tops if self._anchors(top, state)]
-        top = joined[0] if joined else open_tops[0]
+        top, anchors = open_tops[0], []
+        if state.results:
+            for one in open_tops:
+                anchors = self._anchors(one, state)
+                if anchors:
+                    top = one
+                    break
         rest = [other for other in open_tops if other != top]
+        for found in self._with_top(top, anchors, state):
+            if self._in_order(found) and (self._trace is not None or not self._circular(found)):
+                yield from self._tops_from(rest, found)
+
+    def _with_top(self, top: int, anchors: list[Anchor], state: State) -> Iterator[State]:
         site = self._sites[top]
-        for node in self._candidates(top, state):
-            for found in self._site(site, node, state):
-                if self._in_order(found) and (self._trace is not None or not self._circular(found)):
-                    yield from self._tops_from(rest, found)
+        if anchors or not state.results or self._trace is not None:
+            for node in self._candidates(top, anchors):
+                yield from self._site(site, node, state)
+            return
+        # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
+        alone = self._alone.get(top)
+        if alone is None:
+            found = [one for node in self._candidates(top, []) for one in self._site(site, node, State())]
+            alone = self._alone[top] = Alone(found)
+        yield from alone.joined(state)
 
     def _in_order(self, state: State) -> bool:
         """One order of exchangeable results, and never one value as two results."""
-        seen: set[Value] = set()
-        for _, root in self._rule.left.roots:
-            results = state.results.get(root.site)
-            if results is not None:
-                value = results[root.output]
-                if value in seen:
-                    return False
-                seen.add(value)
+        roots = self._rule.left.roots
+        if len(roots) < 2:
+            return True
+        found = [state.results[root.site][root.output] for _, root in roots if root.site in state.results]
+        if len(found) > 1 and len(set(found)) < len(found):
+            return False
         for i, j in self._rule.ordered:
             a, b = state.nodes.get(self._root_sites[i]), state.nodes.get(self._root_sites[j])
             if a is not None and b is not None and self._index.rank[a] > self._index.rank[b]:
@@ -88,19 +107,22 @@ class Structure:
 
     def _circular(self, state: State) -> bool:
         """Whether a tensor of the rule is computed from one of its results: no replacement could be built from it."""
-        roots = {state.nodes[site] for site in self._root_sites if site in state.nodes}
-        if len(self._tops) < 2 or len(roots) < 2:
+        if len(self._tops) < 2:
             return False
+        roots = {state.nodes[site] for site in self._root_sites if site in state.nodes}
+        if len(roots) < 2:
+            return False
+        depends = self._index.depends
         results = [self._index.results(root)[0] for root in roots]
-        return any(self._index.depends(value, result) for value in state.values.values() for result in results)
+        return any(depends(value, result) for value in state.values.values() for result in results)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
     def _subtree(self, top: int) -> list[int]:
         return [leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int)]
 
-    def _anchors(self, top: int, state: State) -> list[tuple[Value, tuple[int, ...]]]:
-        out: list[tuple[Value, tuple[int, ...]]] = []
+    def _anchors(self, top: int, state: State) -> list[Anchor]:
+        out: list[Anchor] = []
         for leaf, path in self._rule.left.paths[top]:
             if isinstance(leaf, Variable) and leaf.name in state.values:
                 out.append((state.values[leaf.name], path))
@@ -108,19 +130,16 @@ class Structure:
                 out.append((state.results[leaf.site][leaf.output], path))
         return out
 
-    def _candidates(self, top: int, state: State) -> list[Call]:
-        if top in state.nodes:
-            return [state.nodes[top]]
-        anchors = self._anchors(top, state)
+    def _candidates(self, top: int, anchors: list[Anchor]) -> Sequence[Call]:
         if anchors:
             value, path = min(anchors, key=lambda a: len(self._index.users(a[0])))
             if self._index.users(value) or value.node in self._index.position:
                 return self._climb([value], path)
         if self._trace is None:
-            return list(self._fitting(top).calls)
+            return self._fitting(top).calls
         # an explanation starts at the top with every call, so that it says how far a place fits
         operator = self._sites[top].operator
-        return list(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
+        return self._index.calls if operator is None else self._index.by_operator.get(operator, ())
 
     def _climb(self, values: list[Value], path: Sequence[int]) -> list[Call]:
         found: list[Call] = []
