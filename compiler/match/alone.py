@@ -25,8 +25,8 @@ class Alone:
         self._names = sorted(set.intersection(*(set(state.names) for state in states))) if states else []
         self._by_names: dict[tuple[str, ...], dict[tuple[Any, ...], list[State]]] = {}
 
-    def joined(self, state: State) -> Iterator[State]:
-        """A state with each of the ways whose names agree with its own."""
+    def agreeing(self, state: State) -> Iterator[State]:
+        """The ways whose names have the values that they have in a state."""
         shared = tuple([name for name in self._names if name in state.names])
         groups = self._by_names.get(shared)
         if groups is None:
@@ -34,15 +34,24 @@ class Alone:
             for one in self._states:
                 groups.setdefault(_key(one, shared), []).append(one)
         for one in groups.get(_key(state, shared), ()):
-            if all(agree(value, one.names[name]) for name, value in state.names.items() if name in one.names):
-                yield State(
-                    {**state.values, **one.values},
-                    {**one.names, **state.names},
-                    {**state.nodes, **one.nodes},
-                    {**state.results, **one.results},
-                    {**state.wraps, **one.wraps},
-                    (*state.pending, *one.pending),
-                )
+            names = one.names
+            for name, value in state.names.items():
+                if name in names and not agree(value, names[name]):
+                    break
+            else:
+                yield one
+
+
+def joined(state: State, part: State) -> State:
+    """Two parts together; where both know a name, it is as in the first."""
+    return State(
+        {**state.values, **part.values},
+        {**part.names, **state.names},
+        {**state.nodes, **part.nodes},
+        {**state.results, **part.results},
+        {**state.wraps, **part.wraps},
+        (*state.pending, *part.pending),
+    )
 
 
 def agree(a: Any, b: Any) -> bool:

@@ -36,7 +36,7 @@ def replaced(match: Match, graph: Graph) -> Graph:
     changed = {old: value for old, value in new.items() if old != value}
     if not changed:
         raise Refused("the replacement is what stands there already")
-    if len(match.roots) > 1 and any(index.depends(value, old) for value in changed.values() for old in changed):
+    if len(match.roots) > 1 and index.depends(changed.values(), changed):
         raise Refused("the replacement would depend on a result that it replaces: a cycle")
     out = index.rebuilt(changed)
     if out.outputs == graph.outputs:
@@ -51,7 +51,7 @@ def replacements(match: Match) -> dict[Value, Value]:
         Refused: the right side has no value here, or one of another type.
     """
     rules = match.rule.rules
-    built = match.cases.replacement(match.state, match.leaves, match.case, match.number)
+    built = match.cases.replacement(match.state, match.index, match.leaves, match.case, match.number)
     out: dict[Value, Value] = {}
     for (name, old), (_, pattern), found in zip(match.roots, match.rule.left.roots, built, strict=True):
         wrap = match.state.wraps.get(pattern.site)

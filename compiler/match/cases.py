@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Value
 from dslc.match.guards import environment, freeze, solved
 from dslc.match.index import Index
-from dslc.match.outline import number_at
+from dslc.match.outline import kind_at
 from dslc.match.pattern import Result
 from dslc.match.recipe import Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
@@ -23,16 +23,6 @@ from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.syntax import tree as t
-
-
-class Leaves(NamedTuple):
-    """The tensors of a match that have names, each once; constants with a number are no leaves, they stay what they are.
-
-    `pattern` says for every name of the rule which leaf it is, or which constant.
-    """
-
-    values: tuple[Value, ...]
-    pattern: tuple[int | Value, ...]
 
 
 @dataclass(slots=True)
@@ -64,17 +54,19 @@ class Cases:
     def __len__(self) -> int:
         return sum(isinstance(found, Case) for found in self._known.values())
 
-    def of(self, state: State, index: Index) -> tuple[Leaves, Case]:
-        """The case of a structural match, and its tensors.
+    def of(self, state: State, index: Index) -> tuple[tuple[Value, ...], Case]:
+        """The case of a structural match, and its tensors with names, each once.
 
         Raises:
             Mismatch, DslcError, Unbound: guards that do not hold, or have no meaning.
         """
-        leaves, tokens = self._leaves(state, index)
+        values = [state.values[name] for name in self._variables]
+        values += [state.results[p.site][p.output] for p in self._results]
+        leaves = tuple(dict.fromkeys(values))
         names = state.names
         key = (
-            leaves.pattern,
-            tokens,
+            tuple([kind_at(value, index) for value in values]),
+            () if len(leaves) == len(values) else tuple([leaves.index(value) for value in values]),
             tuple([freeze(names[name]) if name in names else None for name in self._binds]),
             tuple([_pending_key(item) for item in state.pending]),
         )
@@ -87,24 +79,6 @@ class Cases:
             raise Mismatch(found.reason, found.span)
         raise found.with_traceback(None)
 
-    def _leaves(self, state: State, index: Index) -> tuple[Leaves, tuple[Any, ...]]:
-        values = [state.values[name] for name in self._variables]
-        values += [state.results[p.site][p.output] for p in self._results]
-        number: dict[Value, int] = {}
-        pattern: list[int | Value] = []
-        tokens: list[Any] = []
-        for value in values:
-            if value.constant and number_at(value, index) is not None:
-                pattern.append(value)
-                continue
-            at = number.get(value)
-            if at is None:
-                at = number[value] = len(number)
-                tokens.append(value.node.types[value.index])
-                tokens.append(value.constant)
-            pattern.append(at)
-        return Leaves(tuple(number), tuple(pattern)), tuple(tokens)
-
     def _judged(self, state: State) -> Verdict:
         try:
             names = solved(self._rule, state)
@@ -112,7 +86,7 @@ class Cases:
         except (Mismatch, DslcError, Unbound) as problem:
             return problem
 
-    def replacement(self, state: State, leaves: Leaves, case: Case, choice: int) -> tuple[Value, ...]:
+    def replacement(self, state: State, index: Index, leaves: Sequence[Value], case: Case, choice: int) -> tuple[Value, ...]:
         """What the right side gives for each root.
 
         Raises:
@@ -120,30 +94,26 @@ class Cases:
         """
         found = case.recipes.get(choice)
         if found is None:
+            # what holds one number stays what it is: guards and attributes may ask for the number
+            made = [v if isinstance(kind_at(v, index), Value) else leaf(k, v) for k, v in enumerate(leaves)]
             try:
-                made = [leaf(k, value) for k, value in enumerate(leaves.values)]
-                over = self._over_leaves(state, leaves, made)
+                over = self._over(dict(zip(leaves, made, strict=True)), state)
                 found = recipe(self._rule, over, case.names, case.choices[choice], made)
             except Refused as problem:
                 found = str(problem)
             case.recipes[choice] = found
         if isinstance(found, str):
             raise Refused(found)
-        return found.over(leaves.values)
+        return found.over(leaves)
 
-    def _over_leaves(self, state: State, leaves: Leaves, made: Sequence[Value]) -> State:
-        values = [made[entry] if isinstance(entry, int) else entry for entry in leaves.pattern]
-        count = len(self._variables)
+    def _over(self, leaf_of: Mapping[Value, Value], state: State) -> State:
+        """The match with leaves for its named tensors."""
         results = {site: list(found) for site, found in state.results.items()}
-        for pattern, value in zip(self._results, values[count:], strict=True):
-            results[pattern.site][pattern.output] = value
-        return State(
-            dict(zip(self._variables, values, strict=False)),
-            state.names,
-            state.nodes,
-            {site: tuple(found) for site, found in results.items()},
-            state.wraps,
-            state.pending,
+        for pattern in self._results:
+            results[pattern.site][pattern.output] = leaf_of[state.results[pattern.site][pattern.output]]
+        return state._replace(
+            values={name: leaf_of[state.values[name]] for name in self._variables},
+            results={site: tuple(found) for site, found in results.items()},
         )
 
 
@@ -186,4 +156,4 @@ def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iter
     yield from go(0, environment(rule, state, names), {})
 
 
-__all__ = ["Case", "Cases", "Leaves", "cases_of"]
+__all__ = ["Case", "Cases", "cases_of"]

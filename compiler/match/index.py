@@ -6,14 +6,19 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.ir.scalar import Number
 
 if TYPE_CHECKING:
     from dslc.match.outline import Outline
+
+
+#: what guards and right sides can ask of a tensor: its type and whether it is constant; where it holds one number, that value itself
+Kind: TypeAlias = tuple[TensorType | None, bool] | Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,7 @@ class Memory:
     fitting: dict[Outline, Fitting] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
+    kind: dict[Value, Kind] = field(default_factory=dict)
 
 
 class Index(Protocol):
@@ -72,8 +78,8 @@ class Index(Protocol):
     def number(self, value: Value) -> Number | None:
         """The number that a value holds everywhere, None for others."""
 
-    def depends(self, value: Value, on: Value) -> bool:
-        """Whether a value is `on`, is computed with it, or is computed from it. One outside of the index is looked through."""
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        """Whether one of `values` is one of `on`, is computed with it or from it. A value outside of the index is looked through."""
 
 
 class GraphIndex:
@@ -161,26 +167,33 @@ class GraphIndex:
             out.append(bits)
         return out
 
-    def depends(self, value: Value, on: Value) -> bool:
-        node = value.node
-        target = self.position.get(on.node)
-        if target is None:
-            return node is on.node
-        at_node = self.position.get(node)
-        if at_node is not None:
-            return bool(self._below[at_node] >> target & 1)
-        stack, seen = [node], {node}
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        position, below = self.position, self._below
+        wanted = 0
+        outside = set()
+        for value in on:
+            at = position.get(value.node)
+            if at is None:
+                outside.add(value.node)
+            else:
+                wanted |= 1 << at
+        stack = []
+        for value in values:
+            at = position.get(value.node)
+            if at is None:
+                stack.append(value.node)
+            elif below[at] & wanted:
+                return True
+        seen = set(stack)
         while stack:
-            at = stack.pop()
-            k = self.position.get(at)
-            if k is not None:
-                if self._below[k] >> target & 1:
-                    return True
-                continue
-            for arg in at.args:
-                if arg.node not in seen:
-                    seen.add(arg.node)
-                    stack.append(arg.node)
+            node = stack.pop()
+            at = position.get(node)
+            if node in outside or (at is not None and below[at] & wanted):
+                return True
+            if at is None:
+                new = {arg.node for arg in node.args} - seen
+                seen |= new
+                stack.extend(new)
         return False
 
     def rebuilt(self, new: dict[Value, Value]) -> Graph:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Value
-from dslc.match.cases import Case, Cases, Leaves, cases_of
+from dslc.match.cases import Case, Cases, cases_of
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
 from dslc.match.index import Index
@@ -35,7 +35,7 @@ class Match:
     state: State
     cases: Cases
     case: Case
-    leaves: Leaves
+    leaves: tuple[Value, ...]
     number: int
 
     @property

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from dslc.ir.dtype import DTYPES
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
-from dslc.match.index import Fitting, Index
+from dslc.match.index import Fitting, Index, Kind
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
 from dslc.semantics.apply import rules_cache
@@ -157,6 +157,16 @@ def number_at(value: Value, index: Index) -> Any:
     if value not in known:
         known[value] = index.number(value)
     return known[value]
+
+
+def kind_at(value: Value, index: Index) -> Kind:
+    """What guards and right sides can ask of a tensor."""
+    found = index.memory.kind.get(value)
+    if found is None:
+        numbered = value.constant and number_at(value, index) is not None
+        found = value if numbered else (value.node.types[value.index], value.constant)
+        index.memory.kind[value] = found
+    return found
 
 
 def _possible(pattern: AttrPattern | Rest, actual: Any) -> bool:

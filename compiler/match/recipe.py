@@ -107,9 +107,8 @@ def _steps(outputs: Sequence[Value], leaves: Sequence[Value]) -> Recipe:
     built = [node for node in order if node.args and node in above]
     read = [arg for node in built for arg in node.args] + list(outputs)
     kept = tuple(dict.fromkeys(value for value in read if value.node not in above))
-    place = {value: k for k, value in enumerate((*leaves, *kept))}
-    for node in built:
-        place.update((value, len(place)) for value in node.values)
+    values = [*leaves, *kept, *(value for node in built for value in node.values)]
+    place = {value: k for k, value in enumerate(values)}
     steps = tuple((node, tuple(place[arg] for arg in node.args)) for node in built)
     return Recipe(kept, steps, tuple(place[value] for value in outputs))
 

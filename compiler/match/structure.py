@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from dslc.ir.graph import Call, Value
+from dslc.match.alone import Alone, joined
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
-from dslc.match.alone import Alone
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.outline import attributes, number_at, satisfies
 from dslc.match.pattern import (
@@ -82,14 +82,28 @@ class Structure:
         site = self._sites[top]
         if anchors or not state.results or self._trace is not None:
             for node in self._candidates(top, anchors):
-                yield from self._site(site, node, state)
+                if self._trace is not None or self._comes_after(top, node, state.nodes):
+                    yield from self._site(site, node, state)
             return
         # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
         alone = self._alone.get(top)
         if alone is None:
             found = [one for node in self._candidates(top, []) for one in self._site(site, node, State())]
             alone = self._alone[top] = Alone(found)
-        yield from alone.joined(state)
+        for one in alone.agreeing(state):
+            if self._comes_after(top, one.nodes[top], state.nodes):
+                yield joined(state, one)
+
+    def _comes_after(self, top: int, node: Call, nodes: Mapping[int, Call]) -> bool:
+        """Whether a call may be a top beside what is matched: of exchangeable results one order is tried."""
+        rank = self._index.rank
+        for i, j in self._rule.ordered:
+            first, second = self._root_sites[i], self._root_sites[j]
+            if first == top and second in nodes and rank[node] > rank[nodes[second]]:
+                return False
+            if second == top and first in nodes and rank[nodes[first]] > rank[node]:
+                return False
+        return True
 
     def _in_order(self, state: State) -> bool:
         """One order of exchangeable results, and never one value as two results."""
@@ -112,9 +126,7 @@ class Structure:
         roots = {state.nodes[site] for site in self._root_sites if site in state.nodes}
         if len(roots) < 2:
             return False
-        depends = self._index.depends
-        results = [self._index.results(root)[0] for root in roots]
-        return any(depends(value, result) for value in state.values.values() for result in results)
+        return self._index.depends(state.values.values(), [self._index.results(root)[0] for root in roots])
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
