@@ -13,6 +13,7 @@ from dslc.match.state import Wrap
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import in_pairs, lists_parts, nested_in
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
@@ -48,7 +49,7 @@ def operands_within(node: Call, index: Index) -> set[Value]:
 def nested(node: Call, operand: Value, index: Index) -> Iterator[Call]:
     """The calls of the same operator with the same attributes that an operand of a call comes from."""
     for below in index.nodes(operand):
-        if isinstance(below, Call) and below.op == node.op and below.attrs == node.attrs:
+        if isinstance(below, Call) and nested_in(node, below):
             yield below
 
 
@@ -59,10 +60,7 @@ def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:
     try:
         if len(like.args) > 2:
             return apply(rules, like.op, list(values), dict(like.attrs))[0]
-        total = values[0]
-        for value in values[1:]:
-            total = apply(rules, like.op, [total, value], dict(like.attrs))[0]
-        return total
+        return in_pairs(values, lambda total, value: apply(rules, like.op, [total, value], dict(like.attrs))[0])
     except (Mismatch, Unbound, DslcError):
         return None
 
@@ -106,7 +104,7 @@ def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str,
     definition = rules.operators[node.op]
     syntax = definition.syntax
     env = Env(definition.module, rules)
-    lists = {attr.name for attr in definition.attrs if _one_per_result(attr, len(syntax.outputs))}
+    lists = {attr.name for attr in definition.attrs if lists_parts(attr, len(syntax.outputs))}
     for name, value in node.attrs:
         if name not in lists:
             env.bind(name, value)
@@ -115,11 +113,6 @@ def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str,
     conditions = [c for s in syntax.statements if isinstance(s, t.Where) for c in s.conditions]
     solve(pairs, conditions, env)
     return {name: env.get(name) for name, _ in node.attrs}
-
-
-def _one_per_result(attr: t.Attr, count: int) -> bool:
-    dims = attr.type.dims
-    return dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == count
 
 
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:

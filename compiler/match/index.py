@@ -78,8 +78,14 @@ class Index(Protocol):
     def number(self, value: Value) -> Number | None:
         """The number that a value holds everywhere, None for others."""
 
+    def below(self, values: Iterable[Value]) -> int:
+        """What values are computed from, themselves included, as bits by `position`. One outside of the index is looked through."""
+
+    def above(self, values: Iterable[Value]) -> int:
+        """What is computed from values of the index, themselves included, as bits by `position`."""
+
     def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
-        """Whether one of `values` is one of `on`, is computed with it or from it. A value outside of the index is looked through."""
+        """Whether one of `values` is one of `on` (values of the index), is computed with it or from it."""
 
 
 class GraphIndex:
@@ -167,34 +173,45 @@ class GraphIndex:
             out.append(bits)
         return out
 
-    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+    @cached_property
+    def _above(self) -> list[int]:
+        """For every node the set of nodes that depend on it, itself included, as bits."""
+        out = [1 << k for k in range(len(self.order))]
+        for k in range(len(self.order) - 1, -1, -1):
+            for arg in self.order[k].args:
+                out[self.position[arg.node]] |= out[k]
+        return out
+
+    def below(self, values: Iterable[Value]) -> int:
         position, below = self.position, self._below
-        wanted = 0
-        outside = set()
-        for value in on:
-            at = position.get(value.node)
-            if at is None:
-                outside.add(value.node)
-            else:
-                wanted |= 1 << at
-        stack = []
+        bits = 0
+        outside: list[Node] = []
         for value in values:
             at = position.get(value.node)
             if at is None:
-                stack.append(value.node)
-            elif below[at] & wanted:
-                return True
-        seen = set(stack)
-        while stack:
-            node = stack.pop()
-            at = position.get(node)
-            if node in outside or (at is not None and below[at] & wanted):
-                return True
-            if at is None:
-                new = {arg.node for arg in node.args} - seen
-                seen |= new
-                stack.extend(new)
-        return False
+                outside.append(value.node)
+            else:
+                bits |= below[at]
+        seen = set(outside)
+        while outside:
+            for arg in outside.pop().args:
+                at = position.get(arg.node)
+                if at is not None:
+                    bits |= below[at]
+                elif arg.node not in seen:
+                    seen.add(arg.node)
+                    outside.append(arg.node)
+        return bits
+
+    def above(self, values: Iterable[Value]) -> int:
+        bits = 0
+        for value in values:
+            bits |= self._above[self.position[value.node]]
+        return bits
+
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        below = self.below(values)
+        return any(below >> self.position[value.node] & 1 for value in on)
 
     def rebuilt(self, new: dict[Value, Value]) -> Graph:
         """The graph with some values replaced: only the nodes above them are built again."""

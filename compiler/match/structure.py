@@ -80,19 +80,33 @@ class Structure:
 
     def _with_top(self, top: int, anchors: list[Anchor], state: State) -> Iterator[State]:
         site = self._sites[top]
-        if anchors or not state.results or self._trace is not None:
+        if self._trace is not None or not state.results:
             for node in self._candidates(top, anchors):
-                if self._trace is not None or self._comes_after(top, node, state.nodes):
+                yield from self._site(site, node, state)
+        elif anchors:
+            below = self._index.below(state.values.values())
+            for node in self._candidates(top, anchors):
+                if not below >> self._index.position[node] & 1 and self._comes_after(top, node, state.nodes):
                     yield from self._site(site, node, state)
-            return
-        # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
-        alone = self._alone.get(top)
-        if alone is None:
-            found = [one for node in self._candidates(top, []) for one in self._site(site, node, State())]
-            alone = self._alone[top] = Alone(found)
-        for one in alone.agreeing(state):
-            if self._comes_after(top, one.nodes[top], state.nodes):
-                yield joined(state, one)
+        else:
+            # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
+            for one in self._by_itself(top).agreeing(state, self._replaced(state)):
+                if self._comes_after(top, one.nodes[top], state.nodes):
+                    yield joined(state, one)
+
+    def _by_itself(self, top: int) -> Alone:
+        found = self._alone.get(top)
+        if found is None:
+            sites = [self._sites[site] for site in self._subtree(top)]
+            plain = all(site.operator is not None and not site.associative for site in sites)
+            states = [one for node in self._candidates(top, []) for one in self._site(self._sites[top], node, State())]
+            found = self._alone[top] = Alone(top, plain, states, self._index)
+        return found
+
+    def _replaced(self, state: State) -> list[Value]:
+        """A value of each call whose results are replaced."""
+        calls = dict.fromkeys(state.nodes[site] for site in self._root_sites if site in state.nodes)
+        return [self._index.results(call)[0] for call in calls]
 
     def _comes_after(self, top: int, node: Call, nodes: Mapping[int, Call]) -> bool:
         """Whether a call may be a top beside what is matched: of exchangeable results one order is tried."""
@@ -123,10 +137,8 @@ class Structure:
         """Whether a tensor of the rule is computed from one of its results: no replacement could be built from it."""
         if len(self._tops) < 2:
             return False
-        roots = {state.nodes[site] for site in self._root_sites if site in state.nodes}
-        if len(roots) < 2:
-            return False
-        return self._index.depends(state.values.values(), [self._index.results(root)[0] for root in roots])
+        roots = self._replaced(state)
+        return len(roots) > 1 and self._index.depends(state.values.values(), roots)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 

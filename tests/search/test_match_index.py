@@ -68,18 +68,26 @@ class Classes:
     def number(self, value: Value) -> Number | None:
         return number_of(value)
 
-    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
-        wanted = set(on)
+    def below(self, values: Iterable[Value]) -> int:
+        bits = 0
         seen: set[Value] = set()
         stack = list(values)
         while stack:
             value = stack.pop()
-            if value in wanted:
-                return True
             if value not in seen:
                 seen.add(value)
-                stack.extend(arg for call in self.made.get(value, ()) for arg in call.args)
-        return False
+                for node in (value.node, *self.made.get(value, ())):
+                    bits |= 1 << self.position[node]
+                    stack.extend(node.args)
+        return bits
+
+    def above(self, values: Iterable[Value]) -> int:
+        wanted = list(values)
+        return sum(1 << self.position[value.node] for value in self.made if self.depends([value], wanted))
+
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        below = self.below(values)
+        return any(below >> self.position[value.node] & 1 for value in on)
 
 
 DISTRIBUTE = """
