@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Node, Value
 from dslc.match.attributes import same_set
 from dslc.match.index import Index
 from dslc.match.state import State
@@ -17,22 +17,22 @@ from dslc.semantics.env import AttrSet
 
 #: whole numbers below this are floats of single precision
 _EXACT = 1 << 24
+#: pairs of ways for each node of the index beyond which what depends on what is looked at for all together
+PAIRS = 8
 
 
 class Alone:
     """The ways in which a part matches by itself, in the order in which they are found."""
 
-    def __init__(self, top: int, plain: bool, states: Sequence[State], index: Index) -> None:
-        """`plain`: whether all that the top depends on are its tensors and what it stands for, and nothing that it leaves aside."""
+    def __init__(self, top: int, states: Sequence[State], index: Index) -> None:
         self._top = top
-        self._plain = plain
         self._states = states
         self._index = index
         self._names = sorted(set.intersection(*(set(state.names) for state in states))) if states else []
         self._by_names: dict[tuple[str, ...], dict[tuple[Any, ...], _Group]] = {}
 
     def agreeing(self, state: State, roots: Sequence[Value]) -> Iterator[State]:
-        """The ways whose names have the values that they have in a state, and which neither need its `roots` nor make what it needs.
+        """The ways whose names have the values that they have in a state, and which neither make what it needs nor need its `roots`.
 
         In a chain of ten thousand products none can be computed beside another: that is seen for all of them at once.
         """
@@ -43,42 +43,79 @@ class Alone:
         group = groups.get(_key(state, shared))
         if group is None:
             return
-        left = group.places & ~self._index.below(state.values.values())
-        if self._plain and left:
-            related = self._index.above(roots)
-            for root in roots:
-                related &= ~group.holding.get(root, 0)
-            left &= ~related
-        while left:
-            lowest = left & -left
-            left ^= lowest
-            for one in group.at[lowest.bit_length() - 1]:
-                names = one.names
-                if all(agree(value, names[name]) for name, value in state.names.items() if name in names):
-                    yield one
+        for one in group.beside(self._index.below(state.values.values()), roots):
+            names = one.names
+            if all(agree(value, names[name]) for name, value in state.names.items() if name in names):
+                yield one
 
     def _grouped(self, names: tuple[str, ...]) -> dict[tuple[Any, ...], _Group]:
         out: dict[tuple[Any, ...], _Group] = {}
         for one in self._states:
-            out.setdefault(_key(one, names), _Group()).add(one, self._top, self._index)
+            out.setdefault(_key(one, names), _Group(self._index)).add(one, self._top)
         return out
 
 
 class _Group:
-    """Ways with the same names: their tops' places as bits, the ways at each, and at which places a value belongs to the part."""
+    """Ways with the same names, in layers: in each at most one way for every call that the part can be."""
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+        self._count = 0
+        self._layers: list[_Layer] = []
+
+    def add(self, one: State, top: int) -> None:
+        place = self._index.position[one.nodes[top]]
+        layer = next((layer for layer in self._layers if place not in layer.at), None)
+        if layer is None:
+            layer = _Layer()
+            self._layers.append(layer)
+        layer.at[place] = one
+        layer.places |= 1 << place
+        self._count += 1
+
+    def beside(self, below: int, roots: Sequence[Value]) -> Iterator[State]:
+        """The ways whose calls are not among `below`, and in a large group only those that need none of the `roots`."""
+        large = self._count**2 > PAIRS * len(self._index.position)
+        left = [(layer.places & ~below & ~(layer.needing(self._index, roots) if large else 0), layer) for layer in self._layers]
+        every = 0
+        for places, _ in left:
+            every |= places
+        while every:
+            lowest = every & -every
+            every ^= lowest
+            place = lowest.bit_length() - 1
+            yield from (layer.at[place] for places, layer in left if places & lowest)
+
+
+class _Layer:
+    """Ways by the place of the call that the part is, and these places as bits."""
 
     def __init__(self) -> None:
+        self.at: dict[int, State] = {}
         self.places = 0
-        self.at: dict[int, list[State]] = {}
-        self.holding: dict[Value, int] = {}
+        self._needing: Mapping[Node, int] | None = None
 
-    def add(self, one: State, top: int, index: Index) -> None:
-        place = index.position[one.nodes[top]]
-        self.places |= 1 << place
-        self.at.setdefault(place, []).append(one)
-        for node in one.nodes.values():
-            for value in index.results(node):
-                self.holding[value] = self.holding.get(value, 0) | 1 << place
+    def needing(self, index: Index, roots: Sequence[Value]) -> int:
+        """The places of the ways with a tensor that is computed from one of the roots."""
+        if self._needing is None:
+            marks: dict[Value, int] = {}
+            for place, one in self.at.items():
+                for value in _inside(one.values.values(), index):
+                    marks[value] = marks.get(value, 0) | 1 << place
+            self._needing = index.needing(marks)
+        bits = 0
+        for root in roots:
+            bits |= self._needing.get(root.node, 0)
+        return bits
+
+
+def _inside(values: Iterable[Value], index: Index) -> Iterator[Value]:
+    """Values of the index; for one that was only built, those that it is built from."""
+    for value in values:
+        if value.node in index.position:
+            yield value
+        else:
+            yield from _inside(value.node.args, index)
 
 
 def joined(state: State, part: State) -> State:

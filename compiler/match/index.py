@@ -81,8 +81,8 @@ class Index(Protocol):
     def below(self, values: Iterable[Value]) -> int:
         """What values are computed from, themselves included, as bits by `position`. One outside of the index is looked through."""
 
-    def above(self, values: Iterable[Value]) -> int:
-        """What is computed from values of the index, themselves included, as bits by `position`."""
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        """For every node the marks of all values that it is, or that are computed from it; marks are bits, the values of the index."""
 
     def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
         """Whether one of `values` is one of `on` (values of the index), is computed with it or from it."""
@@ -173,15 +173,6 @@ class GraphIndex:
             out.append(bits)
         return out
 
-    @cached_property
-    def _above(self) -> list[int]:
-        """For every node the set of nodes that depend on it, itself included, as bits."""
-        out = [1 << k for k in range(len(self.order))]
-        for k in range(len(self.order) - 1, -1, -1):
-            for arg in self.order[k].args:
-                out[self.position[arg.node]] |= out[k]
-        return out
-
     def below(self, values: Iterable[Value]) -> int:
         position, below = self.position, self._below
         bits = 0
@@ -203,11 +194,16 @@ class GraphIndex:
                     outside.append(arg.node)
         return bits
 
-    def above(self, values: Iterable[Value]) -> int:
-        bits = 0
-        for value in values:
-            bits |= self._above[self.position[value.node]]
-        return bits
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        out: dict[Node, int] = {}
+        for value, bits in marks.items():
+            out[value.node] = out.get(value.node, 0) | bits
+        for node in reversed(self.order):
+            bits = out.get(node, 0)
+            if bits:
+                for arg in node.args:
+                    out[arg.node] = out.get(arg.node, 0) | bits
+        return out
 
     def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
         below = self.below(values)

@@ -97,10 +97,8 @@ class Structure:
     def _by_itself(self, top: int) -> Alone:
         found = self._alone.get(top)
         if found is None:
-            sites = [self._sites[site] for site in self._subtree(top)]
-            plain = all(site.operator is not None and not site.associative for site in sites)
             states = [one for node in self._candidates(top, []) for one in self._site(self._sites[top], node, State())]
-            found = self._alone[top] = Alone(top, plain, states, self._index)
+            found = self._alone[top] = Alone(top, states, self._index)
         return found
 
     def _replaced(self, state: State) -> list[Value]:

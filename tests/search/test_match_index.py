@@ -81,9 +81,11 @@ class Classes:
                     stack.extend(node.args)
         return bits
 
-    def above(self, values: Iterable[Value]) -> int:
-        wanted = list(values)
-        return sum(1 << self.position[value.node] for value in self.made if self.depends([value], wanted))
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        out: dict[Node, int] = {}
+        for value in self.made:
+            out[value.node] = sum(bits for marked, bits in marks.items() if self.depends([marked], [value]))
+        return out
 
     def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
         below = self.below(values)
