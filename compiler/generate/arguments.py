@@ -9,7 +9,7 @@ from math import prod
 import numpy as np
 
 from dslc.generate.evaluate import ELEMENTS, Chunk, Step
-from dslc.generate.pairs import Index, disjoint, sharing, union
+from dslc.generate.pairs import TermsByOperators, disjoint, sharing, union
 from dslc.generate.plan import Plan, Planner, combined
 from dslc.generate.space import INPUT, Table
 from dslc.interpret.domain import Array
@@ -66,13 +66,13 @@ class Arguments:
             np.array(planner.types.shape_of, dtype=np.int32)[table.type] if len(table) else np.zeros(0, dtype=np.int32)
         )
         self._lists: dict[int, dict[int, Array]] = {}
-        self._indexes: dict[int, Index] = {}
+        self._indexes: dict[int, TermsByOperators] = {}
         for size in range(level):
             mine = (table.size == size) & (~table.varied | self._varied) & (~table.constant | self._constants)
             terms = np.flatnonzero(mine).astype(np.int32)
             kinds = self._shape[terms]
             self._lists[size] = {int(kind): terms[kinds == kind] for kind in np.unique(kinds)}
-            self._indexes[size] = Index(terms, table.ops)
+            self._indexes[size] = TermsByOperators(terms, table.ops)
 
     def batches(self) -> Iterator[Batch]:
         """Terms without constants come first: the first term of a value represents it, and larger ones are built without constants."""

@@ -59,7 +59,7 @@ def disjoint(own: Array | None, count: int, others: Array, ops: Array) -> Iterat
 
 
 @dataclass(frozen=True)
-class Index:
+class TermsByOperators:
     """Terms of one size, to be found by some of their operators."""
 
     terms: Array
@@ -104,7 +104,7 @@ def in_ranges(low: Array, counts: Array, most: int) -> Iterator[tuple[Array, Arr
         first = last
 
 
-def sharing(own: Array, index: Index, shared: int) -> Iterator[tuple[Array, Array]]:
+def sharing(own: Array, index: TermsByOperators, shared: int) -> Iterator[tuple[Array, Array]]:
     """The pairs of a row (with the operators `own`) and a term of the index that have exactly `shared` (at least one) in common.
 
     Yields row numbers and terms. A pair is met at the one set of so many operators that both have.

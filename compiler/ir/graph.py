@@ -96,7 +96,8 @@ class Node:
 
     @property
     def values(self) -> tuple[Value, ...]:
-        return tuple(Value(self, k) for k in range(len(self.types)))
+        count = len(self.types)
+        return (Value(self, 0),) if count == 1 else tuple([Value(self, k) for k in range(count)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +144,9 @@ class Constant(Node):
 class Call(Node):
     """An operator applied: `op` is its qualified name (`std.conv`), attributes complete and in declared order."""
 
-    __slots__ = ("attrs", "op", "tag")
+    __slots__ = ("attrs", "head", "op", "tag")
+    #: all but the arguments
+    head: _Head
     op: str
     attrs: Attrs
     #: the attributes with the kinds of their values: what tells two applications apart
@@ -151,6 +154,17 @@ class Call(Node):
 
     def attr(self, name: str) -> AttrValue:
         return dict(self.attrs)[name]
+
+
+class _Head:
+    """What calls have in common that differ in their arguments only: one object for all of them, so that it is compared at once."""
+
+    __slots__ = ("__weakref__", "attrs", "op", "tag", "types")
+    _pool: ClassVar[weakref.WeakValueDictionary[Any, _Head]] = weakref.WeakValueDictionary()
+    op: str
+    attrs: Attrs
+    tag: Any
+    types: tuple[TensorType, ...]
 
 
 class ScopeNode(Node):
@@ -210,17 +224,25 @@ def _tagged(value: Any) -> Any:
 
 def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...]) -> tuple[Value, ...]:
     """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
-    return _call(op, args, attrs, _tagged(tuple(value for _, value in attrs)), types)
+    tag = _tagged(tuple(value for _, value in attrs))
+    key = (op, tag, attrs, types)
+    head = _Head._pool.get(key)
+    if head is None:
+        head = _Head()
+        head.op, head.attrs, head.tag, head.types = op, attrs, tag, types
+        _Head._pool[key] = head
+    return _call(head, args)
 
 
-def _call(op: str, args: tuple[Value, ...], attrs: Attrs, tag: Any, types: tuple[Any, ...]) -> tuple[Value, ...]:
-    def make() -> Call:
-        node: Call = _new(Call, args, types, all(arg.constant for arg in args))
-        node.op, node.attrs, node.tag = op, attrs, tag
-        return node
-
-    node: Call = _intern(Call, (op, args, tag, attrs, types), make)
-    return node.values
+def _call(head: _Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    key = (head, args)
+    found = Node._pool.get(key)
+    if found is None:
+        node: Call = _new(Call, args, head.types, all(arg.node.constant for arg in args))
+        node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
+        node._hash = hash(key)
+        Node._pool[key] = found = node
+    return found.values
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
@@ -284,7 +306,7 @@ def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     if args == node.args:
         return node.values
     if isinstance(node, Call):
-        return _call(node.op, args, node.attrs, node.tag, node.types)
+        return _call(node.head, args)
     if isinstance(node, ScopeNode):
         return (scope_value(node.scope, args),)
     if isinstance(node, Opaque):

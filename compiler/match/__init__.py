@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dslc.match.apply import Refused, apply_match, replaced, replacements
 from dslc.match.compile import compile_all, compile_directions, compile_rule
-from dslc.match.index import GraphIndex
+from dslc.match.index import GraphIndex, Index
 from dslc.match.matcher import Match, find_matches
 from dslc.match.rule import CompiledRule
 from dslc.match.why_not import Explanation, why_not
@@ -13,6 +13,7 @@ __all__ = [
     "CompiledRule",
     "Explanation",
     "GraphIndex",
+    "Index",
     "Match",
     "Refused",
     "apply_match",

@@ -7,11 +7,13 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Value
+from dslc.match.index import Index
 from dslc.match.pattern import Site
 from dslc.match.state import Wrap
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import in_pairs, lists_parts, nested_in
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
@@ -20,18 +22,35 @@ MAX_OPERANDS = 8
 MAX_VARIANTS = 16
 
 
-def operand_lists(node: Call) -> list[tuple[Value, ...]]:
+def operand_lists(node: Call, index: Index) -> list[tuple[Value, ...]]:
     """The operands of a call, with nested calls of the same operator and attributes taken apart or left whole; shortest first."""
     out = [node.args]
     for operands in out:
         for at, operand in enumerate(operands):
-            below = operand.node
-            if not isinstance(below, Call) or below.op != node.op or below.attrs != node.attrs:
-                continue
-            longer = (*operands[:at], *below.args, *operands[at + 1 :])
-            if len(longer) <= MAX_OPERANDS and longer not in out and len(out) < MAX_VARIANTS:
-                out.append(longer)
+            for below in nested(node, operand, index):
+                longer = (*operands[:at], *below.args, *operands[at + 1 :])
+                if len(longer) <= MAX_OPERANDS and longer not in out and len(out) < MAX_VARIANTS:
+                    out.append(longer)
     return sorted(out, key=len)
+
+
+def operands_within(node: Call, index: Index) -> set[Value]:
+    """Every value that stands in one of the `operand_lists`, at least."""
+    out = set(node.args)
+    level = list(node.args)
+    for _ in range(MAX_OPERANDS - len(node.args)):
+        level = [arg for operand in level for below in nested(node, operand, index) for arg in below.args if arg not in out]
+        if not level:
+            break
+        out.update(level)
+    return out
+
+
+def nested(node: Call, operand: Value, index: Index) -> Iterator[Call]:
+    """The calls of the same operator with the same attributes that an operand of a call comes from."""
+    for below in index.nodes(operand):
+        if isinstance(below, Call) and nested_in(node, below):
+            yield below
 
 
 def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:
@@ -41,10 +60,7 @@ def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:
     try:
         if len(like.args) > 2:
             return apply(rules, like.op, list(values), dict(like.attrs))[0]
-        total = values[0]
-        for value in values[1:]:
-            total = apply(rules, like.op, [total, value], dict(like.attrs))[0]
-        return total
+        return in_pairs(values, lambda total, value: apply(rules, like.op, [total, value], dict(like.attrs))[0])
     except (Mismatch, Unbound, DslcError):
         return None
 
@@ -88,7 +104,7 @@ def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str,
     definition = rules.operators[node.op]
     syntax = definition.syntax
     env = Env(definition.module, rules)
-    lists = {attr.name for attr in definition.attrs if _one_per_result(attr, len(syntax.outputs))}
+    lists = {attr.name for attr in definition.attrs if lists_parts(attr, len(syntax.outputs))}
     for name, value in node.attrs:
         if name not in lists:
             env.bind(name, value)
@@ -97,11 +113,6 @@ def _attributes(rules: Rules, node: Call, results: Sequence[Value]) -> dict[str,
     conditions = [c for s in syntax.statements if isinstance(s, t.Where) for c in s.conditions]
     solve(pairs, conditions, env)
     return {name: env.get(name) for name, _ in node.attrs}
-
-
-def _one_per_result(attr: t.Attr, count: int) -> bool:
-    dims = attr.type.dims
-    return dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == count
 
 
 def compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:

@@ -13,7 +13,7 @@ from dslc.match.pattern import Frame, Pattern, Quoted, Result, Variable
 from dslc.match.rule import CompiledRule
 from dslc.match.state import AttributeEquals, Complete, NumberEquals, Pending, State
 from dslc.match.types import equal
-from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.apply import apply
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, Thunk, Unbound, unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.operator_env import operator_env
@@ -21,45 +21,16 @@ from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
 
-def solve_state(rule: CompiledRule, state: State) -> dict[str, Any]:
-    """All names that a structural match determines (attributes, sizes, packs, element types, terms); cached by types.
+def solved(rule: CompiledRule, state: State) -> dict[str, Any]:
+    """All names that a structural match determines: attributes, sizes, packs, element types, terms.
 
     Raises:
         Mismatch: types, attributes or guards that do not fit.
         DslcError: a guard without meaning.
     """
-    cache = rules_cache(rule.rules, "match")
-    key = _key(rule, state)
-    found = cache.get(key)
-    if found is None:
-        try:
-            env = environment(rule, state, state.names)
-            _solve(rule, state, env)
-            found = {name: value for name, value in env.values.items() if not isinstance(value, Value | Thunk | Closure)}
-        except Mismatch as problem:
-            found = problem
-        cache[key] = found
-    if isinstance(found, Mismatch):
-        raise found.again()
-    return dict(found)
-
-
-def _key(rule: CompiledRule, state: State) -> Any:
-    values = tuple((name, value.type, value.constant) for name, value in state.values.items())
-    results = tuple(
-        (site, tuple((v.type, v.constant) for v in values_ if v.known)) for site, values_ in state.results.items()
-    )
-    names = tuple((name, freeze(value)) for name, value in state.names.items())
-    # the rule itself and not its name: one rule may be compiled once for each mode of an operator
-    return (rule, values, results, names, tuple(_pending_key(item) for item in state.pending))
-
-
-def _pending_key(item: Pending) -> Any:
-    if isinstance(item, AttributeEquals):
-        return (item.quoted, freeze(item.actual), _call_key(item))
-    if isinstance(item, NumberEquals):
-        return (item.quoted, freeze(item.number))
-    return (item.node.op, _call_key(item), item.attrs)
+    env = environment(rule, state, state.names)
+    _solve(rule, state, env)
+    return {name: value for name, value in env.values.items() if not isinstance(value, Value | Thunk | Closure)}
 
 
 def _number(value: Value) -> Any:
@@ -67,11 +38,6 @@ def _number(value: Value) -> Any:
 
     number = number_of(value)
     return value if number is None else number
-
-
-def _call_key(item: AttributeEquals | Complete) -> Any:
-    node = item.node
-    return (tuple(arg.type for arg in node.args if arg.known), tuple((name, freeze(value)) for name, value in node.attrs))
 
 
 def freeze(value: Any) -> Any:

@@ -1,11 +1,91 @@
-"""What matching asks of a graph: nodes by operator, users of a value, order, and which nodes lie below which."""
+"""What matching asks of a graph or an e-graph: calls by operator, producers and users of a value, order, what depends on what."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
+from dslc.ir.scalar import Number
+
+if TYPE_CHECKING:
+    from dslc.match.outline import Outline
+
+
+#: what guards and right sides can ask of a tensor: its type and whether it is constant; where it holds one number, that value itself
+Kind: TypeAlias = tuple[TensorType | None, bool] | Value
+
+
+@dataclass(frozen=True, slots=True)
+class Fitting:
+    """The calls that an outline lets through, in the order of the index."""
+
+    calls: tuple[Call, ...]
+    members: frozenset[Call]
+
+
+@dataclass(slots=True)
+class Memory:
+    """What was asked of an index before, by any rule. It belongs to the index and goes with it: a changed e-graph starts anew."""
+
+    fitting: dict[Outline, Fitting] = field(default_factory=dict)
+    attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
+    number: dict[Value, Number | None] = field(default_factory=dict)
+    kind: dict[Value, Kind] = field(default_factory=dict)
+
+
+class Index(Protocol):
+    """The matcher's only view of a graph.
+
+    A value of a graph has one producer. A value of an e-graph stands for a class, and every call of that class is a producer: the
+    matcher goes back to the next one where one leads nowhere. The arguments of a call are values that the index knows.
+    """
+
+    @property
+    def by_operator(self) -> Mapping[str, Sequence[Call]]:
+        """The calls of each operator, by `position`."""
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        """All calls, by `position`."""
+
+    @property
+    def position(self) -> Mapping[Node, int]:
+        """An order of the nodes in which arguments stand first where no value has several producers; of values' nodes too."""
+
+    @property
+    def rank(self) -> Mapping[Node, int]:
+        """Another such order, that says nothing of who uses a node."""
+
+    @property
+    def memory(self) -> Memory:
+        """Kept as long as the answers stay what they are."""
+
+    def nodes(self, value: Value) -> Sequence[Node]:
+        """The nodes that produce a value: one in a graph, any number in an e-graph; always in the same order."""
+
+    def results(self, node: Call) -> tuple[Value, ...]:
+        """The values that a call produces, by position."""
+
+    def users(self, value: Value) -> Sequence[Call]:
+        """The calls that read a value, by `position`."""
+
+    def number(self, value: Value) -> Number | None:
+        """The number that a value holds everywhere, None for others."""
+
+    def below(self, values: Iterable[Value]) -> int:
+        """What values are computed from, themselves included, as bits by `position`. One outside of the index is looked through."""
+
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        """For every node the marks of all values that it is, or that are computed from it; marks are bits, the values of the index."""
+
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        """Whether one of `values` is one of `on` (values of the index), is computed with it or from it."""
 
 
 class GraphIndex:
@@ -13,33 +93,35 @@ class GraphIndex:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.nodes: list[Node] = graph.nodes()
-        self.position: dict[Node, int] = {node: k for k, node in enumerate(self.nodes)}
+        self.order: list[Node] = graph.nodes()
+        self.position: dict[Node, int] = {node: k for k, node in enumerate(self.order)}
+        self.memory = Memory()
+        self._results: dict[Call, tuple[Value, ...]] = {}
 
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
         out: dict[str, list[Call]] = {}
-        for node in self.nodes:
+        for node in self.order:
             if isinstance(node, Call):
                 out.setdefault(node.op, []).append(node)
         return out
 
     @cached_property
     def calls(self) -> list[Call]:
-        return [node for node in self.nodes if isinstance(node, Call)]
+        return [node for node in self.order if isinstance(node, Call)]
 
     @cached_property
     def rank(self) -> dict[Node, int]:
-        """Another order of the nodes, arguments first, that says nothing of who uses them: by depth, then by the arguments' ranks.
+        """By depth, then by the arguments' ranks.
 
         Branches that do the same with the same operands are in the same order, wherever in the graph they are read: what joins
         pairs of one branch joins the same pairs of the others.
         """
         depth: dict[Node, int] = {}
-        for node in self.nodes:
+        for node in self.order:
             depth[node] = 1 + max((depth[arg.node] for arg in node.args), default=-1)
         levels: dict[int, list[Node]] = {}
-        for node in self.nodes:
+        for node in self.order:
             levels.setdefault(depth[node], []).append(node)
         first = {node: k for k, node in enumerate(value.node for value in self.graph.inputs)}
         out: dict[Node, int] = {}
@@ -60,54 +142,80 @@ class GraphIndex:
     @cached_property
     def _all_users(self) -> dict[Node, list[int]]:
         out: dict[Node, list[int]] = {}
-        for at, node in enumerate(self.nodes):
+        for at, node in enumerate(self.order):
             for below in dict.fromkeys(arg.node for arg in node.args):
                 out.setdefault(below, []).append(at)
         return out
 
+    def nodes(self, value: Value) -> tuple[Node]:
+        return (value.node,)
+
+    def results(self, node: Call) -> tuple[Value, ...]:
+        found = self._results.get(node)
+        if found is None:
+            found = self._results[node] = node.values
+        return found
+
     def users(self, value: Value) -> Sequence[Call]:
-        """The calls that read a value, in topological order."""
         return self._users.get(value, ())
+
+    def number(self, value: Value) -> Number | None:
+        return number_of(value)
 
     @cached_property
     def _below(self) -> list[int]:
         """For every node the set of nodes that it depends on, itself included, as bits."""
         out: list[int] = []
-        for k, node in enumerate(self.nodes):
+        for k, node in enumerate(self.order):
             bits = 1 << k
             for arg in node.args:
                 bits |= out[self.position[arg.node]]
             out.append(bits)
         return out
 
-    def depends(self, node: Node, on: Node) -> bool:
-        """Whether `node` is `on` or is computed from it. A node outside the graph is looked through to the nodes it is built from."""
-        target = self.position.get(on)
-        if target is None:
-            return node is on
-        stack, seen = [node], {node}
-        while stack:
-            at = stack.pop()
-            k = self.position.get(at)
-            if k is not None:
-                if self._below[k] >> target & 1:
-                    return True
-                continue
-            for arg in at.args:
-                if arg.node not in seen:
+    def below(self, values: Iterable[Value]) -> int:
+        position, below = self.position, self._below
+        bits = 0
+        outside: list[Node] = []
+        for value in values:
+            at = position.get(value.node)
+            if at is None:
+                outside.append(value.node)
+            else:
+                bits |= below[at]
+        seen = set(outside)
+        while outside:
+            for arg in outside.pop().args:
+                at = position.get(arg.node)
+                if at is not None:
+                    bits |= below[at]
+                elif arg.node not in seen:
                     seen.add(arg.node)
-                    stack.append(arg.node)
-        return False
+                    outside.append(arg.node)
+        return bits
+
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        out: dict[Node, int] = {}
+        for value, bits in marks.items():
+            out[value.node] = out.get(value.node, 0) | bits
+        for node in reversed(self.order):
+            bits = out.get(node, 0)
+            if bits:
+                for arg in node.args:
+                    out[arg.node] = out.get(arg.node, 0) | bits
+        return out
+
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        below = self.below(values)
+        return any(below >> self.position[value.node] & 1 for value in on)
 
     def rebuilt(self, new: dict[Value, Value]) -> Graph:
         """The graph with some values replaced: only the nodes above them are built again."""
         mapped = dict(new)
-        import heapq
-
         queue = sorted({k for value in new for k in self._all_users.get(value.node, ())})
         queued = set(queue)
         while queue:
-            node = self.nodes[heapq.heappop(queue)]
+            node = self.order[heapq.heappop(queue)]
             if not any(arg in mapped for arg in node.args):
                 continue
             args = tuple(mapped.get(arg, arg) for arg in node.args)
@@ -120,6 +228,6 @@ class GraphIndex:
         return Graph(self.graph.inputs, tuple(mapped.get(value, value) for value in self.graph.outputs))
 
 
-def in_order(nodes: Iterable[Call], index: GraphIndex) -> list[Call]:
-    """Without repetitions, in topological order."""
-    return sorted(dict.fromkeys(nodes), key=lambda node: index.position[node])
+def in_order(calls: Iterable[Call], index: Index) -> list[Call]:
+    """Without repetitions, by position."""
+    return sorted(dict.fromkeys(calls), key=index.position.__getitem__)

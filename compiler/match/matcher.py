@@ -9,43 +9,48 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Value
+from dslc.match.cases import Case, Cases, cases_of
 from dslc.match.describe import show
-from dslc.match.guards import environment, freeze, solve_state
-from dslc.match.index import GraphIndex
+from dslc.match.guards import environment, freeze
+from dslc.match.index import Index
 from dslc.match.names import free_names
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
 from dslc.match.structure import Structure
 from dslc.match.trace import Trace
-from dslc.semantics.env import Env, Mismatch, Unbound
-from dslc.semantics.evaluate import evaluate
-from dslc.syntax import tree as t
+from dslc.semantics.env import Mismatch, Unbound
 
 
 @dataclass(frozen=True, eq=False)
 class Match:
     """One place where a rule applies, with a value for every name.
 
-    `roots` are the values that would be replaced, by the names of the rule's outputs; `choice` the values of `search` parameters.
+    `roots` are the values that would be replaced, by the names of the rule's outputs; `number` is that of the `choice`. The `case` is
+    that of all matches with this one's guard key, `leaves` are the tensors that tell them apart.
     """
 
     rule: CompiledRule
-    index: GraphIndex
+    index: Index
     roots: tuple[tuple[str, Value], ...]
-    names: Mapping[str, Any]
-    choice: Mapping[str, Any]
     state: State
+    cases: Cases
+    case: Case
+    leaves: tuple[Value, ...]
+    number: int
+
+    @property
+    def names(self) -> Mapping[str, Any]:
+        """Attributes, sizes, packs, element types and terms by name."""
+        return self.case.names
+
+    @property
+    def choice(self) -> Mapping[str, Any]:
+        """The values of `search` parameters."""
+        return self.case.choices[self.number]
 
     @property
     def variables(self) -> Mapping[str, Value]:
         return self.state.values
-
-    def env(self) -> Env:
-        """A fresh environment with all names of the match."""
-        env = environment(self.rule, self.state, self.names)
-        for name, value in self.choice.items():
-            env.bind(name, value)
-        return env
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -61,7 +66,7 @@ class Match:
 
 def find_matches(
     rule: CompiledRule,
-    index: GraphIndex,
+    index: Index,
     *,
     limit: int | None = None,
     constants: bool = False,
@@ -75,6 +80,8 @@ def find_matches(
         trace: is told how far every failing place came.
     """
     seen: set[Any] = set()
+    cases = cases_of(rule)
+    variables = sorted(rule.left.variables)
     count = 0
     for state in Structure(rule, index, trace).states():
         roots = _roots(rule, state)
@@ -82,16 +89,12 @@ def find_matches(
             if trace is not None:
                 trace.refused(state, "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
-        variables = tuple(sorted(state.values.items(), key=lambda item: item[0]))
-        identity = (tuple(value for _, value in roots), _chosen(state), variables)
+        identity = (*[value for _, value in roots], *[state.values.get(name) for name in variables], *_chosen(state))
         if identity in seen:
             continue
         seen.add(identity)
         try:
-            names = solve_state(rule, state)
-            if rule.admitted is not None and not any(types.fits(names) for types in rule.admitted):
-                raise Mismatch(f"it is proved only for the element types {', '.join(map(str, rule.admitted))}", rule.span)
-            choices = list(_choices(rule, state, names))
+            leaves, case = cases.of(state, index)
         except Mismatch as problem:
             if trace is not None:
                 trace.refused(state, problem.reason, problem.span, _values(rule, state, problem))
@@ -100,15 +103,15 @@ def find_matches(
             if trace is not None:
                 trace.refused(state, str(problem), rule.span, ())
             continue
-        for choice in choices:
-            yield Match(rule, index, roots, names, choice, state)
+        for number in range(len(case.choices)):
+            yield Match(rule, index, roots, state, cases, case, leaves, number)
             count += 1
             if limit is not None and count >= limit:
                 return
 
 
-def _chosen(state: State) -> Any:
-    return tuple((site, frozenset(wrap.operands[k] for k in wrap.chosen)) for site, wrap in state.wraps.items())
+def _chosen(state: State) -> list[Any]:
+    return [(site, frozenset(wrap.operands[k] for k in wrap.chosen)) for site, wrap in state.wraps.items()]
 
 
 def _roots(rule: CompiledRule, state: State) -> tuple[tuple[str, Value], ...]:
@@ -119,26 +122,6 @@ def _roots(rule: CompiledRule, state: State) -> tuple[tuple[str, Value], ...]:
         value = wrap.node.values[0] if wrap is not None else state.results[pattern.site][pattern.output]
         out.append((name, value))
     return tuple(out)
-
-
-def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Every combination of the values of `search` parameters."""
-    searches = [s for s in rule.right if isinstance(s, t.Search)]
-
-    def go(k: int, env: Env, chosen: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if k == len(searches):
-            yield chosen
-            return
-        domain = evaluate(searches[k].domain, env)
-        for value in domain if isinstance(domain, tuple) else (domain,):
-            inner = env.child()
-            inner.bind(searches[k].name, value)
-            yield from go(k + 1, inner, {**chosen, searches[k].name: value})
-
-    if not searches:
-        yield {}
-        return
-    yield from go(0, environment(rule, state, names), {})
 
 
 def _values(rule: CompiledRule, state: State, problem: Mismatch) -> tuple[tuple[str, str], ...]:

@@ -141,6 +141,21 @@ class Site:
     def label(self) -> str:
         return self.operator or f"{self.term} (any operator)"
 
+    @functools.cached_property
+    def open_attrs(self) -> tuple[tuple[str, AttrPattern], ...]:
+        """The attributes that literals alone don't decide."""
+        return tuple((name, pattern) for name, pattern in self.attrs if not isinstance(pattern, Literal))
+
+    @functools.cached_property
+    def given(self) -> tuple[str, ...]:
+        """The attributes that the pattern names."""
+        return tuple(name for name, pattern in self.attrs if not isinstance(pattern, Default))
+
+    @functools.cached_property
+    def takes_defaults(self) -> bool:
+        """Whether attributes must have defaults that only the operator's own types say."""
+        return (self.operator is None and self.rest is None) or any(isinstance(p, Default) for _, p in self.attrs)
+
 
 @dataclass(frozen=True, eq=False)
 class Side:

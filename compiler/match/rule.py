@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dslc.errors import Span
+from dslc.match.outline import Outline, outlines
 from dslc.match.pattern import Frame, Side
 from dslc.match.types import QuickType
 from dslc.semantics.definitions import SubstitutionDef
@@ -59,6 +61,14 @@ class CompiledRule:
     fixed: frozenset[tuple[int, int, int]]
     constants: frozenset[str]
     admitted: tuple[TypesLike, ...] | None = None
+
+    @functools.cached_property
+    def outlines(self) -> tuple[Outline, ...]:
+        """What each site of the left side can be at all."""
+        predicates: dict[str, frozenset[str]] = {}
+        for guard in self.term_guards:
+            predicates[guard.term] = predicates.get(guard.term, frozenset()) | {guard.predicate}
+        return outlines(self.rules, self.left, dict(self.quick), self.constants, predicates)
 
     @property
     def span(self) -> Span:

@@ -29,6 +29,7 @@ from dslc.match.spelled import chosen, inside
 from dslc.semantics.composites import abbreviates
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import takes_many
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
@@ -265,6 +266,7 @@ class SideCompiler:
 
     def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
         traits = self._rules.traits_of(operator.name) if operator else None
+        many = operator is not None and takes_many(self._rules, operator)
         args: list[Pattern] = []
         for arg in expr.args:
             if isinstance(arg, t.Pack):
@@ -275,7 +277,7 @@ class SideCompiler:
         keywords = list(expr.kwargs)
         if operator is not None:
             keywords = self._tensor_keywords(operator, keywords, args, frame)
-            self._defaults(operator, expr, args, associative=traits is not None and traits.associative)
+            self._defaults(operator, expr, args, associative=many)
         declared = [attr.name for attr in operator.attrs] if operator else []
         attrs: list[tuple[str, AttrPattern]] = []
         for keyword in keywords:
@@ -297,13 +299,13 @@ class SideCompiler:
             len(self._sites),
             operator.name if operator else None,
             None if operator else expr.function,
-            self._flattened(operator, args, attrs, expr) if traits is not None and traits.associative else tuple(args),
+            self._flattened(operator, args, attrs, expr) if many else tuple(args),
             tuple(attrs),
             expr.rest,
             outputs,
             expr.span,
             commutative=traits is not None and traits.commutative,
-            associative=traits is not None and traits.associative,
+            associative=many,
             inverse=traits.inverse if traits is not None else None,
         )
         self._sites.append(site)

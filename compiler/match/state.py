@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 from dslc.ir.graph import Call, Value
 from dslc.match.pattern import Quoted
@@ -50,27 +51,31 @@ class Wrap:
     chosen: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+class State(NamedTuple):
     """`values` are tensor variables; `names` attributes, sizes, element types and terms; `results` the values of matched sites."""
 
-    values: Mapping[str, Value] = field(default_factory=dict)
-    names: Mapping[str, Any] = field(default_factory=dict)
-    nodes: Mapping[int, Call] = field(default_factory=dict)
-    results: Mapping[int, tuple[Value, ...]] = field(default_factory=dict)
-    wraps: Mapping[int, Wrap] = field(default_factory=dict)
+    values: Mapping[str, Value] = _NOTHING
+    names: Mapping[str, Any] = _NOTHING
+    nodes: Mapping[int, Call] = _NOTHING
+    results: Mapping[int, tuple[Value, ...]] = _NOTHING
+    wraps: Mapping[int, Wrap] = _NOTHING
     pending: tuple[Pending, ...] = ()
 
     def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> State:
-        return replace(self, values={**self.values, name: value}, names=names)
+        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending)
 
     def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> State:
-        return replace(self, names=names, pending=pending)
+        return State(self.values, names, self.nodes, self.results, self.wraps, pending)
 
     def with_site(self, site: int, node: Call, results: tuple[Value, ...], wrap: Wrap | None) -> State:
-        return replace(
-            self,
-            nodes={**self.nodes, site: node},
-            results={**self.results, site: results},
-            wraps=self.wraps if wrap is None else {**self.wraps, site: wrap},
+        return State(
+            self.values,
+            self.names,
+            {**self.nodes, site: node},
+            {**self.results, site: results},
+            self.wraps if wrap is None else {**self.wraps, site: wrap},
+            self.pending,
         )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Value
+from dslc.match.alone import Alone, joined
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
-from dslc.match.index import GraphIndex, in_order
+from dslc.match.index import Fitting, Index, in_order
+from dslc.match.outline import attributes, number_at, satisfies
 from dslc.match.pattern import (
     Default,
     Number,
@@ -24,35 +25,34 @@ from dslc.match.state import Complete, NumberEquals, Pending, State, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import equal
 from dslc.semantics.env import AttrSet, OperatorRef
-from dslc.semantics.library import Rules
-from dslc.semantics.shape_free import is_linear, is_pointwise
 
-
-def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
-    """Whether an operator is pointwise, or linear."""
-    definition = rules.operators[operator]
-    return is_pointwise(definition, rules) if predicate == "pointwise" else is_linear(definition, rules)
+# a tensor of a part that is matched already, and the sites on the way from it up to the top
+Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
 
 
 class Structure:
     """Finds the states in which the left side of a rule fits a graph, types and guards aside."""
 
-    def __init__(self, rule: CompiledRule, index: GraphIndex, trace: Trace | None = None) -> None:
+    def __init__(self, rule: CompiledRule, index: Index, trace: Trace | None = None) -> None:
         self._rule = rule
         self._rules = rule.rules
         self._index = index
         self._trace = trace
         self._sites = rule.left.sites
+        self._outlines = rule.outlines
+        self._alone: dict[int, Alone] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
     def states(self) -> Iterator[State]:
         """All states, in a deterministic order."""
-        missing = [s for s in self._sites if s.operator is not None and s.operator not in self._index.by_operator]
-        if missing and self._trace is None:
+        if self._trace is None and not all(self._fitting(top).calls for top in self._rule.left.tops):
             return
         order = sorted(self._rule.left.tops, key=self._frequency)
         yield from self._tops_from(order, State())
+
+    def _fitting(self, site: int) -> Fitting:
+        return self._outlines[site].fitting(self._index)
 
     def _frequency(self, top: int) -> tuple[int, int]:
         return (min(self._count(site) for site in self._subtree(top)), top)
@@ -66,25 +66,65 @@ class Structure:
             yield state
             return
         # a top that shares something with what is matched goes first: only users of that are tried
-        joined = [top for top in open_tops if self._anchors(top, state)]
-        top = joined[0] if joined else open_tops[0]
+        top, anchors = open_tops[0], []
+        if state.results:
+            for one in open_tops:
+                anchors = self._anchors(one, state)
+                if anchors:
+                    top = one
+                    break
         rest = [other for other in open_tops if other != top]
+        for found in self._with_top(top, anchors, state):
+            if self._in_order(found) and (self._trace is not None or not self._circular(found)):
+                yield from self._tops_from(rest, found)
+
+    def _with_top(self, top: int, anchors: list[Anchor], state: State) -> Iterator[State]:
         site = self._sites[top]
-        for node in self._candidates(top, state):
-            for found in self._site(site, node, state):
-                if self._in_order(found) and (self._trace is not None or not self._circular(found)):
-                    yield from self._tops_from(rest, found)
+        if self._trace is not None or not state.results:
+            for node in self._candidates(top, anchors):
+                yield from self._site(site, node, state)
+        elif anchors:
+            below = self._index.below(state.values.values())
+            for node in self._candidates(top, anchors):
+                if not below >> self._index.position[node] & 1 and self._comes_after(top, node, state.nodes):
+                    yield from self._site(site, node, state)
+        else:
+            # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
+            for one in self._by_itself(top).agreeing(state, self._replaced(state)):
+                if self._comes_after(top, one.nodes[top], state.nodes):
+                    yield joined(state, one)
+
+    def _by_itself(self, top: int) -> Alone:
+        found = self._alone.get(top)
+        if found is None:
+            states = [one for node in self._candidates(top, []) for one in self._site(self._sites[top], node, State())]
+            found = self._alone[top] = Alone(top, states, self._index)
+        return found
+
+    def _replaced(self, state: State) -> list[Value]:
+        """A value of each call whose results are replaced."""
+        calls = dict.fromkeys(state.nodes[site] for site in self._root_sites if site in state.nodes)
+        return [self._index.results(call)[0] for call in calls]
+
+    def _comes_after(self, top: int, node: Call, nodes: Mapping[int, Call]) -> bool:
+        """Whether a call may be a top beside what is matched: of exchangeable results one order is tried."""
+        rank = self._index.rank
+        for i, j in self._rule.ordered:
+            first, second = self._root_sites[i], self._root_sites[j]
+            if first == top and second in nodes and rank[node] > rank[nodes[second]]:
+                return False
+            if second == top and first in nodes and rank[nodes[first]] > rank[node]:
+                return False
+        return True
 
     def _in_order(self, state: State) -> bool:
         """One order of exchangeable results, and never one value as two results."""
-        seen: set[Value] = set()
-        for _, root in self._rule.left.roots:
-            results = state.results.get(root.site)
-            if results is not None:
-                value = results[root.output]
-                if value in seen:
-                    return False
-                seen.add(value)
+        roots = self._rule.left.roots
+        if len(roots) < 2:
+            return True
+        found = [state.results[root.site][root.output] for _, root in roots if root.site in state.results]
+        if len(found) > 1 and len(set(found)) < len(found):
+            return False
         for i, j in self._rule.ordered:
             a, b = state.nodes.get(self._root_sites[i]), state.nodes.get(self._root_sites[j])
             if a is not None and b is not None and self._index.rank[a] > self._index.rank[b]:
@@ -93,18 +133,18 @@ class Structure:
 
     def _circular(self, state: State) -> bool:
         """Whether a tensor of the rule is computed from one of its results: no replacement could be built from it."""
-        roots = {state.nodes[site] for site in self._root_sites if site in state.nodes}
-        if len(self._tops) < 2 or len(roots) < 2:
+        if len(self._tops) < 2:
             return False
-        return any(self._index.depends(value.node, root) for value in state.values.values() for root in roots)
+        roots = self._replaced(state)
+        return len(roots) > 1 and self._index.depends(state.values.values(), roots)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
     def _subtree(self, top: int) -> list[int]:
         return [leaf for leaf, _ in self._rule.left.paths[top] if isinstance(leaf, int)]
 
-    def _anchors(self, top: int, state: State) -> list[tuple[Value, tuple[int, ...]]]:
-        out: list[tuple[Value, tuple[int, ...]]] = []
+    def _anchors(self, top: int, state: State) -> list[Anchor]:
+        out: list[Anchor] = []
         for leaf, path in self._rule.left.paths[top]:
             if isinstance(leaf, Variable) and leaf.name in state.values:
                 out.append((state.values[leaf.name], path))
@@ -112,31 +152,16 @@ class Structure:
                 out.append((state.results[leaf.site][leaf.output], path))
         return out
 
-    def _candidates(self, top: int, state: State) -> list[Call]:
-        if top in state.nodes:
-            return [state.nodes[top]]
-        anchors = self._anchors(top, state)
+    def _candidates(self, top: int, anchors: list[Anchor]) -> Sequence[Call]:
         if anchors:
             value, path = min(anchors, key=lambda a: len(self._index.users(a[0])))
             if self._index.users(value) or value.node in self._index.position:
                 return self._climb([value], path)
-        best, path = top, (top,)
-        for leaf, way in self._rule.left.paths[top]:
-            if not isinstance(leaf, int) or self._sites[leaf].operator is None:
-                continue
-            if self._sites[best].operator is None or self._count(leaf) < self._count(best):
-                best, path = leaf, way
-        operator = self._sites[best].operator
-        nodes: Sequence[Call] = (
-            self._index.calls if operator is None else self._index.by_operator.get(operator, ())
-        )
-        if self._trace is not None or best == top:
-            # an explanation starts at the top, so that it says how far a place fits
-            operator = self._sites[top].operator
-            return list(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
-        if self._sites[best].associative:
-            nodes = self._longer(nodes, self._sites[best])
-        return self._climb([value for node in nodes for value in node.values], path[1:])
+        if self._trace is None:
+            return self._fitting(top).calls
+        # an explanation starts at the top with every call, so that it says how far a place fits
+        operator = self._sites[top].operator
+        return self._index.calls if operator is None else self._index.by_operator.get(operator, ())
 
     def _climb(self, values: list[Value], path: Sequence[int]) -> list[Call]:
         found: list[Call] = []
@@ -150,8 +175,11 @@ class Structure:
             ]
             if site.associative:
                 found = self._longer(found, site)
+            if self._trace is None:
+                fitting = self._fitting(at).members
+                found = [node for node in found if node in fitting]
             found = in_order(found, self._index)
-            values = [value for node in found for value in node.values]
+            values = [value for node in found for value in self._index.results(node)]
         return found
 
     def _longer(self, nodes: Sequence[Call], site: Site) -> list[Call]:
@@ -162,7 +190,7 @@ class Structure:
             level = [
                 user
                 for node in level
-                for value in node.values
+                for value in self._index.results(node)
                 for user in self._index.users(value)
                 if user.op == site.operator and user not in out
             ]
@@ -174,7 +202,10 @@ class Structure:
     # ---- sites -------------------------------------------------------------------------------------------------
 
     def _site(self, site: Site, node: Any, state: State) -> Iterator[State]:
-        if not isinstance(node, Call):
+        if self._trace is None:
+            if node not in self._fitting(site.id).members:
+                return
+        elif not isinstance(node, Call):
             self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
             return
         names = dict(state.names)
@@ -218,9 +249,8 @@ class Structure:
 
     def _outputs(self, site: Site, node: Call, state: State) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
         """Results by position, and the attributes that go with them; longer inverses are also taken in groups."""
-        attrs = dict(node.attrs)
         if site.outputs in (0, len(node.types)):
-            yield node.values, attrs
+            yield self._index.results(node), attributes(node, self._index)
         elif site.inverse is not None and 2 <= site.outputs < len(node.types):
             yield from groups(self._rules, site, node, frozenset(p.output for _, p in self._rule.left.roots if p.site == site.id))
         else:
@@ -231,14 +261,13 @@ class Structure:
     def _attributes(
         self, site: Site, node: Call, attrs: dict[str, Any], state: State, names: dict[str, Any], pending: list[Pending]
     ) -> bool:
-        defaults = site.operator is None and site.rest is None
-        for name, pattern in site.attrs:
+        # literals are part of the outline
+        tested = self._trace is None and site.inverse is None
+        for name, pattern in site.open_attrs if tested else site.attrs:
             if name not in attrs:
                 self._stop(state, site, lambda name=name: f"`{node.op}` has no attribute `{name}`")
                 return False
-            if isinstance(pattern, Default):
-                defaults = True
-            elif not fits(pattern, attrs[name], node, name, None, names, pending):
+            if not isinstance(pattern, Default) and not fits(pattern, attrs[name], node, name, None, names, pending):
                 self._stop(
                     state,
                     site,
@@ -247,15 +276,14 @@ class Structure:
                     ),
                 )
                 return False
-        given = tuple(name for name, pattern in site.attrs if not isinstance(pattern, Default))
         if site.rest is not None:
-            rest = AttrSet({name: value for name, value in attrs.items() if name not in given})
+            rest = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
             known = names.setdefault(site.rest, rest)
             if not same_set(known, rest):
                 self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
                 return False
-        if defaults:
-            pending.append(Complete(node, given))
+        if site.takes_defaults:
+            pending.append(Complete(node, site.given))
         return True
 
     # ---- arguments ---------------------------------------------------------------------------------------------
@@ -270,7 +298,7 @@ class Structure:
             return
         searched = size > len(node.args) or any(isinstance(arg, Result | Number) for arg in site.args)
         top = site.id in self._tops and site.id in self._root_sites
-        for operands in operand_lists(node) if searched else [node.args]:
+        for operands in operand_lists(node, self._index) if searched else [node.args]:
             if len(operands) == size:
                 for found, _ in self._assign(site, operands, state):
                     yield found.with_site(site.id, node, results, None)
@@ -396,14 +424,15 @@ class Structure:
                     yield state
                 return
             site = self._sites[pattern.site]
-            for found in self._site(site, value.node, state):
-                if found.results[site.id][pattern.output] == value:
-                    yield found
+            for node in self._index.nodes(value):
+                for found in self._site(site, node, state):
+                    if found.results[site.id][pattern.output] == value:
+                        yield found
         else:
             yield from self._number(pattern, value, state)
 
     def _number(self, pattern: Number, value: Value, state: State) -> Iterator[State]:
-        number = number_of(value)
+        number = number_at(value, self._index)
         if number is None:
             self._stop(state, None, lambda: f"a constant number is expected, {describe(value.node)} is found")
             return

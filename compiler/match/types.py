@@ -50,6 +50,8 @@ class QuickType:
 
 def equal(a: Any, b: Any) -> bool:
     """Equality of sizes and attribute values; a number stands for every entry of a list."""
+    if type(a) is int and type(b) is int:
+        return a == b
     if isinstance(a, tuple):
         if isinstance(b, tuple):
             return len(a) == len(b) and all(equal(x, y) for x, y in zip(a, b, strict=True))

@@ -26,6 +26,7 @@ from dslc.semantics.definitions import OnnxClause, OperatorDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import stands_for_pairs
 from dslc.semantics.operator_env import operator_env
 from dslc.syntax import tree as t
 
@@ -87,7 +88,7 @@ def write_call(rules: Rules, node: Call, opset: int, symbols: Symbols | None = N
             return (spec,)
         if reads_back(rules, spec, node, opset):
             return (spec,)
-    if len(node.args) > 2 and rules.traits_of(node.op).associative:
+    if stands_for_pairs(rules, rules.operator(node.op), len(node.args)):
         return _chain(rules, node, opset, symbols)
     return None
 

@@ -18,6 +18,7 @@ from dslc.prove.laws import law_substitutions
 from dslc.prove.smt_process import Axiom, Sort, Term
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef, Traits
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import in_pairs, stands_for_pairs
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
@@ -165,11 +166,8 @@ class _Encoder:
             else:
                 raise Inexpressible(f"the attribute `{attr.name}` of `{op.short}`")
         params = op.syntax.params
-        if len(args) > len(params) == 2 and self.rules.traits_of(op.name).associative:
-            total = args[0]
-            for arg in args[1:]:
-                total = self._apply(op, index, attrs, (total, arg))
-            return total
+        if stands_for_pairs(self.rules, op, len(args)):
+            return in_pairs(args, lambda total, arg: self._apply(op, index, attrs, (total, arg)))
         for param in params[len(args) :]:
             if not isinstance(param.default, t.Int | t.Float):
                 raise Inexpressible(f"`{param.name}` of `{op.short}` is left out")

@@ -38,6 +38,7 @@ from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import plain
+from dslc.semantics.nary import in_pairs, stands_for_pairs
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
@@ -162,11 +163,8 @@ class Program:
         op = self.rules.operator(node.op)
         args = [self._terms[arg] for arg in node.args]
         attrs = [self.parameter(value) for _, value in node.attrs]
-        if len(op.syntax.params) == 2 < len(args):
-            total = args[0]
-            for arg in args[1:]:
-                total = self._applied(op.name, 0, attrs, (total, arg))
-            return total
+        if stands_for_pairs(self.rules, op, len(args)):
+            return in_pairs(args, lambda total, arg: self._applied(op.name, 0, attrs, (total, arg)))
         if len(node.types) > len(op.syntax.outputs) == 2:
             return self._part(node, index, args)
         return self._applied(op.name, index, attrs, tuple(args))

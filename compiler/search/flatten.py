@@ -14,9 +14,10 @@ from typing import Any
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.search.rewriting import rewritten
-from dslc.semantics.apply import apply, parts_attribute
+from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch, Unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import nested_in, parts_attribute, takes_many
 
 #: a graph is gone through so many times: each time takes what does not overlap
 TURNS = 64
@@ -46,7 +47,7 @@ def _flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[s
     """The nodes that a step concerns, and what it replaces."""
     traits = rules.traits_of(node.op)
     try:
-        if traits.associative and not traits.commutative and len(rules.operators[node.op].syntax.params) == 2:
+        if takes_many(rules, rules.operators[node.op]) and not traits.commutative:
             yield from _nested(rules, node, uses)
             yield from _joined_again(rules, node, uses)
         elif traits.inverse is not None:
@@ -57,11 +58,7 @@ def _flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[s
 
 def _nested(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
     """f(f(a, b), c) is f(a, b, c)."""
-    inner = {
-        arg.node
-        for arg in node.args
-        if isinstance(arg.node, Call) and arg.node.op == node.op and arg.node.attrs == node.attrs and uses[arg] == 1
-    }
+    inner = {arg.node for arg in node.args if nested_in(node, arg.node) and uses[arg] == 1}
     if inner:
         operands = [part for arg in node.args for part in (arg.node.args if arg.node in inner else (arg,))]
         yield {node, *inner}, {node.values[0]: apply(rules, node.op, operands, dict(node.attrs))[0]}

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Value, call
+from dslc.ir.graph import Attrs, Call, Value, call
 from dslc.ir.scalar import Scalar
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, Mismatch, Unbound, fail, unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import compare
+from dslc.semantics.nary import in_pairs, other_parts, part_by_part, stands_for_pairs, takes_many
 from dslc.semantics.operator_env import Argument, operator_env, outward
 from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
@@ -39,15 +40,13 @@ def apply(
     """
     definition = rules.operator(op) if isinstance(op, str) else op
     given = dict(attrs or {})
-    traits = rules.traits_of(definition.name)
-    if len(args) > 2 and len(definition.syntax.params) == 2 and traits.associative:
-        return _associative(rules, definition, args, given)
-    if len(args) == 1 and len(definition.syntax.params) == 2 and traits.associative and isinstance(args[0], Value):
+    if stands_for_pairs(rules, definition, len(args)):
+        return _many(rules, definition, args, given)
+    if len(args) == 1 and isinstance(args[0], Value) and takes_many(rules, definition):
         return (args[0],)
-    if traits.inverse is not None:
-        split = parts_attribute(definition, given)
-        if split is not None and len(given[split]) != 2:
-            return _inverse(rules, definition, args, given, split)
+    parts = other_parts(rules, definition, given)
+    if parts is not None:
+        return _in_parts(rules, definition, args, given, parts)
     return _plain(rules, definition, args, given)
 
 
@@ -126,14 +125,10 @@ def _output_type(output: t.Param, env: Env) -> TensorType:
 # ---- any number of arguments or results ------------------------------------------------------------------------
 
 
-def _associative(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
-    total = args[0]
-    complete: Attrs = ()
-    for arg in args[1:]:
-        (result,) = _plain(rules, op, (total, arg), attrs)
-        complete = result.node.attrs  # type: ignore[attr-defined]
-        total = result
-    assert isinstance(total, Value)
+def _many(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any]) -> tuple[Value, ...]:
+    total = in_pairs(args, lambda total, arg: _plain(rules, op, (total, arg), attrs)[0])
+    assert isinstance(total, Value) and isinstance(total.node, Call)
+    complete = total.node.attrs
     values = []
     for arg in args:
         if not isinstance(arg, Value):
@@ -143,16 +138,7 @@ def _associative(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
     return call(op.name, tuple(values), complete, (total.type,))
 
 
-def parts_attribute(op: OperatorDef, attrs: Mapping[str, Any]) -> str | None:
-    """The attribute that lists the parts: the one declared `int[2]`."""
-    for attr in op.attrs:
-        dims = attr.type.dims
-        if dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == 2:
-            return attr.name if isinstance(attrs.get(attr.name), tuple) else None
-    return None
-
-
-def _inverse(
+def _in_parts(
     rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: dict[str, Any], parts: str
 ) -> tuple[Value, ...]:
     steps = inverse_steps(rules, op, args, attrs, parts)
@@ -171,14 +157,8 @@ def inverse_steps(
     rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs: Mapping[str, Any], parts: str
 ) -> list[tuple[Value, ...]]:
     """`split` into n as n - 1 splits into two: the first part, and the rest."""
-    from dslc.semantics.lists import fold
 
-    sizes = tuple(attrs[parts])
-    out: list[tuple[Value, ...]] = []
-    rest: Sequence[Argument] = args
-    for k in range(len(sizes) - 1):
-        pair = (sizes[k], fold("sum", sizes[k + 1 :]))
-        values = _plain(rules, op, rest, {**attrs, parts: pair})
-        out.append(values)
-        rest = (values[1],)
-    return out
+    def split(whole: Sequence[Argument], sizes: tuple[Any, Any]) -> tuple[Value, ...]:
+        return _plain(rules, op, whole, {**attrs, parts: sizes})
+
+    return part_by_part(tuple(attrs[parts]), args, split)

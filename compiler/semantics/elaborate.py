@@ -10,8 +10,8 @@ from dslc.semantics.apply import apply, inverse_steps, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Unbound, fail, unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import in_pairs, other_parts, stands_for_pairs
 from dslc.semantics.operator_env import operator_env
-from dslc.syntax import tree as t
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +42,12 @@ def elaborate(rules: Rules, op: OperatorDef | str, arg_types: tuple[TensorType, 
 def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
     params = tuple(input_value(f"p{k}", type) for k, type in enumerate(arg_types))
     given = dict(attrs)
-    if len(params) > 2 and len(op.syntax.params) == 2 and rules.traits_of(op.name).associative:
-        total: Value = params[0]
-        for param in params[1:]:
-            (total,) = apply(rules, op, (total, param), given)
-        return Instance(params, (total,))
-    if rules.traits_of(op.name).inverse is not None:
-        parts = next((a.name for a in op.attrs if isinstance(given.get(a.name), tuple) and _pair(a)), None)
-        if parts is not None and len(given[parts]) > 2:  # type: ignore[arg-type]
-            steps = inverse_steps(rules, op, params, given, parts)
-            return Instance(params, (*(step[0] for step in steps), steps[-1][1]))
+    if stands_for_pairs(rules, op, len(params)):
+        return Instance(params, (in_pairs(params, lambda total, param: apply(rules, op, (total, param), given)[0]),))
+    parts = other_parts(rules, op, given)
+    if parts is not None:
+        steps = inverse_steps(rules, op, params, given, parts)
+        return Instance(params, (*(step[0] for step in steps), steps[-1][1]))
     env = operator_env(rules, op, params, given)
     outputs: list[Value] = []
     for output in op.syntax.outputs:
@@ -65,11 +61,6 @@ def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...],
             raise fail("E0326", f"the output `{output.name}` is no tensor", output.span)
         outputs.append(value)
     return Instance(params, tuple(outputs))
-
-
-def _pair(attr: t.Attr) -> bool:
-    dims = attr.type.dims
-    return dims is not None and len(dims) == 1 and isinstance(dims[0], t.Int) and dims[0].value == 2
 
 
 def expanded(rules: Rules, op: str, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:

@@ -13,7 +13,7 @@ from handmade import taso
 from dslc.generate.enumerate import enumerate_family
 from dslc.generate.evaluate import evaluate_chunk
 from dslc.generate.inputs import Family, Sizes, families
-from dslc.generate.pairs import Index, sharing
+from dslc.generate.pairs import TermsByOperators, sharing
 from dslc.generate.settle import settled
 from dslc.generate.term import subterms
 from dslc.semantics.library import Rules
@@ -74,7 +74,7 @@ def test_pairs_that_share_operators() -> None:
         terms = np.arange(10, 60, dtype=np.int32)
         found = [
             (int(row), int(term))
-            for left, right in sharing(rows, Index(terms, ops), shared)
+            for left, right in sharing(rows, TermsByOperators(terms, ops), shared)
             for row, term in zip(left, right, strict=True)
         ]
         own = [set(row[row >= 0].tolist()) for row in rows]

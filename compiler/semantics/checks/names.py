@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from dslc.errors import Diagnostic, Span
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules
+from dslc.semantics.nary import takes_many
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
     CONSTANTS,
@@ -233,7 +234,7 @@ class Scope:
     def _operator(self, expr: t.Call, op: OperatorDef) -> None:
         most = len(op.syntax.params)
         least = sum(1 for param in op.syntax.params if param.default is None)
-        if self.rules.traits_of(op.name).associative and len(expr.args) >= 1:
+        if takes_many(self.rules, op) and len(expr.args) >= 1:
             return
         if not least <= len(expr.args) <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"

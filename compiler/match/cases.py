@@ -1,0 +1,162 @@
+"""Guards and right sides are looked at once for each guard key; whatever matches with a key that was seen is only put in.
+
+A guard key is all that guards and a right side can ask: types and constness of the tensors, which of them are the same, numbers that
+constants hold everywhere, attributes. A network with a hundred equal blocks has a hundred matches of a rule, and one key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.ir.graph import Value
+from dslc.match.guards import environment, freeze, solved
+from dslc.match.index import Index
+from dslc.match.outline import kind_at
+from dslc.match.pattern import Result
+from dslc.match.recipe import Recipe, Refused, leaf, recipe
+from dslc.match.rule import CompiledRule
+from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.env import Env, Mismatch, Unbound
+from dslc.semantics.evaluate import evaluate
+from dslc.syntax import tree as t
+
+
+@dataclass(slots=True)
+class Case:
+    """What holds for all matches of one guard key: the values of all names, and of `search` parameters (one match for each).
+
+    `recipes` are the right sides built so far, or why they cannot be, by the number of the choice.
+    """
+
+    names: Mapping[str, Any]
+    choices: tuple[Mapping[str, Any], ...]
+    recipes: dict[int, Recipe | str] = field(default_factory=dict)
+
+
+Verdict = Case | Mismatch | DslcError | Unbound
+
+
+class Cases:
+    """The guard keys of one rule that were met so far."""
+
+    def __init__(self, rule: CompiledRule) -> None:
+        self._rule = rule
+        side = rule.left
+        self._variables = tuple(sorted(side.variables))
+        self._results = tuple(dict.fromkeys(p for p in side.names.values() if isinstance(p, Result)))
+        self._binds = tuple(sorted(side.binds))
+        self._known: dict[Any, Verdict] = {}
+
+    def __len__(self) -> int:
+        return sum(isinstance(found, Case) for found in self._known.values())
+
+    def of(self, state: State, index: Index) -> tuple[tuple[Value, ...], Case]:
+        """The case of a structural match, and its tensors with names, each once.
+
+        Raises:
+            Mismatch, DslcError, Unbound: guards that do not hold, or have no meaning.
+        """
+        values = [state.values[name] for name in self._variables]
+        values += [state.results[p.site][p.output] for p in self._results]
+        leaves = tuple(dict.fromkeys(values))
+        names = state.names
+        key = (
+            tuple([kind_at(value, index) for value in values]),
+            () if len(leaves) == len(values) else tuple([leaves.index(value) for value in values]),
+            tuple([freeze(names[name]) if name in names else None for name in self._binds]),
+            tuple([_pending_key(item) for item in state.pending]),
+        )
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._judged(state)
+        if isinstance(found, Case):
+            return leaves, found
+        if isinstance(found, Mismatch):
+            raise found.again()
+        raise found.with_traceback(None)
+
+    def _judged(self, state: State) -> Verdict:
+        try:
+            names = solved(self._rule, state)
+            admitted = self._rule.admitted
+            if admitted is not None and not any(types.fits(names) for types in admitted):
+                raise Mismatch(f"it is proved only for the element types {', '.join(map(str, admitted))}", self._rule.span)
+            return Case(names, tuple(_choices(self._rule, state, names)))
+        except (Mismatch, DslcError, Unbound) as problem:
+            return problem
+
+    def replacement(self, state: State, index: Index, leaves: Sequence[Value], case: Case, choice: int) -> tuple[Value, ...]:
+        """What the right side gives for each root.
+
+        Raises:
+            Refused: it has no value here, or one of another type.
+        """
+        found = case.recipes.get(choice)
+        if found is None:
+            # what holds one number stays what it is: guards and attributes may ask for the number
+            made = [v if isinstance(kind_at(v, index), Value) else leaf(k, v) for k, v in enumerate(leaves)]
+            try:
+                over = self._over(dict(zip(leaves, made, strict=True)), state)
+                found = recipe(self._rule, over, case.names, case.choices[choice], made)
+            except Refused as problem:
+                found = str(problem)
+            case.recipes[choice] = found
+        if isinstance(found, str):
+            raise Refused(found)
+        return found.over(leaves)
+
+    def _over(self, leaf_of: Mapping[Value, Value], state: State) -> State:
+        """The match with leaves for its named tensors."""
+        results = {site: list(found) for site, found in state.results.items()}
+        for pattern in self._results:
+            results[pattern.site][pattern.output] = leaf_of[state.results[pattern.site][pattern.output]]
+        return state._replace(
+            values={name: leaf_of[state.values[name]] for name in self._variables},
+            results={site: tuple(found) for site, found in results.items()},
+        )
+
+
+def cases_of(rule: CompiledRule) -> Cases:
+    """The cases of a rule, kept as long as its library."""
+    # the rule itself and not its name: one rule may be compiled once for each mode of an operator
+    known: dict[CompiledRule, Cases] = rules_cache(rule.rules, "cases")
+    if rule not in known:
+        known[rule] = Cases(rule)
+    return known[rule]
+
+
+def _pending_key(item: Pending) -> Any:
+    if isinstance(item, NumberEquals):
+        return (item.quoted, freeze(item.number))
+    node = item.node
+    call = (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in node.args]))
+    if isinstance(item, AttributeEquals):
+        return (item.quoted, freeze(item.actual), call)
+    return (call, item.attrs)
+
+
+def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Every combination of the values of `search` parameters."""
+    searches = [s for s in rule.right if isinstance(s, t.Search)]
+
+    def go(k: int, env: Env, chosen: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if k == len(searches):
+            yield chosen
+            return
+        domain = evaluate(searches[k].domain, env)
+        for value in domain if isinstance(domain, tuple) else (domain,):
+            inner = env.child()
+            inner.bind(searches[k].name, value)
+            yield from go(k + 1, inner, {**chosen, searches[k].name: value})
+
+    if not searches:
+        yield {}
+        return
+    yield from go(0, environment(rule, state, names), {})
+
+
+__all__ = ["Case", "Cases", "cases_of"]

@@ -1,0 +1,287 @@
+"""What a site can be at all, by its own operator, literals and operands: asked once of each call, for all rules together.
+
+A thousand rules share some hundred outlines. An outline sees no names: it lets through every call that can match, and some that
+cannot. What it refuses no rule has to try.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from dslc.ir.dtype import DTYPES
+from dslc.ir.graph import Call, Value
+from dslc.match.associative import operands_within
+from dslc.match.index import Fitting, Index, Kind
+from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
+from dslc.match.types import QuickType, equal
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.library import Rules
+from dslc.semantics.shape_free import is_linear, is_pointwise
+
+
+@dataclass(frozen=True, slots=True)
+class AnyTensor:
+    """What a parameter of a rule can be: `quick` with names by the order in which they occur."""
+
+    quick: QuickType | None
+    constant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AnyNumber:
+    """A constant with one number everywhere: this one, or any where `literal` is None."""
+
+    literal: Any
+    kind: type
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """Result `output` of a call that fits; any result of it where None."""
+
+    outline: Outline
+    output: int | None
+
+
+Need: TypeAlias = AnyTensor | AnyNumber | From
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What makes two outlines the same."""
+
+    operator: str | None
+    predicates: frozenset[str]
+    attrs: tuple[tuple[str, Any], ...]
+    outputs: int
+    grouped: bool
+    needs: tuple[Need, ...]
+    anywhere: bool
+    nested: bool
+
+
+class Outline:
+    """An outline, one object for all sites that have it. Made by `outlines`."""
+
+    __slots__ = ("_parts", "_rules", "_tests")
+
+    def __init__(self, parts: _Parts, tests: tuple[tuple[str, AttrPattern], ...], rules: Rules) -> None:
+        self._parts = parts
+        self._tests = tests
+        self._rules = rules
+
+    def fitting(self, index: Index) -> Fitting:
+        """The calls that it lets through."""
+        known = index.memory.fitting
+        found = known.get(self)
+        if found is None:
+            operator = self._parts.operator
+            pool = index.calls if operator is None else index.by_operator.get(operator, ())
+            calls = tuple(call for call in pool if self._lets_through(call, index))
+            found = known[self] = Fitting(calls, frozenset(calls))
+        return found
+
+    def _lets_through(self, call: Call, index: Index) -> bool:
+        parts = self._parts
+        if parts.operator is None and not self._term(call):
+            return False
+        if not parts.grouped and parts.outputs not in (0, len(call.types)):
+            return False
+        if self._tests:
+            attrs = attributes(call, index)
+            for name, pattern in self._tests:
+                if name not in attrs or not _possible(pattern, attrs[name]):
+                    return False
+        needs = parts.needs
+        if parts.nested:
+            if all(isinstance(need, AnyTensor) and not need.constant for need in needs):
+                return True
+            operands: Collection[Value] = operands_within(call, index)
+            return all(self._among(need, operands, index) for need in needs)
+        if len(call.args) < len(needs) or (parts.operator is not None and len(call.args) > len(needs)):
+            return False
+        if parts.anywhere:
+            return all(any(_meets(need, arg, index) for arg in call.args) for need in needs)
+        return all(_meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False))
+
+    def _term(self, call: Call) -> bool:
+        definition = self._rules.operators.get(call.op)
+        if definition is None:
+            return False
+        return all(satisfies(predicate, call.op, self._rules) for predicate in self._parts.predicates)
+
+    def _among(self, need: Need, operands: Collection[Value], index: Index) -> bool:
+        """A tensor may be several operands together, of which nothing is known but that all are constant where it is."""
+        if isinstance(need, AnyTensor):
+            return not need.constant or any(value.constant for value in operands)
+        return any(_meets(need, value, index) for value in operands)
+
+
+def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
+    """Whether an operator is pointwise, or linear."""
+    definition = rules.operators[operator]
+    return is_pointwise(definition, rules) if predicate == "pointwise" else is_linear(definition, rules)
+
+
+def attributes(call: Call, index: Index) -> dict[str, Any]:
+    """The attributes of a call by name; not to be changed."""
+    known = index.memory.attributes
+    found = known.get(call)
+    if found is None:
+        found = known[call] = dict(call.attrs)
+    return found
+
+
+def _meets(need: Need, value: Value, index: Index) -> bool:
+    if isinstance(need, AnyTensor):
+        if need.constant and not value.constant:
+            return False
+        return value.known and (need.quick is None or need.quick.fits(value.type, {}))
+    if isinstance(need, AnyNumber):
+        number = number_at(value, index)
+        return number is not None and (need.literal is None or equal(need.literal, number))
+    members = need.outline.fitting(index).members
+    for node in index.nodes(value):
+        if node not in members or not isinstance(node, Call):
+            continue
+        if need.output is None or value in index.results(node)[need.output : need.output + 1]:
+            return True
+    return False
+
+
+def number_at(value: Value, index: Index) -> Any:
+    """`index.number`, asked once."""
+    known = index.memory.number
+    if value not in known:
+        known[value] = index.number(value)
+    return known[value]
+
+
+def kind_at(value: Value, index: Index) -> Kind:
+    """What guards and right sides can ask of a tensor."""
+    found = index.memory.kind.get(value)
+    if found is None:
+        numbered = value.constant and number_at(value, index) is not None
+        found = value if numbered else (value.node.types[value.index], value.constant)
+        index.memory.kind[value] = found
+    return found
+
+
+def _possible(pattern: AttrPattern | Rest, actual: Any) -> bool:
+    """Whether an attribute can be what a pattern says, names aside."""
+    if isinstance(pattern, Literal):
+        return equal(pattern.value, actual)
+    if not isinstance(pattern, Entries):
+        return True
+    if not isinstance(actual, tuple):
+        return False
+    rest = next((k for k, element in enumerate(pattern.elements) if isinstance(element, Rest)), None)
+    count = len(pattern.elements)
+    if rest is None:
+        return len(actual) == count and all(map(_possible, pattern.elements, actual))
+    after = count - rest - 1
+    if len(actual) < count - 1:
+        return False
+    before = all(map(_possible, pattern.elements[:rest], actual[:rest]))
+    return before and all(map(_possible, pattern.elements[rest + 1 :], actual[len(actual) - after :]))
+
+
+# ---- making them -----------------------------------------------------------------------------------------------
+
+
+def outlines(
+    rules: Rules, side: Side, quick: dict[str, QuickType], constants: frozenset[str], predicates: dict[str, frozenset[str]]
+) -> tuple[Outline, ...]:
+    """The outline of every site of a pattern, equal ones as one object.
+
+    Args:
+        quick: what the types of tensor variables say at first sight.
+        constants: the variables that have to be constant.
+        predicates: what term variables have to be.
+    """
+    pool: dict[_Parts, Outline] = rules_cache(rules, "outlines")
+    made: dict[int, Outline] = {}
+    for site in _children_first(side):
+        tests = tuple((name, pattern) for name, pattern in site.attrs if isinstance(pattern, Literal | Entries))
+        # an inverse whose results are taken in groups has other attributes than the call
+        grouped = site.inverse is not None and site.outputs >= 2
+        tests = () if grouped else tests
+        needs: list[Need] = []
+        for arg in site.args:
+            if isinstance(arg, Result) and site.associative and side.sites[arg.site].inverse == site.operator:
+                # its results may stand in the call as groups
+                continue
+            needs.append(_need(arg, side, made, quick, constants))
+        parts = _Parts(
+            site.operator,
+            predicates.get(site.term or "", frozenset()),
+            tuple((name, _shape_of(pattern)) for name, pattern in tests),
+            site.outputs,
+            grouped,
+            tuple(needs),
+            site.commutative,
+            site.associative,
+        )
+        if parts not in pool:
+            pool[parts] = Outline(parts, tests, rules)
+        made[site.id] = pool[parts]
+    return tuple(made[site.id] for site in side.sites)
+
+
+def _children_first(side: Side) -> Iterator[Site]:
+    done: set[int] = set()
+
+    def visit(site: Site) -> Iterator[Site]:
+        if site.id in done:
+            return
+        done.add(site.id)
+        for arg in site.args:
+            if isinstance(arg, Result):
+                yield from visit(side.sites[arg.site])
+        yield site
+
+    for site in side.sites:
+        yield from visit(site)
+
+
+def _need(
+    arg: Pattern, side: Side, made: dict[int, Outline], quick: dict[str, QuickType], constants: frozenset[str]
+) -> Need:
+    if isinstance(arg, Variable):
+        type = quick.get(arg.name)
+        return AnyTensor(None if type is None else _anonymous(type), arg.name in constants)
+    if isinstance(arg, Number):
+        return AnyNumber(arg.literal, type_of(arg.literal))
+    below = side.sites[arg.site]
+    return From(made[arg.site], None if below.inverse is not None else arg.output)
+
+
+def type_of(literal: Any) -> type:
+    """Keeps `1`, `1.0` and `true` apart."""
+    return type(literal)
+
+
+def _anonymous(quick: QuickType) -> QuickType:
+    """A quick type with other names: what they are called matters to no outline."""
+    names: dict[str, str] = {}
+
+    def entry(declared: str | int | None) -> str | int | None:
+        return names.setdefault(declared, f"n{len(names)}") if isinstance(declared, str) else declared
+
+    return QuickType(
+        quick.dtype if quick.dtype in DTYPES else "T",
+        tuple(map(entry, quick.before)),
+        None if quick.pack is None else "" if not quick.pack else "P",
+        tuple(map(entry, quick.after)),
+    )
+
+
+def _shape_of(pattern: AttrPattern | Rest) -> Any:
+    """A pattern without names, to be compared."""
+    if isinstance(pattern, Literal):
+        return ("literal", repr(pattern.value))
+    if isinstance(pattern, Entries):
+        return ("entries", *map(_shape_of, pattern.elements))
+    return "rest" if isinstance(pattern, Rest) else "any"

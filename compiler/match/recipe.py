@@ -1,0 +1,160 @@
+"""Right sides: built once over numbered leaves, and put together again for any tensors of the same types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.errors import DslcError
+from dslc.ir.constants import fill
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Node, Value, constant_value, input_value, topological, with_args
+from dslc.match.guards import bind_local, environment
+from dslc.match.rule import CompiledRule
+from dslc.match.state import State
+from dslc.semantics.composites import spelled_out
+from dslc.semantics.env import Env, Mismatch, Outputs, Unbound
+from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.scopes import build_scope
+from dslc.semantics.types import shape_of
+from dslc.syntax import tree as t
+
+
+class Refused(Exception):
+    """Why a match was not applied."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Unwritten:
+    """A constant leaf: a weight of which only the type is known."""
+
+    number: int
+
+    @property
+    def key(self) -> str:
+        return f"leaf:{self.number}"
+
+    def load(self) -> Any:
+        raise LookupError("a leaf stands for any weight")
+
+
+def leaf(number: int, like: Value) -> Value:
+    """A tensor of which only type and constness are known."""
+    type: TensorType | None = like.node.types[like.index]
+    if like.constant and type is not None:
+        return constant_value(_Unwritten(number), type)
+    # no input of a model has such a name
+    return input_value(f"\0leaf {number}", type)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """A term over leaves as a list of steps.
+
+    Places 0, 1, ... hold the leaves, then `kept`, then the results of each step: a node, and the places of its arguments. `outputs`
+    are places too.
+    """
+
+    kept: tuple[Value, ...]
+    steps: tuple[tuple[Node, tuple[int, ...]], ...]
+    outputs: tuple[int, ...]
+
+    def over(self, leaves: Sequence[Value]) -> tuple[Value, ...]:
+        """The term over tensors of the leaves' types."""
+        places = [*leaves, *self.kept]
+        for node, args in self.steps:
+            places += with_args(node, tuple([places[k] for k in args]))
+        return tuple([places[k] for k in self.outputs])
+
+
+def recipe(
+    rule: CompiledRule, state: State, names: Mapping[str, Any], choice: Mapping[str, Any], leaves: Sequence[Value]
+) -> Recipe:
+    """The right side over leaves, which the tensors of the state are.
+
+    Raises:
+        Refused: it has no value here, or one of another type.
+    """
+    try:
+        env = environment(rule, state, names)
+        for name, value in choice.items():
+            env.bind(name, value)
+        built = _build(rule, env.child())
+        values: list[Value] = []
+        for name, pattern in rule.left.roots:
+            found, expected = built.get(name), state.results[pattern.site][pattern.output]
+            if not isinstance(found, Value):
+                found = _number(found, expected)
+            if not found.known or found.type != expected.type:
+                raise Refused(f"`{name}` would be {found.type if found.known else 'unknown'}, and is {expected.type}")
+            values.append(found)
+        return _steps(spelled_out(rule.rules, tuple(values)), leaves)
+    except Mismatch as problem:
+        raise Refused(problem.reason) from None
+    except Unbound as problem:
+        raise Refused(f"nothing binds `{problem.name}`") from None
+    except DslcError as problem:
+        raise Refused(problem.diagnostics[0].message if problem.diagnostics else "the right side has no value") from None
+
+
+def _steps(outputs: Sequence[Value], leaves: Sequence[Value]) -> Recipe:
+    order = topological(value.node for value in outputs)
+    above = {value.node for value in leaves}
+    for node in order:
+        if any(arg.node in above for arg in node.args):
+            above.add(node)
+    built = [node for node in order if node.args and node in above]
+    read = [arg for node in built for arg in node.args] + list(outputs)
+    kept = tuple(dict.fromkeys(value for value in read if value.node not in above))
+    values = [*leaves, *kept, *(value for node in built for value in node.values)]
+    place = {value: k for k, value in enumerate(values)}
+    steps = tuple((node, tuple(place[arg] for arg in node.args)) for node in built)
+    return Recipe(kept, steps, tuple(place[value] for value in outputs))
+
+
+def _number(value: Any, like: Value) -> Value:
+    if isinstance(value, tuple) or not like.known:
+        raise Refused("the right side gives no tensor")
+    return fill(value, like.type)
+
+
+def _build(rule: CompiledRule, env: Env) -> Env:
+    """Runs the statements of the right side in their order."""
+    bind_local([s for s in rule.right if isinstance(s, t.Function)], (), env)
+    for statement in rule.right:
+        if isinstance(statement, t.Let | t.LetMany):
+            bind_local((), (statement,), env)
+        elif isinstance(statement, t.Const):
+            env.bind(statement.target.name, _constant(statement, env))
+        elif isinstance(statement, t.Where) and not rule.reverse:
+            for condition in statement.conditions:
+                if truth(evaluate(condition, env)) is not True:
+                    raise Refused(f"`{condition.span.text}` does not hold")
+        elif isinstance(statement, t.Bind):
+            value = evaluate(statement.value, env)
+            if len(statement.names) == 1:
+                if isinstance(value, Outputs):
+                    raise Refused("a call with several results stands for one")
+                env.bind(statement.names[0], value)
+                continue
+            if not isinstance(value, tuple) or len(value) != len(statement.names):
+                count = len(value) if isinstance(value, tuple) else 1
+                raise Refused(f"{len(statement.names)} names for {count} results")
+            for name, part in zip(statement.names, value, strict=True):
+                env.bind(name, part)
+    return env
+
+
+def _constant(statement: t.Const, env: Env) -> Value:
+    """`const K[f, c]: T[F, C] = e`: a scope without operands; iterators range over the declared dimensions."""
+    type = shape_of(statement.type, env)
+    if statement.target.places is None:
+        value = evaluate(statement.value, env)
+        if isinstance(value, Value):
+            return value
+        return fill(value, type)
+    value = build_scope(statement.target.places, statement.value, None, env, type.dtype, statement.type.dims)
+    if value.type != type:
+        raise Refused(f"the constant `{statement.target.name}` is {value.type}, declared {type}")
+    return value

@@ -1,0 +1,98 @@
+"""Every rule finds the same places, in the same order, as the first matcher did, which tried every rule at every node.
+
+    python tests/search/test_match_golden.py     # writes the golden file again, with the matcher at hand
+
+Rules whose text has changed since the file was written are left out; new ones are too.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_match_random import BASES, STEPS, build
+
+from benchmarks.zoo import build as network
+from dslc.ir.graph import Graph
+from dslc.match import CompiledRule, GraphIndex, find_matches
+from dslc.match.apply import Refused, replacements
+from dslc.onnx.importer import import_model
+from dslc.search.rulesets import chosen_rules
+from dslc.semantics.library import Rules, load_many
+
+GOLDEN = Path(__file__).with_name("golden_matches.json")
+MODELS = ("nasrnn", "nasnet_pools", "bert", "resnext50", "nasnet_a")
+RANDOM = 16
+
+
+@functools.cache
+def library() -> tuple[Rules, tuple[CompiledRule, ...]]:
+    rules = load_many(["std", "taso_generated"])
+    return rules, tuple(chosen_rules(rules))
+
+
+def graph(name: str) -> Graph:
+    """A small network of the zoo, or a random graph of a number."""
+    rules, _ = library()
+    if not name.isdecimal():
+        return import_model(network(name, small=True, weights=False), rules).graph
+    rng = random.Random(int(name))
+    steps = [(rng.randrange(len(STEPS)), *(rng.randrange(n) for n in (4, 4, 6))) for _ in range(rng.randrange(6, 24))]
+    return build(rules, rng.randrange(len(BASES)), steps)
+
+
+def text_of(rule: CompiledRule) -> str:
+    """What a rule says, as a few letters."""
+    return hashlib.sha256(" ".join(rule.definition.syntax.span.text.split()).encode()).hexdigest()[:6]
+
+
+def found(name: str) -> dict[str, list[int | str]]:
+    """For every rule that matches: its matches, those that can be applied, and a digest of all places in their order."""
+    model = graph(name)
+    index = GraphIndex(model)
+    places: dict[str, list[str]] = {}
+    applied: Counter[str] = Counter()
+    for rule in library()[1]:
+        for match in find_matches(rule, index):
+            values = [value for _, value in match.roots] + [match.variables[name] for name in sorted(match.variables)]
+            place = " ".join(f"{index.position.get(value.node, '?')}.{value.index}" for value in values)
+            places.setdefault(rule.name, []).append(place)
+            try:
+                replacements(match)
+                applied[rule.name] += 1
+            except Refused:
+                continue
+    return {
+        rule: [len(every), applied[rule], hashlib.sha256("\n".join(every).encode()).hexdigest()[:8]]
+        for rule, every in places.items()
+    }
+
+
+@pytest.mark.parametrize("name", [*MODELS, *map(str, range(RANDOM))])
+def test_the_same_places_in_the_same_order(name: str) -> None:
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    unchanged = {rule.name for rule in library()[1] if golden["rules"].get(rule.name) == text_of(rule)}
+    now = {rule: values for rule, values in found(name).items() if rule in unchanged}
+    assert now == {rule: values for rule, values in golden["found"][name].items() if rule in unchanged}
+
+
+def test_most_rules_are_compared() -> None:
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    unchanged = {rule.name for rule in library()[1] if golden["rules"].get(rule.name) == text_of(rule)}
+    assert len({rule for one in golden["found"].values() for rule in one} & unchanged) > 100
+
+
+if __name__ == "__main__":
+    found_now = {name: found(name) for name in (*MODELS, *map(str, range(RANDOM)))}
+    parts = [f"  {json.dumps(name)}: {json.dumps(value)}" for name, value in found_now.items()]
+    texts = json.dumps({rule.name: text_of(rule) for rule in library()[1]})
+    GOLDEN.write_text('{"found": {\n' + ",\n".join(parts) + '\n },\n "rules": ' + texts + "}\n", encoding="utf-8")

@@ -1,0 +1,204 @@
+"""The matcher's view of a graph is a protocol: values with several producers, parts joined by names, right sides over leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_match import Case, graph, tensor, weight
+
+from dslc.ir.constants import array_value, number_of
+from dslc.ir.graph import Call, Node, Value, input_value
+from dslc.ir.scalar import Number
+from dslc.match import GraphIndex, Index, find_matches, replacements
+from dslc.match.cases import cases_of
+from dslc.match.index import Memory
+
+
+class Classes:
+    """A small e-graph: classes are values without a producer, and each has any number of calls over classes."""
+
+    def __init__(self) -> None:
+        self.made: dict[Value, list[Call]] = {}
+        self.memory = Memory()
+
+    def leaf(self, name: str, *shape: int) -> Value:
+        """A class that only an input of the model is in."""
+        value = tensor(name, *shape)
+        self.made[value] = []
+        return value
+
+    def union(self, name: str, *values: Value) -> Value:
+        """A new class of the calls that produce some values, whose arguments are classes."""
+        found = input_value(name, values[0].type)
+        self.made[found] = [value.node for value in values if isinstance(value.node, Call)]
+        return found
+
+    @property
+    def calls(self) -> Sequence[Call]:
+        return [call for made in self.made.values() for call in made]
+
+    @property
+    def by_operator(self) -> Mapping[str, Sequence[Call]]:
+        out: dict[str, list[Call]] = {}
+        for call in self.calls:
+            out.setdefault(call.op, []).append(call)
+        return out
+
+    @property
+    def position(self) -> Mapping[Node, int]:
+        nodes = [*(value.node for value in self.made), *self.calls]
+        return {node: k for k, node in enumerate(nodes)}
+
+    @property
+    def rank(self) -> Mapping[Node, int]:
+        return self.position
+
+    def nodes(self, value: Value) -> Sequence[Node]:
+        return self.made.get(value, ())
+
+    def results(self, node: Call) -> tuple[Value, ...]:
+        return tuple(value for value, made in self.made.items() if node in made)
+
+    def users(self, value: Value) -> Sequence[Call]:
+        return [call for call in self.calls if value in call.args]
+
+    def number(self, value: Value) -> Number | None:
+        return number_of(value)
+
+    def below(self, values: Iterable[Value]) -> int:
+        bits = 0
+        seen: set[Value] = set()
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            if value not in seen:
+                seen.add(value)
+                for node in (value.node, *self.made.get(value, ())):
+                    bits |= 1 << self.position[node]
+                    stack.extend(node.args)
+        return bits
+
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        out: dict[Node, int] = {}
+        for value in self.made:
+            out[value.node] = sum(bits for marked, bits in marks.items() if self.depends([marked], [value]))
+        return out
+
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        below = self.below(values)
+        return any(below >> self.position[value.node] & 1 for value in on)
+
+
+DISTRIBUTE = """
+substitution distribute(A: f32[*P, M, K], B: f32[*P, M, K], C: f32[K, N]) -> Y {
+  Y = matmul(add(A, B), C)
+  =>
+  Y = add(matmul(A, C), matmul(B, C))
+}
+"""
+
+
+def test_a_value_with_two_producers_is_matched_by_each(tmp_path: Path) -> None:
+    """{add(x, y), add(z, w), relu(x)} @ v: both sums are distributed over, and each result is a term over classes."""
+    case = Case(tmp_path, DISTRIBUTE)
+    classes: Index
+    classes = found = Classes()
+    x, y, z, w = (found.leaf(name, 2, 3) for name in "xyzw")
+    v = found.leaf("v", 3, 4)
+    inner = found.union("inner", case.call("add", x, y), case.call("relu", x), case.call("add", z, w))
+    top = found.union("top", case.call("matmul", inner, v))
+    matches = list(find_matches(case.rule("distribute"), classes))
+    assert [value for match in matches for _, value in match.roots] == [top] * len(matches)
+    operands = {frozenset((match.variables["A"], match.variables["B"])) for match in matches}
+    assert operands == {frozenset((x, y)), frozenset((z, w))}
+    for match in matches:
+        a, b = match.variables["A"], match.variables["B"]
+        assert replacements(match) == {top: case.call("add", case.call("matmul", a, v), case.call("matmul", b, v))}
+
+
+def test_alternatives_below_each_other_are_all_tried(tmp_path: Path) -> None:
+    """exp(exp(x)), where the inner class holds exp(x) and exp(y), and the outer one exp(inner) and abs(inner)."""
+    case = Case(tmp_path, "substitution twice(X: f32[*S]) -> Y {\n  Y = exp(neg(X))\n  =>\n  Y = exp(sub(0, X))\n}\n")
+    found = Classes()
+    x, y = found.leaf("x", 2), found.leaf("y", 2)
+    inner = found.union("inner", case.call("neg", x), case.call("abs", x), case.call("neg", y))
+    found.union("outer", case.call("abs", inner), case.call("exp", inner))
+    assert [match.variables["X"] for match in find_matches(case.rule("twice"), found)] == [x, y]
+
+
+def test_operands_of_an_associative_call_are_taken_from_every_alternative(tmp_path: Path) -> None:
+    """mul(mul(X, c), d) joins numbers, whichever product of the inner class holds one."""
+    text = "substitution fold(X: f32[*S]) -> Y {\n  Y = mul(mul(X, c), d)\n  =>\n  Y = mul(X, c * d)\n}\n"
+    case = Case(tmp_path, text)
+    found = Classes()
+    x, y = found.leaf("x", 2), found.leaf("y", 2)
+    inner = found.union("inner", case.call("mul", x, y), case.call("mul", y, 3))
+    found.union("outer", case.call("mul", inner, 5))
+    assert {match.variables["X"] for match in find_matches(case.rule("fold"), found)} == {y}
+
+
+PAIR = """
+substitution pair(A: T[M, K], B: T[K, N], C: T[M, K], D: T[K, N]) -> Y, Z {
+  Y = matmul(A, B)
+  Z = matmul(C, D)
+  =>
+  Y = matmul(A, B)
+  Z = matmul(C, D)
+}
+"""
+
+
+def test_parts_that_share_no_tensor_are_joined_by_their_sizes(tmp_path: Path) -> None:
+    """Of six products only those of equal sizes are pairs: 3 + 1, in the order in which each was found."""
+    case = Case(tmp_path, PAIR)
+    small = [case.call("matmul", tensor(f"x{k}", 2, 3), weight(3, 4, seed=k)) for k in range(3)]
+    large = [case.call("matmul", tensor(f"z{k}", 5, 3), weight(3, 4, seed=k)) for k in range(2)]
+    other = case.call("matmul", tensor("w", 5, 3), weight(3, 6))
+    index = GraphIndex(graph(*small, *large, other))
+    found = [{value for _, value in match.roots} for match in find_matches(case.rule("pair"), index)]
+    assert len(found) == 4
+    assert all(pair <= set(small) or pair <= set(large) for pair in found)
+
+
+def test_a_right_side_is_built_once_for_all_matches_of_a_guard_key(tmp_path: Path) -> None:
+    """Ten equal layers and two of other sizes are two keys; every result holds the layer's own tensors."""
+    case = Case(tmp_path, DISTRIBUTE)
+    layers = []
+    for k in range(12):
+        x, y = tensor(f"x{k}", 2 + k // 10, 3), tensor(f"y{k}", 2 + k // 10, 3)
+        layers.append((x, y, weight(3, 4, seed=k), case.call("matmul", case.call("add", x, y), weight(3, 4, seed=k))))
+    rule = case.rule("distribute")
+    index = GraphIndex(graph(*(layer[-1] for layer in layers)))
+    for (a, b, c, top), match in zip(layers, find_matches(rule, index), strict=True):
+        assert replacements(match) == {top: case.call("add", case.call("matmul", a, c), case.call("matmul", b, c))}
+    assert len(cases_of(rule)) == 2
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_one_tensor_under_two_names_is_a_key_of_its_own(tmp_path: Path, shared: bool) -> None:
+    case = Case(tmp_path, DISTRIBUTE)
+    rule = case.rule("distribute")
+    x = tensor("x", 2, 3)
+    first = case.call("matmul", case.call("add", x, tensor("y", 2, 3)), weight(3, 4))
+    second = case.call("matmul", case.call("add", x, x if shared else tensor("z", 2, 3)), weight(3, 4))
+    for match in find_matches(rule, GraphIndex(graph(first, second))):
+        assert replacements(match).keys() <= {first, second}
+    assert len(cases_of(rule)) == (2 if shared else 1)
+
+
+def test_numbers_that_constants_hold_belong_to_the_guard_key(tmp_path: Path) -> None:
+    """A right side may use the number that a constant holds: weights alone are told apart by their types only."""
+    text = "substitution scale(X: f32[*S], C: f32[*S]) -> Y {\n  Y = mul(neg(X), C)\n  =>\n  Y = mul(X, neg(C))\n}\n"
+    case = Case(tmp_path, text)
+    rule = case.rule("scale")
+    x = tensor("x", 2)
+    numbers = [array_value(np.full(2, k, np.float32)) for k in (3, 4)]
+    weights = [weight(2, seed=k) for k in (3, 4)]
+    products = [case.call("mul", case.call("neg", x), c) for c in (*numbers, *weights)]
+    for match in find_matches(rule, GraphIndex(graph(*products))):
+        (new,) = replacements(match).values()
+        assert new == case.call("mul", x, case.call("neg", match.variables["C"]))
+    assert len(cases_of(rule)) == 3
