@@ -23,7 +23,7 @@ def test_what_is_wrong_for_some_numbers_is_refuted(name: str) -> None:
     assert verdict.answer == "differs" and verdict.counterexample is not None, verdict.scope
 
 
-@pytest.mark.parametrize("name", ["any_factor", "of_a_product", "up_and_down", "any_text", "but_for_one_number"])
+@pytest.mark.parametrize("name", ["any_factor", "of_a_product", "up_and_down", "any_text"])
 def test_dslc_test_finds_them_too(name: str) -> None:
     outcome = check_substitution(WRONG, WRONG.substitutions[f"wrong_numbers.{name}"])
     assert not outcome.passed and outcome.status == "differs"
@@ -31,7 +31,7 @@ def test_dslc_test_finds_them_too(name: str) -> None:
 
 def own(tmp_path: Path, text: str) -> Rules:
     file = tmp_path / "own.rules"
-    file.write_text(f"dslc 1\nimport wrong_numbers (scaled_first, scaled_last, below)\n{text}", encoding="utf-8")
+    file.write_text(f"dslc 1\nimport .wrong_numbers (scaled_first, scaled_last, below)\n{text}", encoding="utf-8")
     (tmp_path / "wrong_numbers.rules").write_text((Path(__file__).parent / "wrong_numbers.rules").read_text(encoding="utf-8"))
     return load(file)
 
