@@ -63,7 +63,7 @@ def _status(rules: Rules, definition: Any) -> list[str]:
         trusted = trusted_reason(definition)
         said = f', trusted: "{trusted}"' if trusted is not None else ""
         return [f"not proved yet{said}: `dslc verify` proves it"]
-    lines = [found.status + (f": {found.reason}" if found.reason else "")]
+    lines = [": ".join(part for part in (found.status, found.types_text, found.reason) if part)]
     for one in found.verdicts:
         about = [part for part in (one.scope, one.reason) if part]
         if one.error_bound is not None:

@@ -95,7 +95,8 @@ def command(
             click.echo(render(findings, output_format, color=wants_color(sys.stderr)), nl=False, err=output_format == "full")
         if output_format == "concise":
             for verdict in verdicts:
-                click.echo(f"{verdict.rule}: {verdict.status}" + (f": {verdict.reason}" if verdict.reason else ""))
+                said = verdict.types_text
+                click.echo(f"{verdict.rule}: {verdict.status}" + "".join(f": {text}" for text in (verdict.reason, said) if text))
         elif not quiet:
             _table(verdicts)
             for line in needs(verdicts):
@@ -208,6 +209,10 @@ def as_dict(verdict: RuleVerdict) -> dict[str, Any]:
         "status": verdict.status,
         "reason": verdict.reason,
         "digest": verdict.digest,
+        "by_type": [
+            {"types": {name: str(kind) for name, kind in types.kinds}, "status": one.status, "reason": one.reason}
+            for types, one in verdict.by_type.items()
+        ],
         "verdicts": [
             {
                 "prover": one.prover,
@@ -258,7 +263,9 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
     order = {status: k for k, status in enumerate(STATUSES)}
     for verdict in sorted(verdicts, key=lambda one: order[one.status]):
         times = {one.prover: f"{one.milliseconds:.0f}" if one.milliseconds else "" for one in verdict.verdicts}
+        said = verdict.types_text
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
+        reason = f"{said}: {reason}" if said and reason else said or reason
         table.add_row(
             verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), reason
         )

@@ -227,7 +227,9 @@ def draw(type: TensorType, domain: Domain, rng: np.random.Generator, attempt: in
     powers = [1 << k for k in (bits // 2, bits - 2, 11, 24, 53)]
     ends = [low, low + 1, high - 1, high, *(s * n + d for n in powers for d in (-1, 0, 1) for s in (1, -1))]
     near = list(range(-3, 5))
-    pool = [n for n in (ends if rng.random() < 0.4 else near if rng.random() < 0.4 else ends + 3 * near) if low <= n <= high]
+    beside = powers[int(rng.integers(len(powers)))]
+    pools = ([low, low, high, high, 0, -1, *ends], near, [*ends, low, high, *near], [beside, beside + 1])
+    pool = [n for n in pools[int(rng.integers(len(pools)))] if low <= n <= high] or near[3:]
     return np.array([pool[k] for k in rng.integers(len(pool), size=shape).reshape(-1)], dtype=NUMPY[type.dtype]).reshape(shape)
 
 

@@ -329,8 +329,7 @@ class _Machine:
             parts = [self._sum(part, masks, sizes, frame) for part in body.args]
             return plus(self._domain, parts)
         # a product of integers of a type is one, also where a factor is a fraction
-        whole = self._integer(body) is not None and any(self._integer(part) is None and part.reads for part in _factors(body))
-        scalars = [self.go(part, frame) for part in ((body,) if whole else _factors(body))]
+        scalars = [self.go(part, frame) for part in _factors(body)]
         if self._integer(body) is not None and any(arr.kind not in {"int", "bool"} for arr in scalars):
             scalars = [self.go(body, frame)]
         kind, factors = same_kind(scalars, domain, "int")

@@ -245,7 +245,7 @@ class Field:
         return np.asarray(out)
 
     def to_integers(self, array: Array, dtype: DType, guarded: bool) -> Array:
-        """Small numbers keep their value where the type holds it; what becomes of others is one function of the element and the type."""
+        """Small numbers keep their value where the type holds it; what becomes of others is a function of the element and the type."""
         small = np.where(array > P // 2, array - P, array)
         low, high = integer_range(dtype)
         held = (np.abs(small) < _SMALL) & (small >= low) & (small <= high)

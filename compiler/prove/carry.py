@@ -7,7 +7,7 @@ what holds for all reals holds for those; where `inf` occurs, the type's ends st
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Flag
 from math import isinf, isnan
 
@@ -35,11 +35,14 @@ class _Made(Flag):
     BOTH = 3
 
 
-def carried(instances: Iterable[SymbolicInstance]) -> frozenset[TypeClass]:
-    """The classes for which instances that are equal over the reals are equal too."""
+def carried(instances: Iterable[SymbolicInstance], numbers: Collection[str] = ()) -> frozenset[TypeClass]:
+    """The classes for which instances that are equal over the reals are equal too.
+
+    `numbers`: unknown numbers that are elements of tensors of the variable type.
+    """
     out = set(TypeClass)
     for instance in instances:
-        made = _Programs()
+        made = _Programs(frozenset(numbers))
         for left, right in zip(instance.left, instance.right, strict=True):
             if left == right:
                 continue
@@ -52,7 +55,8 @@ def carried(instances: Iterable[SymbolicInstance]) -> frozenset[TypeClass]:
 class _Programs:
     """The values of one instance."""
 
-    def __init__(self) -> None:
+    def __init__(self, elements: frozenset[str]) -> None:
+        self._elements = elements
         #: how each node is made; None where no element of a tensor of the variable types goes into it
         self._known: dict[Node, _Made | None] = {}
         self._numbers: set[int] = set()
@@ -175,6 +179,8 @@ class _Programs:
         """An expression of numbers, sizes, positions and tensors of other types."""
         if isinstance(body, Num):
             return self._number(body.value)
+        if isinstance(body, Sym) and body.name in self._elements:
+            return _Made.BOTH
         if not _whole(body):
             return _Made.NEITHER
         # how large it may be is not known

@@ -51,15 +51,16 @@ def replayed(
     drawn: Mapping[str, str],
     over_field: bool = True,
     monomial: str = "",
+    exactly: bool = False,
 ) -> Counterexample | None:
     """The first element that differs, on small integers if those show it (and it does not take long), else on floats, else
-    (`over_field`) modulo p.
+    (`over_field`) modulo p; with `exactly` on exact numbers alone, which show what conversions round.
 
     None where none of them shows a difference.
     """
-    domains: list[Domain] = [Exact()] * _TRIES if over_field and _brief(rules, (*left, *right)) else []
-    domains += [Floats(rounded=False)] * (2 * _TRIES)
-    domains += [Field(seed) for seed in range(_TRIES)] if over_field else []
+    domains: list[Domain] = [Exact()] * _TRIES if (over_field or exactly) and _brief(rules, (*left, *right)) else []
+    domains += [Floats(rounded=False)] * (0 if exactly else 2 * _TRIES)
+    domains += [Field(seed) for seed in range(_TRIES)] if over_field and not exactly else []
     for attempt, domain in enumerate(domains):
         feeds = {value: _small(value, domain, rng, attempt) for value in inputs}
         try:
@@ -87,7 +88,7 @@ def _small(value: Value, domain: Domain, rng: np.random.Generator, attempt: int)
     """Small integers where the domain is exact, numbers with all digits of their type at later attempts; as `draw` otherwise."""
     dtype = value.type.dtype
     if not dtype.is_float:
-        return draw(value.type, domain, rng, attempt // 2 % 4)
+        return draw(value.type, domain, rng, attempt % 4 if attempt % 3 == 2 else 0)
     if not isinstance(domain, Exact):
         return draw(value.type, domain, rng, attempt % 4, positive=bool(attempt % 2))
     shape = tuple(int(str(size)) for size in value.type.shape)

@@ -51,7 +51,7 @@ def _admitted(rules: Rules, sub: SubstitutionDef) -> Iterator[Types]:
         return
     kinds: Sequence[TypeClass | DType] = tuple(TypeClass)
     if tells_types_apart(sub):
-        kinds = tuple(DTYPES.values()) if len(names) == 1 else _TELLING
+        kinds = tuple(TypeClass.BOOL if dtype is DType.BOOL else dtype for dtype in (DType if len(names) == 1 else _TELLING))
     for chosen in product(kinds, repeat=len(names)):
         stand = product(*(kind.members if isinstance(kind, TypeClass) else (kind,) for kind in chosen))
         for dtypes in islice(stand, _TRIED):
@@ -80,6 +80,20 @@ def variables(sub: SubstitutionDef) -> tuple[str, ...]:
 
 def tells_types_apart(sub: SubstitutionDef) -> bool:
     """Whether what a rule means may depend on which type of a class it is used for: it converts, or names types."""
+    for module, node in _reached(sub):
+        named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
+        if named in DTYPES or (named == "convert" and module.lookup("convert") is None):
+            return True
+    return False
+
+
+def divides(sub: SubstitutionDef) -> bool:
+    """Whether `/` occurs in what a rule means, which is another function for integers than for floats."""
+    return any(isinstance(node, t.Binary) and node.op == "/" for _, node in _reached(sub))
+
+
+def _reached(sub: SubstitutionDef) -> Iterator[tuple[Module, t.Node]]:
+    """The nodes of a rule and of all operators and functions that it reaches, with the modules whose names they use."""
     seen: set[int] = set()
     stack: list[tuple[Module, object]] = [(sub.module, sub.syntax)]
     while stack:
@@ -88,16 +102,11 @@ def tells_types_apart(sub: SubstitutionDef) -> bool:
             continue
         seen.add(id(syntax))
         for node in _meaning(syntax):
-            if isinstance(node, t.Name) and node.id in DTYPES:
-                return True
-            names = [node.function] if isinstance(node, t.Call) else [node.id] if isinstance(node, t.Name) else []
-            if "convert" in names and module.lookup("convert") is None:
-                return True
-            for name in names:
-                called = module.lookup(name)
-                if isinstance(called, OperatorDef | FunctionDef):
-                    stack.append((called.module, called.syntax))
-    return False
+            yield module, node
+            named = node.function if isinstance(node, t.Call) else node.id if isinstance(node, t.Name) else ""
+            called = module.lookup(named) if named else None
+            if isinstance(called, OperatorDef | FunctionDef):
+                stack.append((called.module, called.syntax))
 
 
 def _meaning(syntax: object) -> Iterator[t.Node]:
@@ -138,6 +147,23 @@ def admits(
     except _Refused:
         return False
     return True
+
+
+def operator_admits(rules: Rules, op: OperatorDef, types: Mapping[str, DType]) -> bool:
+    """Whether the guards of an operator admit element types for the type variables of its declaration."""
+    known = dict(types)
+    for param in op.syntax.params:
+        if param.type is not None and param.type.name in types:
+            known[param.name] = types[param.type.name]
+    try:
+        _check(rules, op.module, _guards(op), known)
+    except _Refused:
+        return False
+    return True
+
+
+def _guards(op: OperatorDef) -> list[t.Expr]:
+    return [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
 
 
 class _Refused(Exception):
@@ -198,6 +224,9 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
         results = _results(place, expr.call, known)
         return (results[outputs.index(expr.name)],) if expr.name in outputs and len(outputs) == len(results) else (None,)
     if not isinstance(expr, t.Call):
+        for node in walk_expr(expr):
+            if isinstance(node, t.Call):
+                _results(place, node, known)
         return (None,)
     args = [_results(place, arg, known)[0] for arg in expr.args]
     op = place.operator(expr.function)
@@ -206,8 +235,7 @@ def _results(place: _Place, expr: t.Expr, known: Mapping[str, DType]) -> _Result
     if any(isinstance(arg, t.Pack) for arg in expr.args):
         args = []
     inner = _bound(place, op, expr, args, known)
-    where = [c for s in op.syntax.statements if isinstance(s, t.Where) for c in s.conditions]
-    _check(place.rules, op.module, where, inner)
+    _check(place.rules, op.module, _guards(op), inner)
     _statements(_Place(place.rules, op.module, {}, {}, place.depth + 1), op.syntax.statements, inner)
     return tuple(
         (DTYPES.get(out.type.name) or inner.get(out.type.name)) if out.type is not None else inner.get(out.name)

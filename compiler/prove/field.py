@@ -22,7 +22,8 @@ from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
-from dslc.ir.graph import Value
+from dslc.ir.graph import ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, walk
 from dslc.prove.counterexample import replayed, types_differ
 from dslc.prove.degree import difference_degree
 from dslc.prove.element_types import admits, types_of
@@ -182,9 +183,18 @@ def compare_values(
         if all(found is None for found in verdicts):
             return Compared("none")
         if not any(verdicts):
-            return Compared("floats")
+            # what a conversion rounds may be less than the comparison of floats tolerates
+            found = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
+            return Compared("floats") if found is None else Compared("field", counterexample=found)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
     return Compared("none") if counterexample is None else Compared("field", counterexample=counterexample)
+
+
+def _converts(scopes: Sequence[Value]) -> bool:
+    """Whether element types are converted."""
+    nodes = topological(value.node for value in scopes)
+    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
+    return any(isinstance(part, Apply) and part.name.startswith("convert:") for body in bodies for part in walk(body))
 
 
 def _differs(

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dslc.interpret.facts import facts_of
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.depth import deeply
-from dslc.prove.element_types import tells_types_apart, types_of
+from dslc.prove.element_types import divides, tells_types_apart, types_of
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Answer, Counterexample, ProverName, Types, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
@@ -121,13 +122,16 @@ def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozens
     from dslc.prove.carry import carried
     from dslc.prove.instances import Uncovered, cover, cover_of_maps
 
-    if tells_types_apart(sub):
+    if tells_types_apart(sub) or divides(sub):
         return frozenset()
     try:
         covered = cover_of_maps(rules, sub, types) or cover(rules, sub, "symbolic", types)
     except Uncovered:
         return frozenset()
-    return carried(covered.instances)
+    places = facts_of(sub).places
+    # a number that stands where a tensor is expected is one of the tensor's type
+    numbers = [name for name, found in places.items() if all(each.attr is None and not each.starred for each in found)]
+    return carried(covered.instances, numbers)
 
 
 def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -> Verdict:

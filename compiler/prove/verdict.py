@@ -126,12 +126,20 @@ class RuleVerdict:
     reason: str = ""
     by_type: Mapping[Types, TypeStatus] = field(default_factory=dict)
 
-    def usable(self, allowed: Iterable[Status]) -> tuple[Types, ...] | None:
+    def usable(self, allowed: Iterable[str]) -> tuple[Types, ...] | None:
         """The element types for which the status is one of `allowed`; None where it is for all that the rule admits."""
-        kept = tuple(types for types, one in self.by_type.items() if one.status in set(allowed))
-        whole = any(not types.kinds for types in kept) if self.by_type else self.status in set(allowed)
+        wanted = set(allowed)
+        kept = tuple(types for types, one in self.by_type.items() if one.status in wanted)
+        whole = any(not types.kinds for types in kept) if self.by_type else self.status in wanted
         return None if whole else kept
 
     @property
     def counterexample(self) -> Counterexample | None:
         return next((v.counterexample for v in self.verdicts if v.counterexample is not None), None)
+
+    @property
+    def types_text(self) -> str:
+        """`floats proved; signed, unsigned refuted`: empty where all element types have one status."""
+        statuses = {one.status for one in self.by_type.values()}
+        groups = [(status, [str(types) for types, one in self.by_type.items() if one.status == status]) for status in STATUSES]
+        return "; ".join(f"{', '.join(names)} {status}" for status, names in groups if names) if len(statuses) > 1 else ""

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
+
+
+class Presumed(Enum):
+    """What a proof takes for granted besides that floats are real numbers; the value is how it is said."""
+
+    NOT_NAN = "what is compared is not NaN"
 
 
 @dataclass(frozen=True, slots=True)
 class Equal:
-    """The programs are equal for all sizes that satisfy the conditions."""
+    """The programs are equal for all sizes that satisfy the conditions; `presumed` is no part of its identity."""
+
+    presumed: frozenset[Presumed] = field(default=frozenset(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -207,13 +207,11 @@ class Evaluator:
             return self._of_truths(node, place)
         if dtype is not None and dtype.is_integer:
             return self._of_integers(node, dtype, place)
-        if name == "+":
-            return self._joined([self._typed(arg, dtype, place) for arg in args])
-        if name == "*":
-            total = self._typed(args[0], dtype, place)
-            for arg in args[1:]:
-                total = algebra.product(total, self._typed(arg, dtype, place))
-            return total
+        if name in {"+", "*"}:
+            parts = [self._typed(arg, dtype, place) for arg in args]
+            if any(map(_mentions_infinity, args)):
+                self._stay_infinite(name, parts)
+            return self._joined(parts) if name == "+" else self._multiplied(parts)
         if name == "/":
             return algebra.product(self._typed(args[0], dtype, place), self.inverse(args[1], dtype, place))
         if name == "^" and (power := _power(args[1])) is not None:
@@ -237,21 +235,13 @@ class Evaluator:
     def _of_integers(self, node: Apply, dtype: DType, place: Place) -> Sum:
         """Modulo 2^bits of the type: what is no sum and no product is a function of ring elements of which little is known."""
         name, args, whole, domain = node.name, node.args, self._whole, place.domain
-        if name.startswith("quotient:"):
-            return whole.quotient(dtype, self._typed(args[0], dtype, place), self._typed(args[1], dtype, place), domain)
-        if name == "*" and isinstance(args[0], Num) and not isinstance(args[0].value, int):
-            rest = self._typed(raw_apply("*", num(1), *args[1:]), dtype, place)
-            return whole.applied(f"{args[0].value} times", dtype, [rest], domain)
         values = [self._typed(arg, dtype, place) for arg in args]
         if name == "+":
             return self._joined(values)
         if name == "*":
-            total = values[0]
-            for value in values[1:]:
-                total = self._algebra.product(total, value)
-            return total
-        if name == "/":
-            return whole.quotient(dtype, *values, domain)
+            return self._multiplied(values)
+        if name == "/" or name.startswith("quotient:"):
+            return whole.quotient(dtype, *values, domain, self._beyond(args, dtype))
         power = args[1].value if name == "^" and isinstance(args[1], Num) else None
         if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= _POWERS:
             return self._powered(values[0], power, place)
@@ -262,7 +252,12 @@ class Evaluator:
             return self._functions.largest(members, domain, f"largest:{dtype}") if is_signed(dtype) else values[0]
         if name in _ROUNDING and (name == "trunc" or not _is_quotient(args[0])):
             return values[0]
-        return whole.applied(name, dtype, values, domain)
+        return whole.applied(name + self._beyond(args, dtype), dtype, values, domain)
+
+    def _beyond(self, args: Sequence[Scalar], dtype: DType) -> str:
+        """Which arguments are numbers that are perhaps none of the type, and are taken as they are: a part of a function's name."""
+        marks = "".join("t" if self._in_range(arg, dtype) else "n" for arg in args)
+        return f"[{marks}]" if "n" in marks else ""
 
     def _typed(self, node: Scalar, dtype: DType | None, place: Place) -> Sum:
         """A value in the type of what it meets: bare numbers are of every type, of integers if they are whole."""
@@ -278,6 +273,22 @@ class Evaluator:
         total = self._one(place)
         for _ in range(power):
             total = self._algebra.product(total, base)
+        return total
+
+    def _stay_infinite(self, name: str, parts: Sequence[Sum]) -> None:
+        """Raises Unsolved where infinities may vanish, as an unknown number does: from each other, or in a product with 0."""
+        infinite = [any(INFINITY in term.atoms for term in self._algebra.normal(part)) for part in parts]
+        if name == "+" and sum(infinite) > 1:
+            raise Unsolved("a sum of infinities")
+        if name == "*" and any(infinite):
+            rest = [self._algebra.normal(part) for part, found in zip(parts, infinite, strict=True) if not found]
+            if sum(infinite) > 1 or any(len(part) != 1 or part[0].atoms or not part[0].coefficient.number for part in rest):
+                raise Unsolved("a product with infinity")
+
+    def _multiplied(self, parts: Sequence[Sum]) -> Sum:
+        total = parts[0]
+        for part in parts[1:]:
+            total = self._algebra.product(total, part)
         return total
 
     def _joined(self, parts: Sequence[Sum]) -> Sum:
@@ -322,11 +333,10 @@ class Evaluator:
         if node.name in {"==", "!="}:
             found = self._equal(node.args, dtype, place)
             return found if node.name == "==" else one + negated(found)
-        a, b = (self._typed(arg, dtype, place) for arg in node.args)
-        if node.name in {">", "<="}:
-            a, b = b, a
+        sides = node.args if node.name in {"<", ">="} else node.args[::-1]
+        a, b = (self._typed(arg, dtype, place) for arg in sides)
         if dtype is not None and dtype.is_integer:
-            found = self._whole.less(dtype, a, b, place.domain)
+            found = self._whole.less(dtype, a, b, place.domain, self._beyond(sides, dtype))
         else:
             found = self._functions.applied("positive", [b + negated(a)], place.domain)
         return found if node.name in {"<", ">"} else one + negated(found)
@@ -337,14 +347,14 @@ class Evaluator:
             return self._functions.applied("zero", [self._sign(a + negated(b))], place.domain)
         if all(self._in_range(arg, dtype) for arg in args):
             return self._whole.is_zero(dtype, a + negated(b), place.domain)
-        return self._whole.applied("same", dtype, [a, b], place.domain)
+        return self._whole.applied("same" + self._beyond(args, dtype), dtype, [a, b], place.domain)
 
     def _in_range(self, node: Scalar, dtype: DType) -> bool:
         """Whether a value is surely one of the type: a number that is larger may be compared as it is."""
         if self.dtype(node) is not None or dtype is DType.I64:
             return True
         low, high = ends(dtype)
-        return isinstance(node, Num) and low <= node.value <= high
+        return isinstance(node, Num) and (is_infinite(node) or low <= node.value <= high)
 
     def _sign(self, terms: Sum) -> Sum:
         """The sum or its negation, whichever has a positive coefficient first."""
@@ -424,6 +434,8 @@ class Evaluator:
     def _extreme(self, kind: str, members: Sequence[tuple[Scalar, Place, int]], dtype: DType | None, place: Place) -> Sum:
         values = [(self._typed(node, dtype, inner), inner.domain, bound) for node, inner, bound in members]
         if dtype is not None and dtype.is_integer:
+            if not all(is_infinite(node) or self._in_range(node, dtype) for node, _, _ in members):
+                raise Unsolved("a number that is perhaps none of the type, among integers of it")
             return self._functions.largest(values, place.domain, f"{'largest' if kind == 'max' else 'smallest'}:{dtype}")
         if kind == "max":
             return self._functions.largest(values, place.domain)
@@ -460,6 +472,11 @@ def about_sizes(node: Scalar) -> bool:
     return not node.free and not any(
         isinstance(part, Read | Reduce | Table) or (isinstance(part, Apply) and part.name.startswith(_TYPED)) for part in walk(node)
     )
+
+
+@cache
+def _mentions_infinity(node: Scalar) -> bool:
+    return any(is_infinite(part) for part in walk(node))
 
 
 def _is_quotient(node: Scalar) -> bool:

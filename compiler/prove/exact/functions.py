@@ -27,6 +27,7 @@ from dslc.prove.exact.coefficient import (
     positive_factor,
 )
 from dslc.prove.exact.element_types import best, folded
+from dslc.prove.exact.shifted import INFINITY, without_common
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
 Label = tuple[int, tuple[Atom, ...], Ratio]
@@ -34,7 +35,6 @@ Label = tuple[int, tuple[Atom, ...], Ratio]
 _REGIONS = 48
 # exp(n * x) is a power of exp(x) up to so large a number
 _POWERS = 4
-INFINITY = Atom("inf", 0, opaque=True)
 #: functions with values 0 and 1
 _TRUTHS = frozenset({"positive", "zero", "less", "isnan", "isinf"})
 
@@ -161,6 +161,8 @@ class Functions:
                 power, unit = int(number), ONE
             elif str(coefficient).lstrip("(").startswith("-"):
                 power, unit = -1, -coefficient
+            if INFINITY in atoms:  # its exponential has no inverse
+                power, unit = 1, coefficient
             atom, index = self._function("exp", [((0, atoms, unit), map)], region)
             factor: Sum = (Term(ONE, (atom if power > 0 else inverse(atom),), index),)
             for _ in range(abs(power)):
@@ -313,7 +315,7 @@ class Functions:
                 known.same = found
             found.bodies, found.domain = bodies, domain
         if found is None:
-            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name.partition(":")[0] in _TRUTHS)
+            atom = Atom(f"~{len(self._known):03d}", arity, opaque=True, truth=name.partition(":")[0].partition("[")[0] in _TRUTHS)
             found = self._known[atom.name] = _Function(name, labels, arity, bodies, domain, atom)
         return found.atom
 
@@ -334,6 +336,9 @@ class Functions:
         `name`: with the type of integers (`largest:int8`, `smallest:int8`) no more is known than that it depends on the set of the
         members alone, and on all members of what is itself one: no translation and no factor is taken out of it.
         """
+        common: Sum = ()
+        if name == "largest":
+            members, common = without_common(self.algebra, members)
         elements: dict[Label, Any] = {}
         for terms, where, bound in members:
             for label, map in self._elements(terms, where, name):
@@ -343,7 +348,7 @@ class Functions:
         out: list[Term] = []
         for region, parts in self.regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
             out.extend(self._largest(region, parts, name))
-        return tuple(out)
+        return tuple(out) + common
 
     def _largest(self, region: Any, parts: list[tuple[Label, Any]], name: str) -> Sum:
         numbers = {label: label[2].number for label, _ in parts if not label[1] and label[2].number is not None}
@@ -376,6 +381,9 @@ class Functions:
             if not here:
                 out.append(((0, (), ZERO), self.algebra.frame.relation(region, ())))
                 continue
+            if (spread := self._spread(here, region, name)) is not None:
+                out.extend(spread)
+                continue
             if len(here) > 1 or not here[0][1].is_single_valued():
                 factor, here = (ONE, here) if ":" in name else _homogeneous(here)
                 atom, index = self._function(_sum_in(name), here, region)
@@ -392,6 +400,31 @@ class Functions:
             else:
                 out.append(((0, atoms, coefficient), map))
         return [(label, map) for label, map in out if not map.is_empty()]
+
+    def _spread(self, parts: list[tuple[Label, Any]], region: Any, name: str) -> list[tuple[Label, Any]] | None:
+        """The members of `c + max(y)` as those of the maximum of `c + y`; None where a member is no such sum."""
+        if len(parts) < 2 or name != "largest" or not all(map.is_single_valued() for _, map in parts):
+            return None
+        at = next((k for k, (label, _) in enumerate(parts) if self._is_largest(label)), None)
+        if at is None:
+            return None
+        (_, atoms, coefficient), map = parts[at]
+        found, frame, count = self._known[self.resolve(atoms[0]).name], self.algebra.frame, self.algebra.frame.dims(region)
+        out: list[tuple[Label, Any]] = []
+        for (_, inner, c), body in zip(found.labels, found.bodies, strict=True):
+            read = map.apply_range(body).intersect_domain(region)
+            more = frame.dims(read)
+            here = frame.move(count, tuple(range(count))).intersect_domain(region).flat_range_product(read).range()
+            back = frame.move(count + more, tuple(range(count))).intersect_domain(here)
+            element = frame.move(count + more, tuple(range(count, count + more))).intersect_domain(here)
+            rest = tuple(Term(label[2], label[1], back.apply_range(where)) for k, (label, where) in enumerate(parts) if k != at)
+            sums = (*rest, Term(c * coefficient, inner, element))
+            out.extend((label, frame.drop(where, count, more)) for label, where in self._elements(sums, here, name))
+        return out
+
+    def _is_largest(self, label: Label) -> bool:
+        found = self._known.get(self.resolve(label[1][0]).name) if len(label[1]) == 1 and is_positive(label[2]) else None
+        return found is not None and found.name == "largest"
 
 
 def _sum_in(name: str) -> str:

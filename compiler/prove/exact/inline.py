@@ -13,6 +13,7 @@ from typing import Any
 
 from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
+from dslc.ir.fold import least
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value
 from dslc.ir.scalar import (
     Apply,
@@ -137,7 +138,9 @@ class Inliner:
         """A body as the tensor has it, whose type is lost where it is read: converted, unless it is a number of the type as it is."""
         if source is target or (source is None and target.is_float):
             return body
-        if source is None and (_is_small(body.value, target) if isinstance(body, Num) else target is DType.I64 and is_whole(body)):
+        if source is None and isinstance(body, Num):
+            return body if _is_small(body.value, target) else raw_apply(f"convert:{target}", body)
+        if source is None and target is DType.I64 and (body.integral or is_whole(body)):
             return body
         return raw_apply(f"convert:{target}", body)
 
@@ -191,7 +194,9 @@ class Inliner:
         return node
 
     def _quotient(self, node: Apply, args: list[Scalar], body: _Body) -> Scalar | None:
-        """A division of integers, which is cut towards zero, by a name of its own; None for everything else."""
+        """A division of integers, which is cut towards zero, by a name of its own; one by what may be 0 as it is; else None."""
+        if node.name == "/" and args[0] is args[1] and not (least(args[1]) or 0) > 0:
+            return raw_apply("/", *args)
         fraction = node.name == "*" and isinstance(args[0], Num) and isinstance(args[0].value, Fraction)
         if not (node.name == "/" or fraction) or not any(dtype.is_integer for dtype in body.types) or not node.reads:
             return None
@@ -200,11 +205,13 @@ class Inliner:
             return None
         if node.name == "/":
             return raw_apply(f"quotient:{dtype}", *args)
-        assert isinstance(args[0], Num) and isinstance(args[0].value, Fraction)
-        rest, value = args[1] if len(args) == 2 else raw_apply("*", *args[1:]), args[0].value
-        if value.numerator == 1:  # how the smart constructors write a division by a number
-            return raw_apply(f"quotient:{dtype}", rest, num(value.denominator))
-        return raw_apply(f"{value} times:{dtype}", rest)
+        number, inner = node.args[0], node.args[1]
+        assert isinstance(number, Num) and isinstance(number.value, Fraction)
+        computed = isinstance(inner, Apply) and inner.name in {"+", "*"}
+        if len(args) > 2 or computed or number.value.numerator != 1:
+            raise CannotInline("a fraction times a computed integer")
+        # how the smart constructors write a division by a number
+        return raw_apply(f"quotient:{dtype}", args[1], num(number.value.denominator))
 
     def _inside(self, operand: Value, index: tuple[Scalar, ...]) -> Scalar:
         condition: Scalar = num(True)

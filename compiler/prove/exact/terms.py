@@ -225,7 +225,40 @@ class Algebra:
                     out = new
             if not changed:
                 break
-        return [merged for part in out for merged in self._idempotent(part)]
+        merged = [each for part in out for each in self._idempotent(part)]
+        inverses = {atom.name[2:] for atom in term.atoms if atom.name.startswith("1/")}
+        if inverses.isdisjoint(atom.name for atom in term.atoms):
+            return merged
+        return [each for part in merged for each in self._cancelled(part)]
+
+    def _cancelled(self, term: Term) -> list[Term]:
+        """`a * (1/a)` as 1, where both are read at one place; that `a` is not 0 is asked for elsewhere (see defined)."""
+        frame, atoms = self.frame, term.atoms
+        starts = [sum(atom.arity for atom in atoms[:k]) for k in range(len(atoms) + 1)]
+        for k, below in enumerate(atoms):
+            pair = next((j for j, atom in enumerate(atoms) if f"1/{atom.name}" == below.name and atom.arity == below.arity), None)
+            if pair is None:
+                continue
+            dims = [tuple(range(starts[at], starts[at + 1])) for at in (k, pair)]
+            same = frame.repeated(2 * below.arity, 0, below.arity).apply(frame.move(starts[-1], dims[0] + dims[1]).reverse())
+            equal, other = term.map.intersect_range(same), term.map.subtract_range(same)
+            kept = tuple(dim for dim in range(starts[-1]) if dim not in dims[0] and dim not in dims[1])
+            if equal.is_empty() or not self._determined(equal, kept):
+                continue
+            rest = tuple(atom for at, atom in enumerate(atoms) if at not in {k, pair})
+            out = self._cancelled(Term(term.coefficient, rest, equal.apply_range(frame.move(starts[-1], kept))))
+            return out if other.is_empty() else [*out, *self._cancelled(Term(term.coefficient, atoms, other))]
+        return [term]
+
+    def _determined(self, map: Any, kept: tuple[int, ...]) -> bool:
+        """Whether the images of a point differ in some dimension that is kept: nothing is counted less often without the rest."""
+        if map.is_single_valued():
+            return True
+        frame, domain = self.frame, map.domain()
+        count = frame.dims(domain)
+        pairs = frame.move(count, tuple(range(count))).intersect_domain(domain).flat_range_product(map).range()
+        order = (*range(count), *(count + dim for dim in kept))
+        return bool(frame.move(count + frame.dims(map), order).intersect_domain(pairs).is_injective())
 
     def _swapped(self, term: Term, k: int) -> list[Term] | None:
         start, total = sum(a.arity for a in term.atoms[:k]), sum(a.arity for a in term.atoms)

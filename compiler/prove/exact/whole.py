@@ -28,15 +28,15 @@ class Whole:
     # ---- functions ---------------------------------------------------------------------------------------------------
 
     def applied(self, name: str, dtype: DType, arguments: Sequence[Sum], domain: Any) -> Sum:
-        """An unknown function of integers of a type."""
+        """An unknown function of integers of a type (and of numbers that are taken as they are, where its name has marks for them)."""
         return self._functions.applied(f"{name}:{dtype}", arguments, domain)
 
-    def quotient(self, dtype: DType, a: Sum, b: Sum, domain: Any) -> Sum:
+    def quotient(self, dtype: DType, a: Sum, b: Sum, domain: Any, marks: str = "") -> Sum:
         """`a / b`, cut towards zero; known by 1, and by -1 where that is a number of the type."""
         by = self._number(b, domain)
         if by == 1 or (by == -1 and is_signed(dtype)):
             return a if by == 1 else negated(a)
-        return self.applied("quotient", dtype, [a, b], domain)
+        return self.applied("quotient" + marks, dtype, [a, b], domain)
 
     def is_zero(self, dtype: DType, value: Sum, domain: Any) -> Sum:
         """1 where a value is 0 modulo 2^bits; that of the negation is the same."""
@@ -45,11 +45,11 @@ class Whole:
             normal = negated(normal)
         return self.applied("zero", dtype, [normal], domain)
 
-    def less(self, dtype: DType, a: Sum, b: Sum, domain: Any) -> Sum:
+    def less(self, dtype: DType, a: Sum, b: Sum, domain: Any, marks: str = "") -> Sum:
         """1 where `a < b`: not that of a difference, which may overflow."""
-        if not self._algebra.normal(a + negated(b)):
+        if not marks and not self._algebra.normal(a + negated(b)):
             return ()
-        return self.applied("less", dtype, [a, b], domain)
+        return self.applied("less" + marks, dtype, [a, b], domain)
 
     def _number(self, terms: Sum, domain: Any) -> int | None:
         """The number that a sum is everywhere."""
