@@ -10,25 +10,30 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.counts import known_flops
 from dslc.errors import DslcError
 from dslc.interpret.differ import Difference, Pair, Way, feeds_of, pair_of
-from dslc.interpret.draws import MANNERS, Draws, Manner, adversarial
+from dslc.interpret.draws import MANNERS, Manner, adversarial
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate, show
 from dslc.interpret.run import InterpretError
-from dslc.interpret.shrink import measure, smaller_elements, smaller_names
+from dslc.interpret.shrink import smaller_elements
+from dslc.interpret.smallest import smallest
 from dslc.interpret.terms import term_options
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Call, Graph, Value, topological, with_args
 from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches
 from dslc.prove.counterexample import trace
+from dslc.semantics.apply import apply
 from dslc.semantics.composites import spelled_out
 from dslc.semantics.definitions import NO_TRAITS, OperatorDef, SubstitutionDef
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 from dslc.semantics.values import numbers_of
 
 # what one instance may take: elements of its tensors
 _ELEMENTS = 20_000
+_OPERATIONS = 3e6
 # draws of names for one instance
 _ATTEMPTS = 40
 # manners of inputs for one instance
@@ -48,6 +53,8 @@ class Found:
     right: tuple[Value, ...]
     difference: Difference
     matched: bool = False
+    #: of the rule as it is read
+    instance: Instance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +110,7 @@ class Attack:
             terms = {name: options[int(self.rng.integers(len(options)))] for name, options in self._options.items()}
             draws = replace(adversarial(self.near, self.rng), fixed=fixed)
             try:
-                instance = instantiate(self.rules, self.sub, self.rng, terms, (first,), draws)
+                instance = instantiate(self.rules, self.sub, self.rng, terms, (first,), draws=draws)
             except (Rejected, ArithmeticError):
                 self._refused.update(set(fixed.values()))
                 continue
@@ -141,7 +148,12 @@ class Attack:
         """The rule as it is read."""
         names = tuple(instance.left)
         left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
-        return self._differs(instance.drawn, instance.inputs, left, right, manners)
+        found = self._differs(instance.drawn, instance.inputs, left, right, manners)
+        return None if found is None else replace(found, instance=instance)
+
+    def _of(self, instance: Instance, difference: Difference) -> Found:
+        left, right = tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left)
+        return Found(instance.drawn, instance.inputs, left, right, difference, instance=instance)
 
     def _differs(
         self, drawn: Mapping[str, Any], inputs: tuple[Value, ...], left: tuple[Value, ...], right: tuple[Value, ...],
@@ -151,7 +163,7 @@ class Attack:
             if a.type != b.type:
                 return Found(drawn, inputs, left, right, Difference("types", k, (), str(a.type), str(b.type), {}), matched)
         pair = pair_of(self.rules, inputs, left, right)
-        if pair is None or pair.left == pair.right:
+        if pair is None or pair.left == pair.right or (known_flops((*pair.left, *pair.right)) or 0) > _OPERATIONS:
             return None
         for manner in self._manners(manners):
             feeds = feeds_of(pair, manner, self.rng, self.named, mixed=self.rng.random() < 0.2)
@@ -179,7 +191,10 @@ class Attack:
                 self._compiled = compile_directions(self.rules, self.sub)
             except DslcError:
                 self._compiled = ()
-        graph = Graph(inputs, self._exchanged(spelled_out(self.rules, outputs)))
+        try:
+            graph = Graph(inputs, self._exchanged(spelled_out(self.rules, outputs)))
+        except (Mismatch, DslcError):
+            return None  # an operator inside another one's definition does not take these types
         index = GraphIndex(graph)
         for rule in self._compiled:
             for match in find_matches(rule, index, limit=_MATCHES, constants=True):
@@ -210,9 +225,6 @@ class Attack:
         return tuple(new.get(value, value) for value in outputs)
 
     def _applied(self, node: Any, args: tuple[Value, ...]) -> tuple[Value, ...]:
-        from dslc.semantics.apply import apply
-        from dslc.semantics.env import Mismatch
-
         try:
             return apply(self.rules, node.op, list(args), dict(node.attrs))
         except Mismatch:
@@ -236,28 +248,10 @@ class Attack:
 
     def _small(self, found: Found) -> Found:
         """The same kind of difference with small names, then with small elements."""
-        if found.drawn:
-            terms = {name: self.rules.operators[ref.name] for name, ref in found.drawn.items() if name in self._options}
-            types = {name: value for name, value in found.drawn.items() if isinstance(value, DType)}
-
-            def again(names: Mapping[str, Any], draws: Draws | None = None) -> Found | None:
-                given = replace(draws or Draws(), fixed=names)
-                try:
-                    instance = instantiate(self.rules, self.sub, self.rng, terms, (DType.F32,), given)
-                except (Rejected, ArithmeticError, TypeError):
-                    return None
-                if not _elements((*instance.inputs, *instance.left.values(), *instance.right.values())) <= _ELEMENTS:
-                    return None
-                other = self._matched(instance) if found.matched else self._compared(instance, len(MANNERS))
-                return other if other is not None and other.difference.way == found.difference.way else None
-
-            tiny = Draws(sizes=(1, 1, 2), ranks=(0, 1, 2), entries=(-1, 0, 1, 2))
-            ends = time.monotonic() + 1.0
-            while time.monotonic() < ends:
-                other = again(types, tiny)
-                if other is not None and _size(other) < _size(found):
-                    found = other
-            found = smaller_names(found, lambda one: one.drawn, again)
+        if found.instance is not None:
+            small = smallest(self.rules, self.sub, found.instance, found.difference.way)
+            if small is not None:
+                return self._of(small.instance, small.difference)
         if found.difference.way == "types":
             return found
         pair = pair_of(self.rules, found.inputs, found.left, found.right)
@@ -285,7 +279,3 @@ class Attack:
 
 def _elements(values: Sequence[Value]) -> int:
     return sum(int(str(value.type.elements)) for value in values)
-
-
-def _size(found: Found) -> int:
-    return _elements(found.inputs) + sum(measure(value) for value in found.drawn.values())

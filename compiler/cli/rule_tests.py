@@ -68,8 +68,18 @@ def run_tests(
     for name, action in _actions(rules, modules, seed, trials):
         if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in (name, name.rpartition(".")[2])):
             start = time.perf_counter()
-            out.append(replace(action(), seconds=time.perf_counter() - start))
+            out.append(replace(_outcome_of(name, action), seconds=time.perf_counter() - start))
     return out
+
+
+def _outcome_of(name: str, action: Callable[[], Outcome]) -> Outcome:
+    """What became of one test; one that cannot be computed fails, and the others still run."""
+    try:
+        return action()
+    except DslcError as problem:
+        return _outcome(name, "failed", list(problem.diagnostics))
+    except (ArithmeticError, RecursionError, MemoryError) as problem:
+        return _outcome(name, "failed", [Diagnostic("E0504", f"`{name}` cannot be computed: {problem}")])
 
 
 def _actions(

@@ -123,7 +123,7 @@ def _tolerance(scopes: Sequence[Value]) -> float:
 
 
 def feeds_of(
-    pair: Pair, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction], mixed: bool = False
+    pair: Pair, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
 ) -> Mapping[Value, Any]:
     """Random inputs of one manner, or (`mixed`) of a manner for each."""
     sizes = [int(str(size)) for value in pair.inputs for size in value.type.shape]

@@ -31,6 +31,8 @@ class Draws:
 
 
 ORDINARY = Draws()
+#: numbers of every sign, for what only a sign tells apart
+SIGNED = replace(ORDINARY, numbers=tuple(Fraction(n, 4) for n in (-8, -4, -3, -1, 0, 1, 2, 4, 5, 12)))
 
 _SMALL = Draws(
     ranks=(0, 1, 2, 3, 4, 5, 6),

@@ -266,7 +266,7 @@ def instantiate(
             if (truth(held) if isinstance(condition, t.Compare) else held) is not True:
                 raise Rejected(f"`{condition.span.text}` does not hold")
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
-        raise Rejected(f"left side: {_reason(problem)}") from None
+        raise Rejected(f"left side: {_reason(problem)}") from problem
     except Unbound as unknown:
         raise Rejected(f"left side: `{unknown.name}` stays unknown") from None
     try:
@@ -278,7 +278,7 @@ def instantiate(
                 inner.bind(statement.name, draft.drawn[statement.name])
         right = _side(draft, syntax.outputs, syntax.right, inner)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
-        raise Rejected(f"right side: {_reason(problem)}") from None
+        raise Rejected(f"right side: {_reason(problem)}") from problem
     except Unbound as unknown:
         raise Rejected(f"right side: `{unknown.name}` stays unknown") from None
     return Instance(inputs, left, right, dict(draft.drawn))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -13,25 +12,30 @@ from dslc.ir.graph import Value
 from dslc.semantics.env import AttrSet
 
 Found = TypeVar("Found")
+# how much harder to read a negative number is, and up to where every size is tried
+_NEGATIVE, _EVERY = 5, 13
 
 
 def smaller_names(
     found: Found,
     names: Callable[[Found], Mapping[str, Any]],
     again: Callable[[Mapping[str, Any]], Found | None],
-    seconds: float = 2.0,
+    tries: int = 200,
 ) -> Found:
-    """The same difference with smaller names: `again` looks for it where some names are given, and has it or None."""
-    ends = time.monotonic() + seconds
+    """The same difference with smaller names: `again` looks for it where some names are given, and has it or None.
+
+    `tries`: how often it looks, at most, so that every run finds the same.
+    """
     changed = True
-    while changed and time.monotonic() < ends:
+    while changed:
         changed = False
         for name, value in dict(names(found)).items():
             for other in smaller(value):
-                if time.monotonic() > ends:
-                    return found
                 if measure(other) >= measure(names(found).get(name)):
                     continue
+                if tries <= 0:
+                    return found
+                tries -= 1
                 new = again({**names(found), name: other})
                 if new is not None and _total(names(new)) < _total(names(found)):
                     found, changed = new, True
@@ -40,20 +44,20 @@ def smaller_names(
 
 
 def smaller_elements(
-    feeds: Mapping[Value, Any], wrong: Callable[[Mapping[Value, Any]], bool], seconds: float = 1.0
+    feeds: Mapping[Value, Any], wrong: Callable[[Mapping[Value, Any]], bool], tries: int = 400
 ) -> Mapping[Value, Any]:
-    """Inputs for which the sides still differ, with as many zeros, then ones and other small numbers as possible."""
-    ends = time.monotonic() + seconds
+    """Inputs for which the sides still differ, with as many zeros, then ones and other small numbers as `tries` find."""
     feeds = dict(feeds)
     for value in feeds:
-        whole = np.zeros_like(feeds[value])
-        if feeds[value].any() and wrong({**feeds, value: whole}):
-            feeds[value] = whole
+        zeros = np.zeros_like(feeds[value])
+        if feeds[value].any() and wrong({**feeds, value: zeros}):
+            feeds[value] = zeros
     for value, array in list(feeds.items()):
         for at in np.ndindex(array.shape):
             for other in _elements(feeds[value][at]):
-                if time.monotonic() > ends:
+                if tries <= 0:
                     return feeds
+                tries -= 1
                 new = feeds[value].copy()
                 new[at] = other
                 if wrong({**feeds, value: new}):
@@ -68,11 +72,12 @@ def _elements(item: Any) -> Iterator[Any]:
         if item:
             yield item.dtype.type(False)
         return
+    whole = item.dtype.kind in "iu" or float(item) == np.round(float(item))
     for other in (0, 1, -1, 2, 3, 5):
         fits = other >= 0 or item.dtype.kind != "u"
-        if fits and abs(float(other)) < abs(float(item)):
+        if fits and (not whole or abs(other) < abs(int(item)) or other == -int(item) > 0):
             yield item.dtype.type(other)
-    if item.dtype.kind not in "iu" and float(item) != round(float(item)) and abs(float(item)) < 1e6:
+    if not whole and abs(float(item)) < 1e6:
         yield item.dtype.type(round(float(item)))
 
 
@@ -82,7 +87,7 @@ def smaller(value: Any) -> Iterator[Any]:
         if value:
             yield False
     elif isinstance(value, int):
-        for other in (0, 1, -1, 2, -2, value // 2, value - 1 if value > 0 else value + 1):
+        for other in (0, 1, -1, 2, -2, value // 2, *range(3, min(value, _EVERY)), value - 1 if value > 0 else value + 1):
             if measure(other) < measure(value):
                 yield other
     elif isinstance(value, Fraction):
@@ -106,9 +111,9 @@ def measure(value: Any) -> int:
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, int):
-        return 2 * abs(value) + (value < 0)
+        return 2 * abs(value) + _NEGATIVE * (value < 0)
     if isinstance(value, Fraction):
-        return 2 * abs(value.numerator) + (value < 0) + 4 * (value.denominator - 1)
+        return 2 * abs(value.numerator) + _NEGATIVE * (value < 0) + 4 * (value.denominator - 1)
     if isinstance(value, tuple):
         return sum(2 + measure(item) for item in value)
     if isinstance(value, AttrSet):

@@ -135,7 +135,9 @@ class RuleVerdict:
 
     @property
     def counterexample(self) -> Counterexample | None:
-        return next((v.counterexample for v in self.verdicts if v.counterexample is not None), None)
+        """The exact prover's, where it has one."""
+        found = sorted((one for one in self.verdicts if one.counterexample is not None), key=lambda one: one.prover != "exact")
+        return found[0].counterexample if found else None
 
     @property
     def types_text(self) -> str:

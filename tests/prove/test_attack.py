@@ -54,7 +54,8 @@ WRONG = {
     ),
     "data that is a position": (
         "import std (gather, slice)",
-        "rule(X: T[A], I: int64[J]) -> Y { Y = gather(X, I, axis=0) where A > 2 => Y = gather(slice(X, start=[0], size=[2]), I, axis=0) }",
+        "rule(X: T[A], I: int64[J]) -> Y { Y = gather(X, I, axis=0) where A > 2\n"
+        "=> Y = gather(slice(X, start=[0], size=[2]), I, axis=0) }",
         "bounds",
     ),
     "attributes of two uses": (
