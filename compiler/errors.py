@@ -96,7 +96,7 @@ class DslcError(Exception):
     exit_code: int = field(default=1)
 
     def __str__(self) -> str:
-        return "\n".join(str(diagnostic) for diagnostic in self.diagnostics)
+        return "\n".join(f"{one} ({one.hint})" if one.hint else str(one) for one in self.diagnostics)
 
 
 def error(code: str, message: str, span: Span | None = None, **more: str) -> DslcError:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from typing import Any
 
 from dslc.analysis.conditions import Case, both, cases
@@ -20,6 +20,7 @@ from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, as_scalar, num
 from dslc.semantics.assume import LEVELS, Assumed, assumed, rank_choices
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
+from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -290,7 +291,7 @@ def _show(unknowns: list[Sym], index: Scalar, size: Scalar, point: Mapping[Scala
 def _place(
     access: Access, node: ScopeNode, statement: t.Let | t.Equation, op: OperatorDef, env: Env
 ) -> tuple[Span, str]:
-    """Where the read stands in the text: the subscript of this tensor, by the order of reads where there are several."""
+    """Where the read stands in the text: the subscript with this index, else by the order of reads where there are several."""
     if not isinstance(access.node, Read):
         return statement.value.span, statement.target.name
     operand = node.args[access.node.operand]
@@ -305,6 +306,9 @@ def _place(
                 continue
     if not found:
         return statement.target.span, _name(operand, op)
+    exact = next((each for each in found if _says(each, access, statement, env)), None)
+    if exact is not None:
+        return exact.span, exact.span.text
     reads = [other.node for other in accesses(node.scope) if isinstance(other.node, Read) and other.node.other is None]
     same = list(dict.fromkeys(read for read in reads if read.operand == access.node.operand))
     plain = _is_plain(access.node.index)
@@ -312,6 +316,31 @@ def _place(
     same = [read for read in same if _is_plain(read.index) is plain]
     at = same.index(access.node) if len(same) == len(found) else 0
     return found[at].span, found[at].span.text
+
+
+def _says(each: t.Subscript, access: Access, statement: t.Let | t.Equation, env: Env) -> bool:
+    """Whether a subscript of the text, with the equation's iterators and loops for its other free names, is the index of a read."""
+    if any(isinstance(sub, t.Pack | t.TupleExpr) for sub in each.subs) or not isinstance(access.node, Read):
+        return False
+    outer: dict[str, Iter] = {}
+    for place, iterator in zip(statement.target.places or (), [loop.iterator for loop in access.loops], strict=False):
+        if not isinstance(place, t.Binder) or place.star:
+            break
+        outer[place.name] = iterator
+    names = dict.fromkeys(n.id for n in walk_expr(each.subs) if isinstance(n, t.Name))
+    free = [name for name in names if name not in outer and not env.has(name)]
+    for loops in permutations([loop.iterator for loop in access.loops if loop.iterator not in outer.values()], len(free)):
+        inner = env.child()
+        for name, iterator in outer.items():
+            inner.bind(name, iterator)
+        for name, iterator in zip(free, loops, strict=True):
+            inner.bind(name, iterator)
+        try:
+            if tuple(as_scalar(evaluate(sub, inner)) for sub in each.subs) == access.node.index:
+                return True
+        except (Unbound, Mismatch, EvalError, TypeError):
+            return False
+    return False
 
 
 def _is_plain(index: tuple[Scalar, ...]) -> bool:

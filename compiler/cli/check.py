@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,6 +14,10 @@ from dslc.diagnostics.render import FORMATS, render, wants_color
 from dslc.errors import Diagnostic, DslcError
 from dslc.syntax.names import check_names
 from dslc.syntax.parser import parse_with_errors, read_source
+
+if TYPE_CHECKING:
+    from dslc.semantics.definitions import Module
+    from dslc.semantics.library import Rules
 
 
 def files_of(names: Sequence[str]) -> list[Path]:
@@ -48,10 +53,11 @@ def _place(finding: Diagnostic) -> tuple[str, int]:
     return (finding.span.source.path, finding.span.start) if finding.span is not None else (finding.path, 0)
 
 
-def check_files(paths: Sequence[Path], overlapping: bool = False) -> list[Diagnostic]:
+def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Iterable[Path] = ()) -> list[Diagnostic]:
     """All findings in some files, by place: syntax and names in each, then imports, then what the rules mean.
 
     What files mean is only looked at where their syntax and names are right. `overlapping`: also rules that match the same graphs.
+    `folders`: those that were asked for as such, so that every file belongs to the folder's library.
     """
     findings: list[Diagnostic] = []
     for path in paths:
@@ -66,7 +72,7 @@ def check_files(paths: Sequence[Path], overlapping: bool = False) -> list[Diagno
     from dslc.semantics.library import load_many
 
     try:
-        rules = load_many(paths)
+        rules = load_many(paths, folders)
     except DslcError as failure:
         return _unique(failure.diagnostics)
     from dslc.interpret.check import check_all
@@ -74,11 +80,29 @@ def check_files(paths: Sequence[Path], overlapping: bool = False) -> list[Diagno
     asked = {str(path.resolve()) for path in paths}
     modules = [m for m in rules.modules if str(Path(m.file.source.path).resolve()) in asked]
     found = check_all(rules, modules)
+    # what cannot be looked for is a mistake of the rule, not of whoever uses it; there an unused tensor is no warning any more
+    unmatched = _unmatched(rules, modules)
+    places = {finding.span for finding in unmatched}
+    found = [finding for finding in found if finding.code != "W0005" or finding.span not in places] + unmatched
     if overlapping:
         from dslc.semantics.checks.overlap import overlaps
 
         found += overlaps(rules, frozenset(modules))
     return _unique(found)
+
+
+def _unmatched(rules: Rules, modules: Sequence[Module]) -> list[Diagnostic]:
+    """E0323 for every rule whose left side binds too little to be looked for in a graph."""
+    from dslc.match.compile import compile_directions
+
+    findings: list[Diagnostic] = []
+    for rule in rules.substitutions.values():
+        if rule.module in modules:
+            try:
+                compile_directions(rules, rule)
+            except DslcError as failure:
+                findings += failure.diagnostics
+    return findings
 
 
 @click.command()
@@ -88,7 +112,9 @@ def check_files(paths: Sequence[Path], overlapping: bool = False) -> list[Diagno
 def command(names: tuple[str, ...], overlapping: bool, form: str) -> int:
     """Report mistakes in rule files and libraries. Warnings alone leave the exit code at 0."""
     paths = files_of(names)
-    findings = check_files(paths, overlapping)
+    # a file that is named stands for itself; of a folder or a library every file is meant
+    folders = {path.parent for name in names if not Path(name).is_file() for path in files_of([name])}
+    findings = check_files(paths, overlapping, sorted(folders))
     click.echo(render(findings, form, color=wants_color(sys.stdout)), nl=False)
     if not findings and form == "full":
         click.echo(f"{len(paths)} file{'s' * (len(paths) != 1)} checked, nothing found", err=True)

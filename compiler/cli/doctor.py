@@ -11,15 +11,16 @@ import click
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder of the cost cache.")
 def command(cache: Path | None) -> int:
     """Report on the machine, the runtimes and the caches. Exit code 1 where something is missing."""
-    from rich.console import Console
     from rich.table import Table
+
+    from dslc.cli.tables import console
 
     table = Table(show_header=False, box=None)
     ok = True
     for name, text, fine in facts(cache):
         ok = ok and fine
         table.add_row(name, text if fine else f"[red]{text}[/red]")
-    Console(highlight=False, soft_wrap=True).print(table)
+    console().print(table)
     return 0 if ok else 1
 
 

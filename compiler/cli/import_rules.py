@@ -31,6 +31,9 @@ _LISTING = ("guarded", "undecided", "rejected", "unbound", "impossible")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--from", "form", type=click.Choice(_FORMS), required=True, help="Whose format the file has.")
 @click.option("-o", "--output", "out", type=click.Path(path_type=Path), required=True, metavar="OUT.rules")
+@click.option(
+    "--library", metavar="NAME", help="Name of the library (default: the file's, unless a library of dslc has it)."
+)
 @click.option("--force", is_flag=True, help="Replace OUT.rules also where it is no unchanged import.")
 @click.option("--pairs/--no-pairs", default=None, help="TENSAT: two lines are one rule (else found out from the file).")
 @click.option(
@@ -74,6 +77,7 @@ def command(
     file: Path,
     form: str,
     out: Path,
+    library: str | None,
     force: bool,
     pairs: bool | None,
     numbering: Literal["taso", "flexflow"] | None,
@@ -104,6 +108,7 @@ def command(
         raise click.BadParameter("a prover needs some time: at least 0.1s", param_hint="--limit")
     ends = None if budget is None else seconds_of(budget, "--budget")
     _check_output(file, out, force)
+    name = _library_name(library, out)
     rules = read_rules(form, file, pairs, numbering)
     if not rules:
         hint = "nothing was written"
@@ -113,7 +118,8 @@ def command(
     with _progress(quiet or shown == "json") as bar:
         try:
             found = import_rules(
-                rules, form, out, workers, seconds, bar.told, guards, axes, origin=origin, cache=cache, budget=ends
+                rules, form, out, workers, seconds, bar.told, guards, axes, origin=origin, cache=cache, budget=ends,
+                library=name,
             )
         except KeyboardInterrupt:
             kept = "" if no_cache else "; they are kept, and the same command goes on with the others"
@@ -121,7 +127,7 @@ def command(
             message = f"interrupted: {bar.done} of {len(rules)} rules are decided{kept}. {out} was not written."
             click.echo(message, err=True)
             return 130
-    replace(out, stamped(imported_text(found, form, origin)))
+    replace(out, stamped(imported_text(found, form, origin, name if name != out.stem else "")))
     note = write_proofs(out, found.rules)
     if shown == "json":
         click.echo(json.dumps(as_json(found), indent=2))
@@ -135,6 +141,23 @@ def command(
         again = "" if no_cache else "; the same command goes on with them"
         click.echo(f"warning: {left} rules are open, as the time was up{again}", err=True)
     return 0
+
+
+def _library_name(wanted: str | None, out: Path) -> str:
+    """What the library is called: as its file, unless dslc knows another library of that name.
+
+    Raises:
+        DslcError: E0906 where the wanted name is none.
+    """
+    from dslc.semantics.library import find_library
+
+    if wanted is None:
+        folder, _ = find_library(out.stem)
+        return out.stem if folder is None or folder.resolve() == out.resolve().parent else f"{out.stem}_imported"
+    if not wanted.isidentifier():
+        hint = "a name of the language: letters, digits and `_`"
+        raise DslcError([Diagnostic("E0906", f"{wanted!r} is no name of a library", hint=hint)], exit_code=2)
+    return wanted
 
 
 def _check_output(file: Path, out: Path, force: bool) -> None:

@@ -117,6 +117,10 @@ def run(args: Sequence[str] | None = None) -> int:
     With DSLC_DEBUG set, exceptions other than wrong input propagate.
     """
     try:
+        if (wanted := os.environ.get("_DSLC_COMPLETE")) and args is None:
+            from click.shell_completion import shell_complete
+
+            return shell_complete(cli, {}, "dslc", "_DSLC_COMPLETE", wanted)
         with cli.make_context("dslc", list(sys.argv[1:] if args is None else args)) as context:
             result: Any = cli.invoke(context)
         sys.stdout.flush()

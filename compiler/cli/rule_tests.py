@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.errors import Diagnostic, DslcError, Span
+from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.interpret import Floats, InterpretError, Redraw, run
 from dslc.interpret.check_rule import Outcome, check_law, check_substitution, difference, draw
 from dslc.interpret.domain import Array, Domain
@@ -68,8 +68,18 @@ def run_tests(
     for name, action in _actions(rules, modules, seed, trials):
         if only is None or any(fnmatchcase(part, pattern) for pattern in only for part in (name, name.rpartition(".")[2])):
             start = time.perf_counter()
-            out.append(replace(action(), seconds=time.perf_counter() - start))
+            out.append(replace(_outcome_of(name, action), seconds=time.perf_counter() - start))
     return out
+
+
+def _outcome_of(name: str, action: Callable[[], Outcome]) -> Outcome:
+    """What became of one test; one that cannot be computed fails, and the others still run."""
+    try:
+        return action()
+    except DslcError as problem:
+        return _outcome(name, "failed", list(problem.diagnostics))
+    except (ArithmeticError, RecursionError, MemoryError) as problem:
+        return _outcome(name, "failed", [Diagnostic("E0504", f"`{name}` cannot be computed: {problem}")])
 
 
 def _actions(
@@ -365,7 +375,6 @@ def onnx_results(op: str, inputs: list[Array], attrs: dict[str, Any], wanted: in
     """
     from onnx import defs, helper
 
-    from dslc.errors import error
     from dslc.onnx import runtime
 
     opset, attrs = newest_opset(), dict(attrs)
@@ -401,6 +410,37 @@ def onnx_results(op: str, inputs: list[Array], attrs: dict[str, Any], wanted: in
 # ---- fires and silent --------------------------------------------------------------------------------------------
 
 
+def fired_graphs(rules: Rules, test: TestDef) -> Iterator[Graph]:
+    """The graphs that a test says its substitution fires on; those that have no value are left out."""
+    runner = _Expectation(rules, test.module, test.name, {})
+    for statement in test.syntax.statements:
+        try:
+            if isinstance(statement, t.Given):
+                for item in statement.items:
+                    runner.give(item)
+            elif isinstance(statement, t.Fires) and not statement.silent:
+                yield _graph_of(rules, test, statement, runner)
+        except (Mismatch, Unbound, DslcError, InterpretError):
+            continue
+
+
+def _graph_of(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation) -> Graph:
+    """The graph of a `fires` or `silent`. Raises DslcError where its names are too many or too few."""
+    inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
+    inner.env = runner.env.child()
+    values: list[Value] = []
+    for bind in statement.binds:
+        parts = _parts(inner.value(bind.value))
+        if len(parts) != len(bind.names):
+            raise error("E0325", f"{len(bind.names)} names for {len(parts)} results", bind.span)
+        for name, part in zip(bind.names, parts, strict=True):
+            inner.env.bind(name, part)
+            if isinstance(part, Value):
+                values.append(part)
+    # patterns see through operators that only abbreviate, and no model holds them
+    return Graph(tuple(runner.inputs), spelled_out(rules, tuple(values)))
+
+
 def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation) -> list[Diagnostic]:
     from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
 
@@ -408,20 +448,7 @@ def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation
     if sub is None:
         message = f"no substitution of this library is named `{test.syntax.name}`"
         return [Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")]
-    inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
-    inner.env = runner.env.child()
-    values: list[Value] = []
-    for bind in statement.binds:
-        found = inner.value(bind.value)
-        parts = _parts(found)
-        if len(parts) != len(bind.names):
-            return [Diagnostic("E0325", f"{len(bind.names)} names for {len(parts)} results", bind.span)]
-        for name, part in zip(bind.names, parts, strict=True):
-            inner.env.bind(name, part)
-            if isinstance(part, Value):
-                values.append(part)
-    # patterns see through operators that only abbreviate, and no model holds them
-    graph = Graph(tuple(runner.inputs), spelled_out(rules, tuple(values)))
+    graph = _graph_of(rules, test, statement, runner)
     index = GraphIndex(graph)
     directions = compile_directions(rules, sub)
     for rule in directions if not statement.silent else directions[:1]:

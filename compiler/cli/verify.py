@@ -41,6 +41,8 @@ _GUARD_SECONDS = 10.0
 @click.option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
 @click.option("-q", "--quiet", is_flag=True, help="No table and no progress.")
+@click.option("--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this.")
+@click.option("--guards/--no-guards", default=True, help="Whether to look for guards under which a wrong rule holds.")
 def command(
     names: tuple[str, ...],
     provers: tuple[str, ...],
@@ -51,11 +53,14 @@ def command(
     no_lock: bool,
     seed: int,
     quiet: bool,
+    require: str | None,
+    guards: bool,
 ) -> int:
     """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
 
     What was proved is kept in `dslc.lock` beside each library, and not proved again while nothing that it rests on changes.
-    Exit code 1 where a rule is refuted, or `dslc check` finds a mistake in the files: then nothing is proved.
+    Exit code 1 where a rule is refuted or less than --require says, or `dslc check` finds a mistake in the files: then nothing is
+    proved.
     """
     from dslc.diagnostics.render import render, wants_color
     from dslc.prove.laws import load_with_laws
@@ -83,8 +88,8 @@ def command(
             rules, chosen, default_jobs() if jobs is None else jobs, None if no_lock else "beside", told,
             provers=asked, limit=limit, seed=seed, notes=notes,
         )  # fmt: skip
+    findings = [d for v in verdicts for d in _findings(rules, v, seed, guards)]
     seconds = time.perf_counter() - began
-    findings = [d for v in verdicts for d in _findings(rules, v, seed)]
     if output_format == "json":
         outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
         click.echo(json.dumps(outcome, indent=2))
@@ -104,7 +109,10 @@ def command(
         for note in dict.fromkeys(notes):
             click.echo(f"note: {note}", err=True)
         click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
-    return 1 if findings else 0
+    short = below(verdicts, require)
+    if short:
+        click.echo(f"less than {require}: {', '.join(short)}", err=True)
+    return 1 if findings or short else 0
 
 
 def _mistakes(rules: Rules, names: Sequence[str]) -> list[Diagnostic]:
@@ -124,6 +132,12 @@ def _mistakes(rules: Rules, names: Sequence[str]) -> list[Diagnostic]:
     return list({(d.code, str(d.span or d.path), d.message): d for d in errors}.values())
 
 
+def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
+    """The rules and laws whose status is weaker than required."""
+    enough = {None: None, "proved": {"proved"}, "bounded": {"proved", "bounded"}}[require]
+    return [] if enough is None else [verdict.rule for verdict in verdicts if verdict.status not in enough]
+
+
 def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
     """What rules that are shown assume of their right sides, a line for each condition below the rule's name."""
     out = []
@@ -134,8 +148,8 @@ def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
     return out
 
 
-def _findings(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic, ...]:
-    """What a refuted rule's user is told: the counterexample, and the guard under which the rule holds where one is found."""
+def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
+    """What a refuted rule's user is told: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
     from dslc.prove.guards import find_guards, guard_diagnostics
     from dslc.prove.provers import exact_verdict
     from dslc.prove.verify import diagnostic_of
@@ -148,7 +162,7 @@ def _findings(rules: Rules, verdict: RuleVerdict, seed: int) -> tuple[Diagnostic
         return _unequal_types(rules, definition, seed)
     if found is None:
         return ()
-    if not isinstance(definition, _Substitution):
+    if not guarded or not isinstance(definition, _Substitution):
         return (found,)
     guards = find_guards(rules, definition, seed, exact_verdict, seconds=_GUARD_SECONDS)
     return (found, *guard_diagnostics(definition, guards))
@@ -253,12 +267,11 @@ def markdown(rules: Rules, verdicts: Sequence[RuleVerdict], seconds: float) -> s
 
 def _table(verdicts: Sequence[RuleVerdict]) -> None:
     """Every rule that is not simply proved, then per status and prover how many and how long."""
-    from rich.console import Console
     from rich.table import Table
 
+    from dslc.cli.tables import console
     from dslc.prove.verdict import STATUSES
 
-    console = Console(highlight=False, soft_wrap=True)
     table = Table("rule", "status", "field ms", "exact ms", "axioms ms", "reason", title_justify="left")
     order = {status: k for k, status in enumerate(STATUSES)}
     for verdict in sorted(verdicts, key=lambda one: order[one.status]):
@@ -269,7 +282,7 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
         table.add_row(
             verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), reason
         )
-    console.print(table)
+    console().print(table)
 
 
 @contextmanager

@@ -43,12 +43,13 @@ def import_rules(
     origin: str = "",
     cache: Path | None = None,
     budget: float | None = None,
+    library: str = "",
 ) -> Import:
     """Decides every rule, or as many as the time allows: the others are `open`.
 
     Args:
         form: the format's name.
-        out: the file that is going to be written: its name is the library's.
+        out: the file that is going to be written.
         workers: processes that prove; 0 for this one.
         limit: seconds for one prover and one rule.
         guards: whether conditions are looked for under which a wrong rule is right (seconds for each wrong one).
@@ -56,6 +57,7 @@ def import_rules(
         origin: the file's name, for the documentation of the rules.
         cache: a folder of what was decided, for the next run; it is written as soon as something is.
         budget: seconds after which nothing more is begun.
+        library: the library's name, the file's where none is given.
 
     Raises:
         DslcError: E0519 where dslc's own libraries are changed in the meantime.
@@ -76,7 +78,7 @@ def import_rules(
     plain = [undistributed(rule, order) for rule in rules]
     names = names_of([rule for rule, _ in plain])
     reader = _Reader(names, result, origin or f"a {form} file")
-    with Deciding(workers, limit, Kept(cache, limit), guards, ends, out.stem) as deciding:
+    with Deciding(workers, limit, Kept(cache, limit), guards, ends, library or out.stem) as deciding:
         for rule in deciding.run(reader.pending(plain, tell)):
             result.rules.append(rule)
             tell()

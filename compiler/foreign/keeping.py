@@ -74,5 +74,6 @@ def write_proofs(path: Path, imported: Sequence[Imported]) -> str:
     beside = place.parent / LOCK
     if not new and not beside.exists():
         return ""
-    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] != path.stem}
+    libraries = {module.library for module in rules.modules if Path(module.file.source.path).resolve() == place}
+    others = {name: one for name, one in read_lock(beside).verdicts.items() if name.rpartition(".")[0] not in libraries}
     return write_lock(beside, {**others, **new})

@@ -31,8 +31,11 @@ def _plain_text(readings: Sequence[Translation], header: str = "", footer: str =
     return "\n".join(parts) + "\n" + footer
 
 
-def imported_text(result: Import, form: str, origin: str) -> str:
-    """The library: proved rules, then the others as comments, each with its reason; the header counts them."""
+def imported_text(result: Import, form: str, origin: str, library: str = "") -> str:
+    """The library: proved rules, then the others as comments, each with its reason; the header counts them.
+
+    `library`: its name, where that is not the file's.
+    """
     proved = [rule for rule in result.rules if rule.outcome in LIVE]
     counts = result.counts()
     header = [f"Imported from {origin} ({form}), {len(result.rules)} rules:"]
@@ -51,7 +54,8 @@ def imported_text(result: Import, form: str, origin: str) -> str:
         if rule.outcome in {"rejected", "undecided", "impossible"} or rule.wider is not None:
             footer += ["", *(f"# {line}".rstrip() for line in _explained(rule).splitlines())]
     readings = [rule.translation for rule in proved if rule.translation is not None]
-    return library_text(readings, "\n".join(f"# {line}" for line in header), "\n".join(footer) + "\n" if footer else "")
+    head = [*(f"# {line}" for line in header), *([f"library {library} 1.0.0"] if library else [])]
+    return library_text(readings, "\n".join(head), "\n".join(footer) + "\n" if footer else "")
 
 
 def stamped(text: str) -> str:

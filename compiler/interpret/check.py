@@ -12,8 +12,8 @@ from dslc.analysis.bounds import check_operator
 from dslc.analysis.samples import sample
 from dslc.analysis.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.errors import Diagnostic, Label, Span
-from dslc.interpret.check_rule import term_choices
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.semantics.check import check
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
@@ -77,12 +77,15 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
         wheres = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Where)]
         return [_vacuous(sub, empty, wheres)]
     reasons: Counter[str] = Counter()
+    meaningless: Counter[Diagnostic] = Counter()
     instances = last = 0
     for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _ATTEMPTS)):
         try:
             instance = instantiate(rules, sub, rng, terms, _DTYPES[attempt % len(_DTYPES)] if attempt >= 100 else (DType.F32,))
         except Rejected as reason:
             reasons[str(reason)] += 1
+            if isinstance(reason.__cause__, EvalError):
+                meaningless.update(d for d in reason.__cause__.diagnostics if _inside(d, sub))
             if instances and attempt - last > _FURTHER:
                 return []
             continue
@@ -94,6 +97,8 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
             return []
     if instances:
         return []
+    if meaningless:
+        return [meaningless.most_common(1)[0][0]]
     if not reasons:
         return []  # the file's imports bring no operator that its terms may stand for
     common = max(reasons, key=lambda reason: reasons[reason])
@@ -108,6 +113,13 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
         return [Diagnostic("W0009", message, wheres[0].span, severity="warning", hint=f"most often: {common}")]
     message = f"no instance of `{sub.syntax.name}` was found, so its sides were not compared"
     return [Diagnostic("W0009", message, sub.syntax.span, severity="warning", hint=f"most often: {common}")]
+
+
+def _inside(finding: Diagnostic, sub: SubstitutionDef) -> bool:
+    """Whether a finding is about the text of a rule itself."""
+    span, whole = finding.span, sub.syntax.span
+    end = max(statement.span.end for statement in (*sub.syntax.left, *sub.syntax.right))
+    return span is not None and span.source is whole.source and whole.start <= span.start < end
 
 
 def _vacuous(definition: OperatorDef | SubstitutionDef, empty: Vacuous, wheres: list[t.Where]) -> Diagnostic:

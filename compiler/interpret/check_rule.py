@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from dslc.errors import Diagnostic
+from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, InterpretKind, run
+from dslc.interpret.smallest import smallest
+from dslc.interpret.terms import term_choices
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.ir.graph import Value
-from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.shape_free import is_linear, is_pointwise
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
@@ -33,6 +34,8 @@ Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
 _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
 _FLOATS_FIRST = 100
+# instances that look for mistakes, after the others
+_ADVERSE = 10
 _OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
 _TOLERANCE = 1e-7
@@ -78,15 +81,30 @@ def check_substitution(
             if verdict is None:
                 continue
             if isinstance(verdict, Diagnostic):
-                return Outcome(sub.name, False, "differs", (verdict,), found)
+                return Outcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict),), found)
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
+    wrong = differing(rules, sub, rng, _ADVERSE) if found else None
+    if wrong is not None:
+        message = f"the sides of `{sub.name}` differ"
+        return Outcome(sub.name, False, "differs", (Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong)),), found)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"
         diagnostic = Diagnostic("E0507", message, sub.syntax.span, hint=f"most often: {common}")
         return Outcome(sub.name, False, "uninstantiated", (diagnostic,))
     return Outcome(sub.name, True, worst, (), found)
+
+
+def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diagnostic) -> Diagnostic:
+    """The same finding with the smallest counterexample, nothing of it left out; as it is where small numbers show no difference."""
+    small = smallest(rules, sub, instance) if found.code == "E0501" else None
+    if small is None or small.difference.way == "types":
+        return found
+    one, names = small.difference, tuple(instance.left)
+    lines = [str(small.instance), f"{names[one.output]}{list(one.position)} is {one.left} on the left and {one.right} on the right"]
+    lines += [f"{getattr(value.node, 'name', '?')} = {np.asarray(array).tolist()}" for value, array in one.feeds.items()]
+    return replace(found, counterexample="\n".join(lines))
 
 
 def check_law(rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6) -> Outcome:
@@ -139,33 +157,6 @@ def _words(node: Any) -> set[str]:
         elif isinstance(part, t.TypeExpr):
             out.add(part.name)
     return out
-
-
-def term_choices(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, count: int
-) -> Iterator[Mapping[str, OperatorDef]]:
-    """Operators for the terms of a rule: some of those that have as many tensors and are what the guards want."""
-    signatures = [s for stmt in sub.syntax.left if isinstance(stmt, t.TermDecl) for s in stmt.signatures]
-    conditions = [c for s in sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
-    options: list[list[OperatorDef]] = []
-    for signature in signatures:
-        wanted = {c.function for c in conditions if isinstance(c, t.Call) and _names(c) == [signature.name]}
-        fitting = [
-            op
-            for op in rules.operators.values()
-            if len(op.syntax.params) == len(signature.params)
-            and len(op.syntax.outputs) == 1
-            and ("pointwise" not in wanted or is_pointwise(op, rules))
-            and ("linear" not in wanted or is_linear(op, rules))
-        ]
-        order = rng.permutation(len(fitting))
-        options.append([fitting[int(k)] for k in order[:count]])
-    for choice in itertools.islice(itertools.product(*options), count):
-        yield {signature.name: op for signature, op in zip(signatures, choice, strict=True)}
-
-
-def _names(call: t.Call) -> list[str]:
-    return [arg.id for arg in call.args if isinstance(arg, t.Name)]
 
 
 def compare(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Status | Diagnostic | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -130,7 +131,9 @@ def _take(data: Array, index: list[Arr], axes: tuple[Iter, ...], sizes: dict[Ite
             for axis in index[k].axes:
                 steps[axis] = steps.get(axis, 0) + found[1].get(axis, 0) * data.strides[k]
     rest = [k for group in gathered for k in group]
-    base = data[tuple(slice(start, None) for start in first)]
+    # the dots keep a single element an array
+    where: tuple[Any, ...] = (*(slice(start, None) for start in first), ...)
+    base = data[where]
     shape = (*(sizes[axis] for axis in steps), *(data.shape[k] for k in rest))
     view = as_strided(base, shape, (*steps.values(), *(data.strides[k] for k in rest)), writeable=False)
     named = list(steps)

@@ -16,9 +16,11 @@ from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, show
 from dslc.interpret.run import InterpretError, run
+from dslc.interpret.smallest import smallest
 from dslc.ir.dtype import float_digits
 from dslc.ir.graph import Call, Constant, Input, Value, topological
 from dslc.prove.verdict import Counterexample
+from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
@@ -26,8 +28,8 @@ from dslc.semantics.library import Rules
 _TRIES = 6
 _TOLERANCE = 1e-7
 # arrays up to so many elements are printed
-_PRINTED = 36
-_LINES = 40
+_PRINTED = 256
+_LINES = 200
 # operations, up to which fractions are computed with
 _EXACT = 1e6
 
@@ -39,6 +41,23 @@ def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample
         if left.type != right.type:
             return Counterexample(drawn, name, (), str(left.type), str(right.type))
     return None
+
+
+def smaller_counterexample(rules: Rules, sub: SubstitutionDef, instance: Instance) -> Counterexample | None:
+    """The smallest sizes, attributes and inputs at which the sides still differ; None where the interpreter shows no difference."""
+    found = smallest(rules, sub, instance)
+    if found is None:
+        return None
+    one, small = found.difference, found.instance
+    names, drawn = tuple(small.left), {name: show(value) for name, value in small.drawn.items()}
+    if one.way == "types":
+        return types_differ(small, drawn)
+    left, right = (tuple(side[name] for name in names) for side in (small.left, small.right))
+    try:
+        steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
+    except (InterpretError, Redraw):
+        steps = "\n".join(f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in one.feeds.items())
+    return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)
 
 
 def replayed(
@@ -70,8 +89,8 @@ def replayed(
         for name, value, a, b in zip(names, left, results[: len(left)], results[len(left) :], strict=True):
             found = _first(value, a, b, domain)
             if found is not None:
-                trace = _trace(rules, left, right, names, feeds, domain)
-                return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, trace)
+                steps = trace(rules, left, right, names, feeds, domain)
+                return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, steps)
     return None
 
 
@@ -111,7 +130,7 @@ def _first(value: Value, a: Array, b: Array, domain: Domain) -> tuple[int, ...] 
     return None if bool(equal.all()) else tuple(int(k) for k in np.argwhere(~equal)[0])
 
 
-def _trace(
+def trace(
     rules: Rules,
     left: Sequence[Value],
     right: Sequence[Value],

@@ -14,16 +14,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dslc.interpret.check_rule import difference, draw, term_choices
+from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
+from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
-from dslc.prove.counterexample import replayed, types_differ
+from dslc.prove.counterexample import replayed, smaller_counterexample, types_differ
 from dslc.prove.degree import difference_degree
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.verdict import Counterexample, Types, Verdict
@@ -84,7 +85,8 @@ def field_verdict(
             reasons.append(str(problem))
             continue
         if outcome.counterexample is not None:
-            return Verdict("field", "differs", _since(began), counterexample=outcome.counterexample)
+            small = smaller_counterexample(rules, sub, instance) or outcome.counterexample
+            return Verdict("field", "differs", _since(began), counterexample=small)
         kinds.append(outcome)
         if sum(value.type.elements for value in instance.inputs) > _LARGE:
             break

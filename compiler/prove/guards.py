@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from dslc.errors import Diagnostic, DslcError, Fix, Source, Span
-from dslc.interpret.check_rule import compare, term_choices
+from dslc.interpret.check_rule import compare
+from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.terms import term_choices
 from dslc.prove.guard_words import vocabulary
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -242,7 +244,7 @@ def _compared(
             return
         work.steps -= 1
         try:
-            instance = instantiate(rules, sub, rng, choices[attempt % len(choices)])
+            instance = instantiate(rules, sub, rng, choices[attempt % len(choices)], draws=SIGNED)
             if not any(value.type.elements for value in (*instance.left.values(), *instance.right.values())):
                 continue
             work.steps -= _COMPARISON

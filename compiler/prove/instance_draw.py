@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from fractions import Fraction
-from functools import lru_cache
-from itertools import chain, combinations, permutations
+from functools import lru_cache, partial
+from itertools import permutations
 from typing import Any
 
-from dslc.interpret.facts import Facts as Text
-from dslc.interpret.facts import Place
-from dslc.interpret.instantiate import entry_count, partly_bound
-from dslc.ir.dtype import DTYPES, DType
+from dslc.interpret.draft import Draft as Names
+from dslc.interpret.draft import entry_count, partly_bound
+from dslc.interpret.facts import Place, operator_hints
+from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
-from dslc.prove.instance_path import Facts, Path
+from dslc.prove.instance_path import Facts, Path, Restart
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound, Undecided
+from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
+from dslc.semantics.values import Numbers, texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 STEPS = (1, 2, 3)
 #: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
 SHIFTS = (None, 0, 1, 2)
-NUMBERS = (0, 1, 2, 3)
-SIZES = (1, 2, 3, 4)
-REALS = (Fraction(1, 2), Fraction(2), Fraction(-3, 4))
+#: what else those are that guards do not keep above 0: all of them -1, the negatives of the turning ones, and 0
+SIGNED = ("minus", "turned", "zero")
+Shift = int | str | None
+#: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
+MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
 #: the longest list that is looked at where nothing says how many entries an attribute has
 MOST_LISTED = 3
 
@@ -45,8 +47,8 @@ class Choice:
 
     `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
     positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
-    `types`: what names of element types stand for, `dtype` where they are not in it; `lists`: attributes that may have any number of
-    entries, with the largest that is looked at.
+    `lists`: attributes that may have any number of entries, with the largest that is looked at;
+    `types`: what names of element types stand for, `dtype` where they are not in it.
     """
 
     level: str
@@ -58,26 +60,42 @@ class Choice:
     #: whether steps are lists of more than one entry
     turning: bool = False
     reals: set[str] = field(default_factory=set)
-    types: Mapping[str, DType] = field(default_factory=dict)
     lists: dict[str, int] = field(default_factory=dict)
+    types: Mapping[str, DType] = field(default_factory=dict)
+    #: the numbers that the rule and what it reaches name
+    near: Numbers = field(default_factory=Numbers)
+    #: the values that numbers have in instances, by the names that they were drawn under
+    tried: dict[str, set[Any]] = field(default_factory=dict)
+    #: steps that guards do not keep above 0
+    signed: set[str] = field(default_factory=set)
+    #: unknown numbers of which guards alone speak
+    assumed: set[str] = field(default_factory=set)
+    #: integer attributes, and numbers, that are unknown
+    integers: set[str] = field(default_factory=set)
+    #: how many numbers of each kind a case has at most
+    together: dict[str, int] = field(default_factory=dict)
 
 
-def step(shift: int | None, place: int) -> int:
-    """The number at a place among all steps."""
+def shifts(choice: Choice) -> tuple[Shift, ...]:
+    """The rows of numbers that steps are."""
+    return (*SHIFTS, *SIGNED) if choice.signed else SHIFTS
+
+
+def step(shift: Shift, place: int, signed: bool = False) -> int:
+    """The number at a place among all steps; `signed`: of one that need not be positive."""
+    turning = STEPS[place % len(STEPS)]
+    if isinstance(shift, str):
+        return {"minus": -1, "turned": -turning, "zero": 0}[shift] if signed else 1
     return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
-@dataclass
-class Draft:
-    """One evaluation of a rule: its names so far."""
+@dataclass(kw_only=True)
+class Draft(Names):
+    """Names along a path of choices: unknown where that is enough."""
 
-    env: Env
     path: Path
     facts: Facts
-    text: Text
     choice: Choice
-    lets: tuple[t.GraphStatement, ...]
-    drawn: dict[str, Any] = field(default_factory=dict)
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
     mixing: bool = False
@@ -89,10 +107,13 @@ class Draft:
     held: set[int] = field(default_factory=set)
     #: names without which a guard, by its position, has no value and binds nothing
     missing: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    #: the values that numbers of each kind have, by their places in the table
+    columns: dict[tuple[str, str], int] = field(default_factory=dict)
+    numbers: list[tuple[str, Any]] = field(default_factory=list)
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
 
-    def entry(self, name: str, at: int) -> str:
+    def entry_name(self, name: str, at: int) -> str:
         """The name of an entry of a list, which is no name that the rule has for something else."""
         full = f"{name}{at}"
         while full in self.taken:
@@ -103,25 +124,53 @@ class Draft:
 
     def size(self, name: str) -> Any:
         if self.choice.level == "sizes":
-            return self.path.pick(("size", name), SIZES)
+            return self.among("size", name, values("size", near=self.choice.near, hints=self.text.hints.get(name, ())))
         return plain(self.path.value(dimension(name)))
 
-    def integer(self, name: str, at: int | None = None) -> Any:
-        """An integer, entry `at` of a list: along a list numbers of steps differ."""
+    def integer(self, name: str, at: int | None = None, hints: Sequence[tuple[str, int]] = ()) -> Any:
+        """An integer, entry `at` of a list: along a list numbers of steps differ. `hints`: what guards say of it."""
         if name in self.choice.steps:
             self.choice.turning = self.choice.turning or bool(at)
-            return step(self.path.pick("steps", SHIFTS), sorted(self.choice.steps).index(name) + (at or 0))
-        full = name if at is None else self.entry(name, at)
+            positive = any(relation in {">", ">="} and bound + (relation == ">") > 0 for relation, bound in hints)
+            if not positive and name not in self.choice.signed:
+                self.choice.signed.add(name)
+                raise Restart
+            place = sorted(self.choice.steps).index(name) + (at or 0)
+            return step(self.path.pick("steps", shifts(self.choice)), place, name in self.choice.signed)
+        full = name if at is None else self.entry_name(name, at)
         if self.choice.level in {"attributes", "sizes"}:
-            return self.path.pick(("number", full), NUMBERS)
+            return self.among("number", full, values("int", near=self.choice.near, hints=hints), name)
         self.facts.integers[full] = name
         return plain(self.path.value(sym(full)))
 
+    def among(self, kind: str, full: str, options: Sequence[Any], name: str = "") -> Any:
+        """A number out of some: the first two of a kind take all their values together, each later pair does, but not all of them.
+
+        With n values, n a prime, the k-th one takes that of the place x + k * y modulo n, where x and y are those of the first two: so
+        two of them take every pair of values along the paths.
+        """
+        alone, several = MOST_VALUES[kind]
+        options = options[: several if self.choice.together.get(kind, 0) > 1 else alone]
+        before = [place for (each, _), place in self.columns.items() if each == kind]
+        if (kind, full) not in self.columns:
+            if len(before) > self.choice.together.get(kind, 0) - 1:
+                self.choice.together[kind] = len(before) + 1
+                if len(before) == 1:
+                    raise Restart
+            if len(before) > 1:
+                at = (before[0] + (len(before) - 1) * before[1]) % len(options)
+            else:
+                at = self.path.pick((kind, full), range(len(options)))
+            self.columns[kind, full] = at
+        found = options[self.columns[kind, full] % len(options)]
+        self.numbers.append((name or full, found))
+        return found
+
     def real(self, name: str, at: int | None = None) -> Any:
         if name in self.choice.reals:
-            first = self.path.pick(("real", name), REALS)
-            return REALS[(REALS.index(first) + (at or 0)) % len(REALS)]
-        full = name if at is None else self.entry(name, at)
+            full = name if at is None else self.entry_name(name, at)
+            return self.among("real", full, values("float", near=self.choice.near), name)
+        full = name if at is None else self.entry_name(name, at)
         unknown = sym(full)
         self.facts.reals[unknown] = name
         return plain(self.path.value(unknown))
@@ -132,11 +181,12 @@ class Draft:
         return frozenset((*integers, *(str(unknown.name) for unknown, name in self.facts.reals.items() if unknown.name != name)))
 
     def bind(self, name: str, value: Any) -> None:
-        self.env.bind(name, value)
         if isinstance(value, tuple):
             self.env.ranks.setdefault(name, len(value))
-        self.drawn[name] = value
-        self.solve_conditions()
+        super().bind(name, value)
+
+    def refused(self, reason: str) -> Exception:
+        return Undecided(reason)
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
@@ -218,99 +268,23 @@ class Draft:
             fitting = self._fitting(name) if name in self.choice.padded else None
             ranks = range(most + 1) if fitting is None else range(fitting, min(fitting, most) + 1)
             rank = self.path.pick(("rank", name), tuple(ranks))
-        return tuple(self.size(self.entry(name, k)) for k in range(rank))
+        return tuple(self.size(self.entry_name(name, k)) for k in range(rank))
 
-    def dims(self, type: t.TypeExpr) -> None:
-        if type.name not in DTYPES and not self.env.has(type.name):
-            self.bind(type.name, self.choice.types.get(type.name, self.choice.dtype))
-        for element in type.dims or ():
-            slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
-            for slot in slots:
-                inner = slot.value if isinstance(slot, t.Pack) else slot
-                for node in walk_expr(inner):
-                    if isinstance(node, t.Name) and not self.env.has(node.id) and "." not in node.id:
-                        whole = isinstance(slot, t.Pack) and isinstance(inner, t.Name)
-                        self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))
+    def dtype(self, name: str) -> DType:
+        return self.choice.types.get(name, self.choice.dtype)
 
-    # ---- names that the left side needs ----------------------------------------------------------------------
+    # ---- attributes ------------------------------------------------------------------------------------------
 
-    def needing(self, env: Env, expr: t.Expr) -> Any:
-        """The value of an expression; names without a value are drawn."""
-        for _ in range(64):
-            try:
-                return evaluate(expr, env)
-            except Unbound as unknown:
-                self.draw(unknown.name)
-        raise Undecided("too many names")
-
-    def draw(self, name: str) -> None:
-        name = name.partition(".")[0]
-        for statement in self.lets:
-            if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
-                self.needing(self.env, statement.value)
-                return
-        for condition in self.text.conditions:
-            if self._draw_list(name, condition):
-                return
-        for place in self.text.places.get(name, ()):
-            if self._operator(place.call) is None:
-                continue
-            try:
-                value = self._placed(name, place)
-            except Unbound:
-                continue
-            self.bind(name, value)
-            return
-        raise Undecided(f"nothing says what `{name}` may be")
-
-    def _draw_list(self, name: str, condition: t.Expr) -> bool:
-        """`[N, b, C] == s`: unknown entries of a list are sizes."""
-        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
-            return False
-        for target, source in (condition.operands, condition.operands[::-1]):
-            if not (isinstance(target, t.Name) and target.id == name and isinstance(source, t.ListExpr)):
-                continue
-            for element in source.elements:
-                if isinstance(element, t.Name) and not self.env.has(element.id):
-                    self.bind(element.id, self.size(element.id))
-            if not self.env.has(name):
-                self.bind(name, self.needing(self.env, source))
-            return True
-        return False
-
-    def _operator(self, call: t.Call) -> OperatorDef | None:
-        if self.env.has(call.function):
-            target = self.env.get(call.function)
-            return self.env.rules.operators[target.name] if isinstance(target, OperatorRef) else None
-        found = self.env.module.lookup(call.function)
-        return found if isinstance(found, OperatorDef) else None
-
-    def _placed(self, name: str, place: Place) -> Any:
-        op = self._operator(place.call)
-        assert op is not None
-        if place.attr is None and not place.starred:
-            return self._operand(name, op, place)
-        args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
-        inner = partly_bound(op, args, self.env)
-        if place.attr is None:
-            named = {keyword.name for keyword in place.call.kwargs}
-            return AttrSet({
-                attr.name: self._attribute(f"{name}.{attr.name}", op, attr, args, inner, place)
-                for attr in op.attrs if attr.name not in named
-            })  # fmt: skip
-        attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
-        if attr is None:
-            raise Mismatch(f"`{op.short}` has no attribute `{place.attr}`")
-        if not place.entry:
-            return self._attribute(name, op, attr, args, inner, place)
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
         if attr.type.name in {"axes", "permutation"}:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
+        hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
-            return self.integer(name)
+            return self.integer(name, hints=hints)
         self.listed = True
-        count = entry_count(op, attr, args, inner, place.results)
+        count = entry_count(op, attr, args, partly_bound(op, args, self.env), place.results)
         entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
-        return tuple(self.integer(name, k) for k in range(entries))
+        return tuple(self.integer(name, k, hints) for k in range(entries))
 
     def _length(self, name: str, attr: t.Attr) -> int:
         """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
@@ -327,7 +301,7 @@ class Draft:
         lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
         return self.path.pick(("axes", name), lists)
 
-    def _operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
         at = next(k for k, arg in enumerate(place.call.args) if isinstance(arg, t.Name) and arg.id == name)
         types = [param.type.name for param in op.syntax.params if param.type is not None]
@@ -338,33 +312,24 @@ class Draft:
             return self.integer(name)
         return self.real(name)
 
-    def _attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
         self.mixing = self.mixing or kind in {"permutation", "ints"}
-        if attr.type.dims is not None:
-            count = entry_count(op, attr, args, inner, place.results)
-            one = self.real if kind == "float" else self.integer
+        hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
+        one = self.real if kind in {"float", "floats"} else partial(self.integer, hints=hints)
+        if attr.type.dims is not None or kind in {"ints", "floats"}:
+            count = entry_count(op, attr, args, partly_bound(op, args, self.env), place.results)
             return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
-        if kind == "bool":
-            return ask(("bool", name), (False, True))
-        if kind == "int":
-            return self.integer(name)
-        if kind == "float":
-            return self.real(name)
-        if kind == "axis":
-            return ask(("axis", name), tuple(range(rank)))
-        if kind == "axes":
-            return ask(("axes", name), tuple(chain.from_iterable(combinations(range(rank), n) for n in range(rank + 1))))
-        if kind == "permutation":
-            return ask(("permutation", name), tuple(permutations(range(rank))))
+        if kind in {"int", "float"}:
+            return one(name)
         if kind == "dtype":
-            return ask(("dtype", name), (self.choice.types.get(name, self.choice.dtype),))
+            return self.dtype(name)
         if kind == "string":
-            return ask(("string", name), strings(inner, attr))
-        if kind in {"ints", "floats"}:
-            return tuple((self.real if kind == "floats" else self.integer)(name, k) for k in range(self._length(name, attr)))
+            return ask(("string", name), texts(op, attr))
+        if kind in {"bool", "axis", "axes", "permutation"}:
+            return ask((kind, name), values(kind, rank))
         raise Undecided(f"an attribute of the type {kind}")
 
 
@@ -388,25 +353,6 @@ def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.E
 
 def _is_name(expr: t.Expr, name: str) -> bool:
     return isinstance(expr, t.Name) and expr.id == name
-
-
-def strings(inner: Env, attr: t.Attr) -> tuple[str, ...]:
-    """The values that an operator's guards and equations compare a text attribute with, and its default."""
-    found: dict[str, None] = {}
-    if isinstance(attr.default, t.Str):
-        found[attr.default.value] = None
-    for op in (d for d in inner.module.names.values() if isinstance(d, OperatorDef) and attr in d.attrs):
-        statements = tuple(s for s in op.syntax.statements if isinstance(s, t.Where | t.Let | t.Function | t.Equation))
-        for node in walk_expr(statements):
-            if isinstance(node, t.Compare) and any(isinstance(o, t.Name) and o.id == attr.name for o in node.operands):
-                found.update((part.value, None) for part in walk_expr(node) if isinstance(part, t.Str))
-    return tuple(found) or ("",)
-
-
-def _values(value: Any) -> list[Value]:
-    if isinstance(value, Value):
-        return [value]
-    return [found for item in value for found in _values(item)] if isinstance(value, tuple) else []
 
 
 def hold(draft: Draft, condition: t.Expr) -> None:

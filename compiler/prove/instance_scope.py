@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
-from dslc.prove.instance_draw import NUMBERS, SHIFTS, SIZES, Choice, step
+from dslc.prove.instance_draw import Choice, shifts, step
 
 
 def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int]) -> str:
@@ -24,14 +25,15 @@ def scope_text(choice: Choice, bounded: tuple[str, ...], lists: Mapping[str, int
         parts.append(f"lists {', '.join(names)} of up to {count} entries")
     if choice.steps:
         names, along = sorted(choice.steps), ", turning along the axes" if choice.turning else ""
-        rows = dict.fromkeys(_tuple(step(shift, place) for place in range(len(names))) for shift in SHIFTS)
+        signed = [name in choice.signed for name in names]
+        rows = dict.fromkeys(_tuple(step(shift, k, one) for k, one in enumerate(signed)) for shift in shifts(choice))
         parts.append(f"{_tuple(names)} in {', '.join(rows)}{along}")
-    if choice.reals:
-        parts.append(f"{', '.join(sorted(choice.reals))} at a few values")
-    if choice.level in {"attributes", "sizes"}:
-        parts.append(f"integer attributes in {_listed(NUMBERS)}")
-    if choice.level == "sizes":
-        parts.append(f"sizes in {_listed(SIZES)}")
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for name, found in sorted(choice.tried.items()):
+        alike.setdefault(tuple(sorted(found)), []).append(name)
+    for values, names in alike.items():
+        paired = len(names) > 2 or (len(names) > 1 and len(choice.tried) > 2)
+        parts.append(f"{'each two of ' if paired else ''}{', '.join(names)} in {', '.join(map(str, values))}")
     return "; ".join(parts)
 
 
@@ -39,7 +41,3 @@ def _tuple(parts: Iterable[object]) -> str:
     """`(a, b)`, and one by itself."""
     texts = [str(part) for part in parts]
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-
-
-def _listed(values: tuple[int, ...]) -> str:
-    return ", ".join(str(value) for value in values)

@@ -21,8 +21,8 @@ from dslc.ir.scalar import Num, Scalar, Sym, walk
 from dslc.prove.element_types import types_of
 from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold, names_in
 from dslc.prove.instance_early import apply_early, early_calls
-from dslc.prove.instance_numbers import Restart, check_numbers
-from dslc.prove.instance_path import Again, Facts, Path, TooMany
+from dslc.prove.instance_numbers import check_numbers
+from dslc.prove.instance_path import Again, Facts, Path, Restart, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_scope import scope_text
 from dslc.prove.instance_terms import signatures, unknown_operators
@@ -47,6 +47,7 @@ from dslc.semantics.env import Env, Mismatch, OperatorRef, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
+from dslc.semantics.values import numbers_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -98,8 +99,12 @@ class Cover:
     scope: str = ""
     #: the most general level that gives these instances
     level: str = LEVELS[0]
-    #: whether positions are multiplied with unknown attributes, which are numbers at the next level
+    #: whether positions are multiplied with unknown attributes, or guards are about unknown numbers: they are numbers at the next level
     unknown_steps: bool = False
+    #: whether guards are about unknown numbers, which are not among the conditions: what differs may differ only where they do not hold
+    assumed: bool = False
+    #: whether other integer attributes, or numbers, are unknown, which are numbers at the third level
+    unknown_integers: bool = False
 
 
 def cover(rules: Rules, sub: SubstitutionDef, level: str = "steps", types: Types | None = None) -> Cover:
@@ -181,8 +186,9 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> C
                 raise  # with less unknown there are only more cases
             continue
         if found:
-            general = LEVELS[0] if level == LEVELS[1] and not choice.steps else level
-            return Cover(found, scope, general, bool(choice.multiplied))
+            general = LEVELS[0] if level == LEVELS[1] and not (choice.steps or choice.reals) else level
+            unknown = bool(choice.multiplied or choice.assumed)
+            return Cover(found, scope, general, unknown, bool(choice.assumed), bool(choice.integers))
         if most is None:
             break  # nor is there one at smaller ranks
     if reasons:
@@ -209,7 +215,10 @@ def _explore(
 ) -> tuple[tuple[SymbolicInstance, ...], str, Choice]:
     names = packs_of(sub)
     telling, guarded = telling_rank(sub), fitted(sub)
-    choice = Choice(level, to_probe(sub, telling or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at)
+    choice = Choice(
+        level, to_probe(sub, telling or 0), next(iter(types.dtypes), DType.F32), padded(sub), types=types.at,
+        near=numbers_of(sub),
+    )  # fmt: skip
     batch: tuple[str, ...] = ()
     bases: list[_Found] = []
     found: list[_Found] = []
@@ -316,6 +325,10 @@ class _Explored:
     multiplied: frozenset[str]
     reals: frozenset[str]
     lists: Mapping[str, int]
+    tried: Mapping[str, frozenset[Any]]
+    integers: frozenset[str]
+    signed: frozenset[str]
+    assumed: frozenset[str]
     turning: bool
 
 
@@ -323,8 +336,8 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
     """The instances of a choice, in which what had to be a number is noted. Raises TooMany."""
     known = _explored(rules, sub)
     ranks = tuple(choice.most_rank.items())
-    types = choice.dtype, tuple(choice.types.items())
-    start = (ranks, types, choice.padded, frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    numbers = (frozenset(choice.steps), frozenset(choice.reals), choice.turning)
+    start = (ranks, choice.dtype, tuple(choice.types.items()), choice.padded, *numbers)
     done = known.get((choice.level, start))
     # what was too much is too much with a lower limit, and what was not is not with a higher one
     if done is None or (most > done.most if done.found is None else most < done.most):
@@ -336,9 +349,14 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         finally:
             reasons.update(own)
         steps, multiplied, reals = map(frozenset, (choice.steps, choice.multiplied, choice.reals))
-        done = _Explored(most, found, own, steps, multiplied, reals, dict(choice.lists), choice.turning)
+        tried = {name: frozenset(each) for name, each in choice.tried.items()}
+        done = _Explored(
+            most, found, own, steps, multiplied, reals, dict(choice.lists), tried, frozenset(choice.integers), frozenset(choice.signed),
+            frozenset(choice.assumed), choice.turning,
+        )  # fmt: skip
         known[choice.level, start] = done
-        alike = not choice.steps if choice.level == LEVELS[1] else found is not None and not choice.multiplied
+        alike = not (choice.steps or choice.reals) if choice.level == LEVELS[1] else not (choice.multiplied or choice.assumed)
+        alike = alike and (found is not None or choice.level == LEVELS[1])
         if choice.level in LEVELS[:2] and alike:
             # what needs no number for any step is the same with all integers unknown
             known[LEVELS[0], start] = known[LEVELS[1], start] = done
@@ -348,6 +366,11 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         choice.multiplied |= done.multiplied
         choice.reals |= done.reals
         choice.lists |= done.lists
+        for name, each in done.tried.items():
+            choice.tried.setdefault(name, set()).update(each)
+        choice.integers |= done.integers
+        choice.signed |= done.signed
+        choice.assumed |= done.assumed
         choice.turning = done.turning
     if done.found is None:
         raise TooMany
@@ -382,6 +405,7 @@ def _all_paths(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict
                     probe = replace(known.probe, names=(*known.probe.names, *each.probe.names), lengths=lengths)
                     found[key] = replace(known, probe=probe)
         except Restart:
+            choice.tried.clear()
             continue
         return list(found.values())
 
@@ -428,7 +452,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     env = Env(sub.module, known)
     env.decls = dict(text.decls)
     lets = tuple(s for s in sub.syntax.left if isinstance(s, t.Let))
-    draft = Draft(env, path, facts, text, choice, lets, taken=names_in(sub))
+    draft = Draft(env=env, path=path, facts=facts, text=text, choice=choice, lets=lets, taken=names_in(sub))
     for name, op in terms.items():
         draft.bind(name, OperatorRef(op.name))
     draft.solve_conditions()
@@ -459,7 +483,8 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
     dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
     sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
-    conditions = tuple(facts.conditions)
+    # what is shown for all numbers needs no guard that lets some in
+    conditions = tuple(each for each in facts.conditions if not facts.has_real(each))
     instance = SymbolicInstance(
         inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), conditions, sizes, shown,
         (*facts.open, *shapes), (left, right),
@@ -471,6 +496,9 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries(),
         dict(draft.lengths), (names,),
     )  # fmt: skip
+    choice.integers.update(facts.integers.values())
+    for name, value in draft.numbers:
+        choice.tried.setdefault(name, set()).add(value)
     return _Found(instance, probe)
 
 

@@ -48,4 +48,4 @@ def load_with_laws(names: Iterable[str | Path]) -> Rules:
         for file in sorted(folder.rglob("*.rules"))
         if file.resolve() not in loaded and _PROPERTY.search(file.read_text("utf-8", errors="replace"))
     ]
-    return load_many((*names, *more)) if more else rules
+    return load_many((*names, *more), (*rules.folders, *folders)) if more else rules

@@ -15,17 +15,21 @@ from dslc.prove.instances import Cover, SymbolicInstance
 from dslc.prove.sizes import with_sizes
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.values import far_sizes, numbers_of
 from dslc.syntax import tree as t
 
 #: what a size is in turn, and each of several; different ones differ
 NUMBERS, COMBINATIONS = (1, 2, 3), ((1, 1), (2, 1), (1, 2), (2, 3))
-#: what the exact prover says where places in merged dimensions are too much for it
-_REASONS = ("is divided by a size", "positions in mixed radix")
+# the least number of a rule's text for which there are sizes besides, and how many of these: each takes as long as the small ones
+_FAR, _MOST_FAR = 9, 4
 
 
-def worth_numbers(reason: str) -> bool:
-    """Whether a reason for not deciding is one that numbers for sizes may take away."""
-    return any(text in reason for text in _REASONS)
+def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
+    """What `count` sizes are in turn: small numbers, and those that tell a number that the rule names from others."""
+    far = far_sizes(replace(numbers_of(sub), reached=()), _FAR)[:_MOST_FAR]
+    if count == 1:
+        return tuple((number,) for number in (*NUMBERS, *far))
+    return (*COMBINATIONS, *((number, 2) for number in far), *((2, number) for number in far))
 
 
 def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Verdict]) -> Verdict | None:
@@ -38,7 +42,7 @@ def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Ve
 
     def attempt(names: tuple[str, ...]) -> Verdict | None:
         if names not in tried:
-            numbered = at_combinations(cover, names) if names else None
+            numbered = at_combinations(cover, names, choices_of(sub, len(names))) if names else None
             found = None if numbered is None else prove(numbered)
             tried[names] = found if found is not None and found.answer != "unknown" else None
         return tried[names]
@@ -57,16 +61,15 @@ def with_numbers(sub: SubstitutionDef, cover: Cover, prove: Callable[[Cover], Ve
     return found
 
 
-def at_combinations(cover: Cover, names: Sequence[str]) -> Cover | None:
+def at_combinations(cover: Cover, names: Sequence[str], choices: Sequence[Sequence[int]]) -> Cover | None:
     """The cover with these sizes at each combination of numbers; None where the conditions exclude all of them."""
-    choices: Sequence[Sequence[int]] = COMBINATIONS if len(names) > 1 else [(number,) for number in NUMBERS]
     made: dict[tuple[object, ...], SymbolicInstance] = {}
     for instance in cover.instances:
         for values in choices:
             found = at_numbers(instance, {name: values[k % len(values)] for k, name in enumerate(names)})
             if found is not None:
                 made.setdefault((found.left, found.right, found.conditions), found)
-    numbers = ", ".join(map(str, NUMBERS))
+    numbers = ", ".join(map(str, sorted({number for values in choices for number in values})))
     shown = f"{', '.join(names)} in {f'{len(choices)} combinations of ' if len(names) > 1 else ''}{numbers}"
     scope = "; ".join(part for part in (cover.scope, shown) if part)
     return replace(cover, instances=tuple(made.values()), scope=scope) if made else None

@@ -96,10 +96,25 @@ def _by_type(
         else:
             # the first class has the most time: where others need more they are not decided
             found = exact_verdict(rules, sub, min(seconds, _FURTHER) if out else seconds, types)
+            found = _opposed(rules, sub, seed, types, found)
         if not out and found.answer == "equal" and kinds == [TypeClass.FLOATS] and len(asked) > 1:
             also = carried_classes(rules, sub, types)
         out.append((types, found))
     return out
+
+
+def _opposed(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict) -> Verdict:
+    """What is not proved for everything is tried at instances that look for mistakes."""
+    from dslc.prove.adversary import refutation
+
+    if found.answer == "differs" or (found.answer == "equal" and not found.scope):
+        return found
+    began = time.perf_counter()
+    wrong = refutation(rules, sub, types, seed)
+    milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
+    if wrong is None:
+        return replace(found, milliseconds=milliseconds)
+    return Verdict("exact", "differs", milliseconds, "at an instance that was drawn", counterexample=wrong)
 
 
 def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozenset[TypeClass]:
@@ -160,7 +175,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     """
     from dslc.prove.exact import Deadline
     from dslc.prove.instances import Uncovered, cover, cover_of_maps
-    from dslc.prove.numbered import with_numbers, worth_numbers
+    from dslc.prove.numbered import with_numbers
 
     began = time.perf_counter()
     seconds = min(seconds / 2, _SECONDS)
@@ -180,13 +195,16 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             if covered.unknown_steps:
                 within = Deadline(_TOGETHER * brief)
                 found = _on_cover(rules, covered, brief, within, most_open=1)
-                if found.answer == "unknown" and worth_numbers(found.reason):
+                if found.places:
                     found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, brief, within, most_open=1)) or found
             if not covered.unknown_steps or found.answer == "unknown":
                 covered = cover(rules, sub, types=types)
                 found = _on_cover(rules, covered, seconds, together)
-            if found.answer == "unknown" and worth_numbers(found.reason):
+            if found.places:
                 found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, seconds, together)) or found
+            if found.answer == "unknown" and covered.unknown_integers:
+                numbers = _on_cover(rules, cover(rules, sub, "attributes", types), seconds, Deadline(_TOGETHER * brief), most_open=1)
+                found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
             found = Verdict("exact", "vacant" if problem.vacant else "unknown", reason=str(problem))
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
@@ -201,14 +219,14 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
 
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
-    undecided: list[str] = []
+    undecided: list[Verdict] = []
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
     for instance in covered.instances:
         # once something is open, the others may only still refute the rule
         if together.is_over:
-            undecided.append("the time is up")
+            undecided.append(verdict("unknown", "the time is up"))
             break
         limit = _BRIEF * seconds if undecided else seconds
         # equal programs are the same object, as scopes are kept once
@@ -217,6 +235,8 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
             continue
         sides = [p[0] for p in pairs], [p[1] for p in pairs]
         result = compare(rules, *sides, instance.conditions, limit, together, reflexive=instance is largest, habit=habit)
+        if isinstance(result, Differs) and covered.assumed:
+            result = Undecided("the sides differ at numbers of which a guard speaks")
         if isinstance(result, Differs):
             found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
             if found is None:
@@ -224,11 +244,11 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
                 return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
             return verdict("differs", found=found)
         if isinstance(result, Undecided):
-            undecided.append(_at(result.reason, instance.text))
+            undecided.append(replace(verdict("unknown", _at(result.reason, instance.text)), places=result.places))
         if len(undecided) >= most_open:
             break
     if undecided:
-        return verdict("unknown", undecided[0])
+        return undecided[0]
     count = len(covered.instances)
     needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
     shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)

@@ -16,6 +16,7 @@ from dslc.prove.instance_draw import LEVELS, Choice
 from dslc.prove.ranks import Labels, Probe, packs_of
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import AttrSet
+from dslc.semantics.values import numbers_of
 
 #: ranks that may be enough where attributes permute or name axes
 RANKS = (2, 3)
@@ -35,7 +36,7 @@ def naturally(sub: SubstitutionDef, choice: Choice, run: Run) -> tuple[list[Prob
         ranks = dict.fromkeys(packs_of(sub), rank)
         each = Choice(
             choice.level, ranks, choice.dtype, steps=set(choice.steps), reals=set(choice.reals), turning=choice.turning,
-            types=choice.types,
+            types=choice.types, near=choice.near, signed=set(choice.signed),
         )  # fmt: skip
         probes, whole = run(each)
         small = bases(read, probes, rank) if whole else None
@@ -59,7 +60,8 @@ def by_maps(sub: SubstitutionDef, run: Run, types: Mapping[str, DType]) -> list[
         return None
     first = next(iter(read.values()))
     ranks = {name: _LONGEST if name in first.padded else 1 for name in packs_of(sub)}
-    probes, whole = run(Choice(LEVELS[0], ranks, next(iter(types.values()), DType.F32), first.padded, types=types))
+    dtype = next(iter(types.values()), DType.F32)
+    probes, whole = run(Choice(LEVELS[0], ranks, dtype, first.padded, types=types, near=numbers_of(sub)))
     probes = [probe for probe in probes if all(probe.ranks[name] == 1 for name in first.packs)]
     own = frozenset(f"{pack}0" for pack in first.packs)
     derived = tuple(f"{pack}0_" for pack in first.packs)

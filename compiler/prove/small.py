@@ -25,7 +25,6 @@ from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value, input_value
 from dslc.prove.degree import difference_degree
-from dslc.prove.instance_draw import strings
 from dslc.prove.polynomials import Polynomials
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -33,6 +32,8 @@ from dslc.semantics.env import AttrSet, Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of, solve
+from dslc.semantics.values import texts
+from dslc.semantics.values import values as table
 from dslc.syntax import tree as t
 
 Way = Literal["polynomials", "field"]
@@ -159,11 +160,9 @@ class SmallShapes:
         kind, dims = attr.type.name, attr.type.dims
         one = list(range(1, self._most + 1))
         if kind == "string":
-            return list(strings(Env(op.module, self._rules), attr))
-        if kind == "bool":
-            return [False, True]
-        if kind == "axis":
-            return list(range(_RANK))
+            return list(texts(op, attr))
+        if kind in {"bool", "axis"}:
+            return list(table(kind, _RANK))
         if kind == "int" and dims is not None and dims and isinstance(dims[0], t.Int):
             return list(product(one, repeat=dims[0].value))
         if kind == "int" and dims is None:

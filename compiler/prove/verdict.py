@@ -98,6 +98,8 @@ class Verdict:
     needs: tuple[str, ...] = ()
     #: where they were asked for: conditions under each of which no instance was found to differ
     guards: tuple[str, ...] = ()
+    #: it was not decided, and numbers in the place of some sizes may decide it
+    places: bool = False
     #: the answers for the element types that the rule admits, of which this one is the weakest
     parts: tuple[tuple[Types, Verdict], ...] = ()
 
@@ -133,7 +135,9 @@ class RuleVerdict:
 
     @property
     def counterexample(self) -> Counterexample | None:
-        return next((v.counterexample for v in self.verdicts if v.counterexample is not None), None)
+        """The exact prover's, where it has one."""
+        found = sorted((one for one in self.verdicts if one.counterexample is not None), key=lambda one: one.prover != "exact")
+        return found[0].counterexample if found else None
 
     @property
     def types_text(self) -> str:

@@ -31,7 +31,7 @@ class Workers:
         places = [module.file.source.path for module in rules.modules]
         self._pool: Pool | None = None
         if count > 0 and all(Path(place).is_file() for place in places):
-            self._pool = Pool(places, modules_digest(rules.modules), count, limit)
+            self._pool = Pool([*map(str, rules.folders), *places], modules_digest(rules.modules), count, limit)
         #: what the processes have not answered yet, and what this process is to answer
         self._open: dict[str, Task] = {}
         self._here: deque[Task] = deque()

@@ -119,24 +119,37 @@ def _unary(expr: t.Unary, env: Env) -> Any:
     value = scalar(evaluate(expr.operand, env), env, expr.operand.span)
     if expr.op == "-":
         return lists.negate(_arithmetic_operand(value, expr.operand))
-    if isinstance(value, tuple):
-        value = truth(value)
+    value = _condition(value, expr.operand)
     return (not value) if isinstance(value, bool) else lists.plain(apply("not", as_scalar(value)))
 
 
 def _arithmetic_operand(value: Any, expr: t.Expr) -> Any:
-    if isinstance(value, str | DType | AttrSet | OperatorRef | Outputs | Value):
-        kind = "a tensor" if isinstance(value, Value) else f"`{value}`"
-        raise fail("E0326", f"{kind} is no number", expr.span, hint="between tensors, call the operators by name")
+    """A number or a list of them."""
+    return _plain_operand(value, expr, "number")
+
+
+def _condition(value: Any, expr: t.Expr) -> Any:
+    """What is true or not; a list where all its elements are true."""
+    return truth(_plain_operand(value, expr, "condition"))
+
+
+def _plain_operand(value: Any, expr: t.Expr, wanted: str) -> Any:
+    for item in value if isinstance(value, tuple) else (value,):
+        if isinstance(item, tuple):
+            _plain_operand(item, expr, wanted)
+        elif not isinstance(item, bool | int | float | Fraction | Scalar):
+            kind = "a tensor" if isinstance(item, Value) else f"`{expr.span.text}`"
+            hint = "between tensors, call the operators by name" if isinstance(item, Value) else ""
+            raise fail("E0326", f"{kind} is no {wanted}", expr.span, hint=hint)
     return value
 
 
 def _binary(expr: t.Binary, env: Env) -> Any:
     if expr.op in {"and", "or"}:
-        left = truth(scalar(evaluate(expr.left, env), env, expr.left.span))
+        left = _condition(scalar(evaluate(expr.left, env), env, expr.left.span), expr.left)
         if left is (expr.op == "or"):
             return left
-        right = truth(scalar(evaluate(expr.right, env), env, expr.right.span))
+        right = _condition(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
         return lists.conjunction([left, right]) if expr.op == "and" else lists.disjunction([left, right])
     left = _arithmetic_operand(scalar(evaluate(expr.left, env), env, expr.left.span), expr.left)
     right = _arithmetic_operand(scalar(evaluate(expr.right, env), env, expr.right.span), expr.right)
@@ -168,6 +181,11 @@ def _compare(expr: t.Compare, env: Env) -> Any:
     for k, op in enumerate(expr.ops):
         if op == "~=":
             raise fail("E0327", "`~=` stands only in tests", expr.span)
+        if op == "in" and not isinstance(values[k + 1], tuple):
+            raise fail("E0326", "`in` looks in a list, and this is none", expr.operands[k + 1].span)
+        if op not in {"==", "!=", "in"}:
+            for at in (k, k + 1):
+                _arithmetic_operand(values[at], expr.operands[at])
         parts.append(lists.compare(op, values[k], values[k + 1]))
     if len(parts) == 1:
         return parts[0]
@@ -181,6 +199,7 @@ def _compare(expr: t.Compare, env: Env) -> Any:
 
 def _conditional(expr: t.Conditional, env: Env) -> Any:
     condition = scalar(evaluate(expr.condition, env), env, expr.condition.span)
+    _plain_operand(condition, expr.condition, "condition")
     if isinstance(condition, bool):
         return evaluate(expr.then if condition else expr.otherwise, env)
     if isinstance(condition, int) and not isinstance(condition, Scalar):

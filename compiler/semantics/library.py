@@ -11,7 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from importlib import metadata, resources
 from pathlib import Path
@@ -43,6 +43,10 @@ from dslc.syntax.vocabulary import KEYWORDS
 BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets", "taso", "taso_generated")}
 
 
+# a file's `library` line and imports stand within so many characters
+_HEAD = 20_000
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Rules:
     """Everything that the loaded libraries define, by qualified name; immutable."""
@@ -59,6 +63,8 @@ class Rules:
     rulesets: Mapping[str, RulesetDef] = field(default_factory=dict)
     #: who decides what unknown sizes leave open, where someone does
     assuming: Assuming | None = None
+    #: folders whose files were all asked for, so that each belongs to the folder's library
+    folders: tuple[Path, ...] = ()
 
     @functools.cached_property
     def digest(self) -> str:
@@ -103,13 +109,22 @@ class _Loader:
     def __init__(self) -> None:
         self.modules: dict[Path, Module] = {}
         self.libraries: dict[str, Path] = {}
+        #: folders that were asked for as such, or by the name of their library
+        self.whole: dict[Path, None] = {}
         self._open: list[Path] = []
 
     def library(self, folder: Path, span: Span | None = None) -> list[Module]:
         files = sorted(folder.glob("*.rules"))
         if not files:
             raise error("E0203", f"no `.rules` file in {folder}", span)
+        self.whole[folder.resolve()] = None
         return [self.module(path, span) for path in files]
+
+    def part(self, folder: Path, path: Path, span: Span | None = None) -> Module:
+        """One file of a library that is asked for by name."""
+        if _belongs(path.resolve()) is None:
+            self.whole[folder.resolve()] = None
+        return self.module(path, span)
 
     def module(self, path: Path, span: Span | None = None) -> Module:
         path = path.resolve()
@@ -132,7 +147,7 @@ class _Loader:
     def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:
         root = file.header.library
         if root is None:
-            root = _root_of(str(path.parent))
+            root = _root_of(str(path.parent)) if path.parent in self.whole else _belongs(path)
         name = root.name if root is not None else path.stem
         home = path.parent if root is not None else path
         if self.libraries.setdefault(name, home) != home:
@@ -164,18 +179,46 @@ class _Loader:
         path = folder / (rest.replace(".", "/") + ".rules")
         if not path.is_file():
             raise error("E0203", f"library `{item.module}` has no file `{path.name}`", item.span)
-        return [self.module(path, item.span)]
+        return [self.part(folder, path, item.span)]
+
+
+_SIBLING = re.compile(r"import\s+\.(\w+)")
+
+
+def _lines(path: Path) -> list[str]:
+    """The lines of a file's head without comments."""
+    text = path.read_text(encoding="utf-8", errors="replace")[:_HEAD]
+    return [line.split("#")[0].strip() for line in text.splitlines()]
+
+
+def _root_file(folder: Path) -> Path | None:
+    """The file of a folder that has a `library` line."""
+    for path in sorted(folder.glob("*.rules")):
+        if any(line.startswith("library ") for line in _lines(path)):
+            return path
+    return None
 
 
 @functools.cache
 def _root_of(folder: str) -> t.LibraryDecl | None:
     """The `library` line among the files of a folder, read without parsing whole files."""
-    for path in sorted(Path(folder).glob("*.rules")):
-        text = path.read_text(encoding="utf-8", errors="replace")[:4000]
-        lines = [line.split("#")[0].strip() for line in text.splitlines()]
-        if any(line.startswith("library ") for line in lines):
-            return parse(read_source(path)).header.library
-    return None
+    path = _root_file(Path(folder))
+    return None if path is None else parse(read_source(path)).header.library
+
+
+def _belongs(path: Path) -> t.LibraryDecl | None:
+    """The library of a file without a `library` line: one whose file names it, itself or through files that it names.
+
+    Any other file of the folder stands alone, and so do the mistakes of its neighbours.
+    """
+    root = _root_file(path.parent)
+    reached, left = set(), [root] if root is not None else []
+    while left:
+        at = left.pop()
+        reached.add(at)
+        named = {path.parent / f"{match[1]}.rules" for line in _lines(at) if (match := _SIBLING.match(line))}
+        left += [one for one in named - reached if one.is_file()]
+    return _root_of(str(path.parent)) if path in reached else None
 
 
 def find_library(name: str) -> tuple[Path | None, str]:
@@ -282,7 +325,9 @@ def _unmet(need: t.Requires) -> list[Diagnostic]:
         if (have < _version(wanted)) if low else (have >= _version(wanted)):
             version = root.version if root is not None else "none"
             message = f"`{need.library}` is installed as {version}, and {need.spec} is required"
-            return [Diagnostic("E0211", message, need.span, hint=f"`pip install --upgrade` the package that brings `{need.library}`")]
+            way = "a newer version of" if low else "an older version of"
+            hint = f"install {way} the package that brings `{need.library}`, one with {need.library} {need.spec}"
+            return [Diagnostic("E0211", message, need.span, hint=hint)]
     return []
 
 
@@ -440,9 +485,14 @@ def load(path_or_name: str | Path) -> Rules:
     return load_many([path_or_name])
 
 
-def load_many(names: Iterable[str | Path]) -> Rules:
-    """Several libraries joined; what they import is loaded too (and its rules are part of the result)."""
+def load_many(names: Iterable[str | Path], whole: Iterable[Path] = ()) -> Rules:
+    """Several libraries joined; what they import is loaded too (and its rules are part of the result).
+
+    Args:
+        whole: folders of which every file belongs to the folder's library, whether the library's file names it or not.
+    """
     loader = _Loader()
+    loader.whole.update((folder.resolve(), None) for folder in whole)
     for name in names:
         path = Path(name)
         if path.suffix == ".rules" or path.is_dir():
@@ -457,10 +507,10 @@ def load_many(names: Iterable[str | Path]) -> Rules:
         if folder is None:
             raise error("E0203", f"no library `{name}` is installed, and no such file", hint="a file ends in .rules")
         if rest:
-            loader.module(folder / (rest.replace(".", "/") + ".rules"))
+            loader.part(folder, folder / (rest.replace(".", "/") + ".rules"))
         else:
             loader.library(folder)
-    return join(loader.modules.values())
+    return replace(join(loader.modules.values()), folders=tuple(loader.whole))
 
 
 def modules_of(rules: Rules, names: Iterable[str]) -> list[Module]:

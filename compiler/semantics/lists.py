@@ -6,6 +6,7 @@ Elements are numbers or integer expressions; arithmetic is elementwise, a number
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from dslc.ir.fold import FOLD1, FOLD2, exact_divide
@@ -69,7 +70,7 @@ def same(a: Any, b: Any) -> Any:
             return False
         return conjunction([same(x, y) for x, y in zip(a, b, strict=True)])
     if isinstance(a, Scalar) or isinstance(b, Scalar):
-        if isinstance(a, str | tuple) or isinstance(b, str | tuple):
+        if not all(isinstance(one, bool | int | float | Fraction | Scalar) for one in (a, b)):
             return False
         return plain(apply("==", as_scalar(a), as_scalar(b)))
     return bool(a == b)

@@ -15,6 +15,7 @@ from dslc.foreign.keeping import digest_of
 from dslc.foreign.rule import Operator
 from dslc.foreign.translate import translations
 from dslc.prove.lock import read_lock
+from dslc.semantics.library import load_many
 from tests.foreign.shaped import RIGHT, WRONG, X1, X2, X3, at, plain, rule
 
 SUMS = (
@@ -171,3 +172,17 @@ def test_an_export_onto_a_folder_leaves_nothing_behind(tmp_path: Path, capsys: p
     before = sorted(tmp_path.iterdir())
     assert run(["export-rules", "--to", "tensat", str(rules), "-o", str(tmp_path / "folder.txt")]) == 1
     assert "E0903" in capsys.readouterr().err and sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(("file", "options", "library"), [
+    ("taso", (), "taso_imported"), ("mine", (), "mine"), ("mine", ("--library", "theirs"), "theirs"),
+])  # fmt: skip
+def test_the_library_s_name_is_chosen_apart_from_the_file_s(
+    tmp_path: Path, file: str, options: tuple[str, ...], library: str
+) -> None:
+    path, out = tmp_path / "rules.txt", tmp_path / f"{file}.rules"
+    path.write_text(TEXT)
+    assert command(path, out, *options) == 0
+    rules = load_many(["std", "taso", out])
+    assert any(name.startswith(f"{library}.") for name in rules.substitutions)
+    assert all(name.startswith(f"{library}.") for name in read_lock(tmp_path / "dslc.lock").verdicts)

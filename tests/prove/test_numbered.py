@@ -55,7 +55,7 @@ def test_as_few_sizes_as_possible_are_numbers(std: Rules) -> None:
 def test_combinations_that_a_guard_excludes_are_left_out(std: Rules) -> None:
     sub = next(sub for name, sub in std.substitutions.items() if name.endswith("merge_grouped_convs"))
     covered = cover(std, sub)
-    numbered = at_combinations(covered, ["G"])
+    numbered = at_combinations(covered, ["G"], [(1,), (2,), (3,)])
     assert numbered is not None
     assert len(numbered.instances) == 2 * len(covered.instances)  # `where G > 1`
     assert all(size.name != "G" for instance in numbered.instances for size in instance.sizes)

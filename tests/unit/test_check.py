@@ -8,7 +8,7 @@ import pytest
 
 from dslc.cli.check import check_files
 from dslc.diagnostics.registry import pages
-from dslc.errors import Diagnostic
+from dslc.errors import Diagnostic, DslcError
 from dslc.interpret.check import check_all
 from dslc.semantics.library import standard
 
@@ -124,3 +124,47 @@ lowering gemm(A: T[*B, M, K], C: T[*B, K, N]) on cuda {
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_nothing_to_report(tmp_path: Path, text: str) -> None:
     assert [str(finding) for finding in check_text(tmp_path, "dslc 1" + text)] == []
+
+
+GUARDS = ("X > 0", "X <= X", "not X", "X and N > 1", "f32 > 3", "[X] < 2", "N in T", "1 < X < 3", "all(X > 0)")
+
+
+@pytest.mark.parametrize("guard", GUARDS)
+def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_path: Path, guard: str) -> None:
+    text = f"dslc 1\nimport std (relu)\nsubstitution rule(X: T[N]) -> Y {{\n  Y = relu(X)\n  where {guard}\n  =>\n  Y = X\n}}\n"
+    errors = [finding for finding in check_text(tmp_path, text) if finding.severity == "error"]
+    assert [(finding.code, str(finding.span).rpartition("probe.rules:")[2].split(":")[0]) for finding in errors] == [("E0326", "5")]
+
+
+@pytest.mark.parametrize(
+    ("equation", "marked"),
+    [
+        ("Y[i] = X[i] if i < 2 else X[i - 3] + X[i - k]", "X[i - 3]"),
+        ("Y[i] = X[i - k] if i > 0 else X[i + 3] + X[i]", "X[i + 3]"),
+        ("Y[i] = sum[j: 2] (X[i] + X[j] if i < 1 else X[i + j] * X[i])", "X[i + j]"),
+    ],
+)
+def test_the_read_that_leaves_its_bounds_is_the_one_that_is_marked(tmp_path: Path, equation: str, marked: str) -> None:
+    text = f"dslc 1\noperator reads(X: T[N]) -> Y: T[N] {{\n  where N > 2\n  let k = 1\n  {equation}\n}}\n"
+    wrong = [finding for finding in check_text(tmp_path, text) if finding.code == "E0401"]
+    assert [finding.span.text for finding in wrong if finding.span is not None] == [marked]
+
+
+def test_a_tensor_that_the_left_side_does_not_mention_is_an_error_as_for_optimize(tmp_path: Path) -> None:
+    text = "dslc 1\nimport std (relu)\nsubstitution rule(X: T[N], Z: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = relu(Z)\n}\n"
+    found = check_text(tmp_path, text)
+    assert [finding.code for finding in found if finding.severity == "error"] == ["E0323"]
+    assert "W0005" not in {finding.code for finding in found}
+
+
+@pytest.mark.parametrize(("spec", "advice"), [(">=9.0", "a newer version"), (">=0.0,<0.0.1", "an older version")])
+def test_a_library_of_another_version_is_to_be_replaced_by_a_newer_or_an_older_one(
+    tmp_path: Path, spec: str, advice: str
+) -> None:
+    text = f"dslc 1\nlibrary mine 1.0.0\nrequires std {spec}\n"
+    (finding,) = (one for one in check_text(tmp_path, text) if one.code == "E0211")
+    assert finding.hint.startswith(f"install {advice}")
+
+
+def test_an_error_as_text_has_its_hint() -> None:
+    assert str(DslcError([Diagnostic("E0203", "no file x", hint="a file ends in .rules")])) == "E0203 no file x (a file ends in .rules)"

@@ -134,3 +134,18 @@ def test_the_command_prints_a_summary_and_exits_with_1_on_failures(tmp_path: Pat
     assert failed.return_value == 1 and "0 passed, 1 failed" in failed.output and "E0504" in failed.output
     chosen = CliRunner().invoke(command, [str(good), str(bad), "-k", "fin*"], standalone_mode=False)
     assert chosen.output.startswith("1 passed, 0 failed")
+
+
+def test_a_rule_that_divides_by_zero_ends_nothing_but_itself(tmp_path: Path) -> None:
+    found = outcomes(
+        tmp_path,
+        """
+import std (pow)
+substitution twice(X: T[*S]) -> Y { Y = pow(pow(X, -1), -1) => Y = X }
+test twice { given X = [3, 0, 7]  fires { Y = pow(pow(X, -1), -1) } }
+operator after(X: T[N]) -> Y: T[N] { Y[i] = X[i] + 1  example after([1, 2]) == [2, 3] }
+""",
+    )
+    assert [(o.name, o.passed) for o in found if o.status in {"test", "example"}] == [("mine.after", True), ("mine.twice", False)]
+    (reason,) = next(o for o in found if o.status == "test").diagnostics
+    assert "division by zero" in (reason.counterexample or reason.message)

@@ -32,7 +32,10 @@ class Differs:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
+    """`places`: it is a matter of places in merged dimensions, which numbers for some sizes may decide."""
+
     reason: str
+    places: bool = False
 
 
 Answer = Equal | Differs | Undecided

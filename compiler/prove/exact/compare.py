@@ -79,7 +79,7 @@ def _compared(
             deadline.spend(seconds)
         if isinstance(reason, Quotient) and _equal_opaquely(left, right, conditions, deadline, seconds / 4, reflexive):
             return Equal()
-        return Undecided(str(reason))
+        return Undecided(str(reason), isinstance(reason, Quotient))
 
 
 def _equal_opaquely(
@@ -264,7 +264,7 @@ class _Comparison:
         if any(not isinstance(inputs[operand].node, Input) for operand in operands):
             return Undecided("the sides differ in the elements of a constant")
         if not _told_apart(question, operands):
-            return Undecided("the sides differ in positions in mixed radix, of which too little is known")
+            return Undecided("the sides differ in positions in mixed radix, of which too little is known", places=True)
         for term in terms:
             found = counterexample(question, number, term)
             if found is not None:

@@ -1,0 +1,19 @@
+"""Tables on the standard output."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# columns of a table that no terminal shows: as many as its cells take
+_PIPED = 10_000
+
+
+def console() -> Console:
+    """Where a table is printed: as wide as the terminal, or, into a pipe or a file, as wide as what is in it."""
+    from rich.console import Console as _Console
+
+    return _Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else _PIPED)

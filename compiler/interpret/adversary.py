@@ -1,0 +1,118 @@
+"""Instances that look for mistakes: sizes, ranks and numbers around those that a rule names, and elements of every manner.
+
+Integers are computed as their type does. What is found is a difference of numbers: elements for which one side has no finite value
+are none, and what may be rounding is looked at over the fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.differ import Difference, Pair, feeds_of, pair_of
+from dslc.interpret.domain import Redraw
+from dslc.interpret.draws import MANNERS, adversarial
+from dslc.interpret.exact import Exact
+from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.run import InterpretError, run_scopes
+from dslc.interpret.terms import term_options
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.semantics.values import numbers_of
+
+# draws of names for one instance that counts, elements of an instance, and manners of its inputs
+_ATTEMPTS, _ELEMENTS, _MANNERS = 8, 20_000, 3
+# what is larger than what floats round
+_CLEAR = 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """An instance, and the first element (or type) in which its sides differ."""
+
+    instance: Instance
+    difference: Difference
+
+    def __str__(self) -> str:
+        one = self.difference
+        lines = [str(self.instance)]
+        for value, array in one.feeds.items():
+            if np.size(array) <= 16:
+                lines.append(f"{getattr(value.node, 'name', '?')} = {np.array2string(np.asarray(array), separator=', ')}")
+        place = f"{tuple(self.instance.left)[one.output]}{list(one.position)}" if one.way == "values" else "it"
+        return "\n".join((*lines, f"{place} is {one.left} on the left, {one.right} on the right"))
+
+
+def differing(
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, instances: int,
+    dtypes: Sequence[DType] = (DType.F32,), types: Mapping[str, DType] | None = None,
+) -> Wrong | None:  # fmt: skip
+    """The first difference that some instances show; None where they show none. `dtypes`, `types`: see `instantiate`."""
+    near, options = numbers_of(sub), term_options(rules, sub)
+    if sub.syntax.partial or not all(options.values()):
+        return None
+    found = 0.0
+    for _ in range(_ATTEMPTS * instances):
+        if found >= instances:
+            break
+        terms = {name: fitting[int(rng.integers(len(fitting)))] for name, fitting in options.items()}
+        try:
+            instance = instantiate(rules, sub, rng, terms, tuple(dtypes), types, adversarial(near, rng))
+        except (Rejected, ArithmeticError):
+            continue
+        if _elements(instance) > _ELEMENTS:
+            continue
+        mistyped = _types(instance)
+        if mistyped is not None:
+            return Wrong(instance, mistyped)
+        pair = pair_of(rules, instance.inputs, tuple(instance.left.values()), tuple(instance.right[name] for name in instance.left))
+        if pair is None or pair.left == pair.right:
+            # the same program tells little
+            found += 0.25
+            continue
+        found += 1
+        others = MANNERS[2:]
+        for manner in (*MANNERS[:2], *(others[int(rng.integers(len(others)))] for _ in range(_MANNERS - 2))):
+            one = pair.difference(feeds_of(pair, manner, rng, near.every, mixed=bool(rng.random() < 0.2)))
+            if one is not None and one.way != "undefined" and (one.way != "values" or _certain(pair, one)):
+                return Wrong(instance, one)
+    return None
+
+
+def _types(instance: Instance) -> Difference | None:
+    for k, (name, left) in enumerate(instance.left.items()):
+        right = instance.right[name]
+        if left.type != right.type:
+            return Difference("types", k, (), str(left.type), str(right.type), {})
+    return None
+
+
+def _certain(pair: Pair, one: Difference) -> bool:
+    """Whether a difference is none of rounding: it is there over the fractions too, or large where these cannot tell."""
+    left, right = pair.left[one.output], pair.right[one.output]
+    if not left.type.dtype.is_float:
+        return True
+    try:
+        a, b = (result[one.position] for result in run_scopes((left, right), _fractions(one.feeds), Exact()))
+        if isinstance(a, Fraction) and isinstance(b, Fraction):
+            return a != b
+    except (Redraw, InterpretError, ArithmeticError, ValueError):
+        pass
+    x, y = float(one.left), float(one.right)
+    return abs(x - y) > _CLEAR * max(abs(x), abs(y))
+
+
+def _fractions(feeds: Mapping[Value, Any]) -> Mapping[Value, Any]:
+    return {value: Exact().encode(np.asarray(array), value.type.dtype) if value.type.dtype.is_float else array
+            for value, array in feeds.items()}  # fmt: skip
+
+
+def _elements(instance: Instance) -> int:
+    values = (*instance.inputs, *instance.left.values(), *instance.right.values())
+    return sum(int(str(value.type.elements)) for value in values)

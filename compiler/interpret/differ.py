@@ -1,0 +1,157 @@
+"""Whether two lists of values differ at adversarial inputs of their own element types: integers wrap around, casts round."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+
+from dslc.interpret.domain import Array
+from dslc.interpret.draws import MANNERS, Manner, elements
+from dslc.interpret.floats import Floats
+from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
+from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.graph import Constant, ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, walk
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+#: `types`: other types; `values`: other elements; `bounds`: only the right side reads outside a tensor; `undefined`: one side has
+#: no result (no finite number, or an integer divided by zero) where the other one has
+Way = Literal["types", "values", "bounds", "undefined"]
+
+# relative to the largest element; casts to narrow floats round
+_TOLERANCE = 1e-6
+_ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: _TOLERANCE}
+# numbers beyond this are as good as infinite: what overflows first depends on the order of operations
+_HUGE = 1e15
+# two numbers that stand for quotients by zero: what is not the same with both depends on them
+_ABSENT = (3, -5)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first element that differs: of which output, where, and what either side has there, as text."""
+
+    way: Way
+    output: int
+    position: tuple[int, ...]
+    left: str
+    right: str
+    feeds: Mapping[Value, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Two lists of values without calls, of equal types, over common inputs."""
+
+    inputs: tuple[Value, ...]
+    left: tuple[Value, ...]
+    right: tuple[Value, ...]
+    tolerance: float
+
+    def difference(self, feeds: Mapping[Value, Any]) -> Difference | None:
+        """Where the sides differ on some inputs; None where they agree, or where the left side has no meaning."""
+        left = _results(self.left, feeds)
+        if not isinstance(left, Defined):
+            return None
+        right = _results(self.right, feeds)
+        if isinstance(right, InterpretError):
+            return Difference("bounds", 0, (), "a value", str(right), feeds)
+        if right is None:
+            return None
+        for k, value in enumerate(self.left):
+            found = self._first(value, left, right, k, feeds)
+            if found is not None:
+                way, at = found
+                return Difference(way, k, at, left.text(k, at), right.text(k, at), feeds)
+        return None
+
+    def _first(
+        self, value: Value, left: Defined, right: Defined, k: int, feeds: Mapping[Value, Any]
+    ) -> tuple[Way, tuple[int, ...]] | None:
+        """The first element of output `k` that differs: another number before none at all."""
+        a, b, missing = left.arrays[k], right.arrays[k], left.missing[k] | right.missing[k]
+        if value.type.dtype.is_float:
+            # what overflows first depends on the order of operations
+            missing = missing | (np.abs(a) > _HUGE) | (np.abs(b) > _HUGE)
+            equal = Floats(rounded=False).close(np.where(missing, 0.0, a), np.where(missing, 0.0, b), self.tolerance)
+            for at in np.argwhere(~equal):
+                if not self._cancelled(feeds, a[tuple(at)], b[tuple(at)]):
+                    return "values", tuple(int(n) for n in at)
+        else:
+            found = np.argwhere((a != b) & ~missing)
+            if len(found):
+                return "values", tuple(int(n) for n in found[0])
+        found = np.argwhere(left.missing[k] != right.missing[k])
+        return ("undefined", tuple(int(n) for n in found[0])) if len(found) else None
+
+    def _cancelled(self, feeds: Mapping[Value, Any], a: Any, b: Any) -> bool:
+        """Whether two numbers differ by no more than what the largest intermediate of either side may be rounded by."""
+        nodes = topological(value.node for value in (*self.left, *self.right))
+        values = [value for node in nodes for value in node.values if value.type.dtype.is_float and value not in feeds]
+        found = _results(values, feeds)
+        if not isinstance(found, Defined):
+            return False
+        sizes = [np.abs(array[np.isfinite(array)]).max(initial=0.0) for array in found.arrays]
+        return bool(abs(a - b) <= self.tolerance * max(sizes, default=0.0))
+
+
+def pair_of(rules: Rules, inputs: Sequence[Value], left: Sequence[Value], right: Sequence[Value]) -> Pair | None:
+    """Two sides without calls; None where an operator inside another one's definition does not take these types."""
+    try:
+        scopes = expand(rules, (*left, *right))
+    except Mismatch:
+        return None
+    return Pair(tuple(inputs), scopes[: len(left)], scopes[len(left) :], _tolerance(scopes))
+
+
+def _tolerance(scopes: Sequence[Value]) -> float:
+    """What casts and constants of narrow types may round."""
+    rounding: set[DType] = set()
+    for node in topological(value.node for value in scopes):
+        if isinstance(node, ScopeNode):
+            names = (part.name for part in walk(node.scope.body) if isinstance(part, Apply))
+            rounding.update(DTYPES[name.partition(":")[2]] for name in names if name.startswith("convert:"))
+        elif isinstance(node, Constant):
+            rounding.add(Value(node).type.dtype)
+    return max((_ROUNDED[dtype] for dtype in rounding if dtype in _ROUNDED), default=_TOLERANCE)
+
+
+def feeds_of(
+    pair: Pair, manner: Manner, rng: np.random.Generator, named: Sequence[Fraction] = (), mixed: bool = False
+) -> Mapping[Value, Any]:
+    """Random inputs of one manner, or (`mixed`) of a manner for each."""
+    sizes = [int(str(size)) for value in pair.inputs for size in value.type.shape]
+    most = int(rng.integers(1, max(2, *sizes) + 1)) if sizes else 2
+    return {
+        value: elements(value.type, MANNERS[int(rng.integers(len(MANNERS)))] if mixed else manner, rng, named, most)
+        for value in pair.inputs
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Defined:
+    """Results, and where they have no value: no finite number, or an integer that depends on a quotient by zero."""
+
+    arrays: list[Array]
+    missing: list[Array]
+
+    def text(self, k: int, at: tuple[int, ...]) -> str:
+        return "no value" if self.missing[k][at] else str(self.arrays[k][at])
+
+
+def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | InterpretError | None:
+    """None where an operator has no meaning on these inputs."""
+    try:
+        first, second = (run_scopes(values, feeds, Floats(rounded=False, absent=absent)) for absent in _ABSENT)
+    except InterpretError as problem:
+        return problem if problem.kind is InterpretKind.OUT_OF_BOUNDS else None
+    except (OverflowError, MemoryError):
+        return None
+    missing = [(a != b) | (~np.isfinite(a) if a.dtype.kind == "f" else False) for a, b in zip(first, second, strict=True)]
+    return Defined(first, missing)

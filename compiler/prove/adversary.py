@@ -1,0 +1,34 @@
+"""What is not proved for everything is tried at instances that look for mistakes, and refuted where one shows a difference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dslc.interpret.adversary import differing
+from dslc.interpret.domain import Redraw
+from dslc.interpret.floats import Floats
+from dslc.interpret.instantiate import show
+from dslc.interpret.run import InterpretError
+from dslc.ir.dtype import DType
+from dslc.prove.counterexample import trace
+from dslc.prove.verdict import Counterexample, Types
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.library import Rules
+
+INSTANCES = 16
+
+
+def refutation(rules: Rules, sub: SubstitutionDef, types: Types, seed: int = 0, instances: int = INSTANCES) -> Counterexample | None:
+    """The first difference between the sides that some instances show, with all intermediates; None where they show none."""
+    wrong = differing(rules, sub, np.random.default_rng(seed), instances, types.dtypes[:1] or (DType.F32,), types.at)
+    if wrong is None:
+        return None
+    instance, one = wrong.instance, wrong.difference
+    names = tuple(instance.left)
+    left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
+    try:
+        steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False)) if one.way == "values" else ""
+    except (InterpretError, Redraw):
+        steps = ""
+    drawn = {name: show(value) for name, value in instance.drawn.items()}
+    return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)

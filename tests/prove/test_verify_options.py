@@ -1,0 +1,81 @@
+"""`dslc verify`: what sets its exit code, what is looked for, and how wide its table is; shell completion of every command."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dslc.cli import verify
+from dslc.cli.verify import command
+from dslc.prove.guards import find_guards
+from dslc.semantics.library import load
+
+WRONG = "dslc 1\nimport std (add)\nsubstitution wrong(X: T[N]) -> Y {\n  Y = add(X, X)\n  =>\n  Y = X\n}\n"
+
+
+def verified(*options: str) -> Result:
+    return CliRunner().invoke(command, [*options, "--jobs", "0"], standalone_mode=False)
+
+
+@pytest.mark.parametrize(("require", "code"), [(None, 0), ("bounded", 0), ("proved", 1)])
+def test_what_is_required_sets_the_exit_code(require: str | None, code: int) -> None:
+    options = ["std", "--rule", "relu_of_relu", "--rule", "relu_through_max_pool", *(["--require", require] if require else [])]
+    found = verified(*options)
+    assert found.return_value == code
+    assert ("less than proved: std.relu_through_max_pool" in found.stderr) is (code == 1)
+
+
+def test_a_rule_that_is_only_tested_is_less_than_bounded(tmp_path: Path) -> None:
+    file = tmp_path / "own.rules"
+    file.write_text('dslc 1\nimport std (relu)\nsubstitution mine(X: T[N]) -> Y {\n  Y = relu(X)\n  =>\n  Y = X\n  trusted "so"\n}\n')
+    assert verified(str(file), "--require", "bounded", "--no-lock").return_value == 1
+
+
+def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "own.rules"
+    file.write_text(WRONG)
+    asked = []
+
+    def slowly(*args: object, **more: object) -> tuple[()]:
+        asked.append(args)
+        time.sleep(1.0)
+        return ()
+
+    monkeypatch.setattr("dslc.prove.guards.find_guards", slowly)
+    without = verified(str(file), "--no-lock", "--no-guards")
+    assert asked == []
+    found = verified(str(file), "--no-lock")
+    assert len(asked) == 1
+    assert without.return_value == found.return_value == 1
+    assert float(found.stdout.split()[-2]) >= 1.0
+
+
+def test_a_guard_is_found_for_a_free_number(tmp_path: Path) -> None:
+    file = tmp_path / "own.rules"
+    rule = "substitution scaled(X: T[*S]) -> Y {\n  Y = relu(mul(X, c))\n  =>\n  Y = mul(relu(X), c)\n}\n"
+    file.write_text("dslc 1\nimport std (mul, relu)\n" + rule)
+    rules = load(file)
+    assert find_guards(rules, rules.substitutions["own.scaled"], steps=4000)[0].text == "c >= 0"
+
+
+def test_a_table_in_a_pipe_is_as_wide_as_its_names() -> None:
+    found = verified("std", "--rule", "transpose_through_left_broadcast", "--rule", "relu_through_max_pool")
+    assert "std.transpose_through_left_broadcast" in found.stdout
+    assert "…" not in found.stdout
+    assert verify.below([], "proved") == []
+
+
+@pytest.mark.parametrize(("words", "wanted"), [("dslc ver", "verify"), ("dslc verify --req", "--require")])
+def test_a_shell_completes_commands_and_options(words: str, wanted: str) -> None:
+    env = {**os.environ, "_DSLC_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    script = "import sys; sys.argv = ['dslc']; from dslc.cli.main import run; sys.exit(run())"
+    shown = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
+    assert shown.stdout.splitlines() == [f"plain,{wanted}"]
