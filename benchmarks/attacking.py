@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.counts import known_flops
 from dslc.errors import DslcError
 from dslc.interpret.differ import Difference, Pair, Way, feeds_of, pair_of
 from dslc.interpret.draws import MANNERS, Manner, adversarial
@@ -32,6 +33,7 @@ from dslc.semantics.values import numbers_of
 
 # what one instance may take: elements of its tensors
 _ELEMENTS = 20_000
+_OPERATIONS = 3e6
 # draws of names for one instance
 _ATTEMPTS = 40
 # manners of inputs for one instance
@@ -161,7 +163,7 @@ class Attack:
             if a.type != b.type:
                 return Found(drawn, inputs, left, right, Difference("types", k, (), str(a.type), str(b.type), {}), matched)
         pair = pair_of(self.rules, inputs, left, right)
-        if pair is None or pair.left == pair.right:
+        if pair is None or pair.left == pair.right or (known_flops((*pair.left, *pair.right)) or 0) > _OPERATIONS:
             return None
         for manner in self._manners(manners):
             feeds = feeds_of(pair, manner, self.rng, self.named, mixed=self.rng.random() < 0.2)

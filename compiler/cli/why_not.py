@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from dslc.match import CompiledRule
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
@@ -38,14 +40,21 @@ def find_rule(rules: Rules, name: str) -> SubstitutionDef:
 @click.argument("rule")
 @click.argument("model", type=click.Path(exists=True, dir_okay=False))
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
+@click.option("--steps", type=click.IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before.")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension.")
-def command(rule: str, model: str, libraries: tuple[str, ...], binds: tuple[str, ...]) -> None:
+def command(rule: str, model: str, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...]) -> None:
     """Say why RULE does not apply to MODEL: the best partial match, and the first thing that failed.
+
+    Then the rules that could come before it, so that it applies. Where it applies, what keeps `dslc optimize` from using it: its
+    status, the model's opset, a missing kernel or the price.
 
     Of a two-way rule both directions are looked for; RULE^-1 is only the reverse.
     """
+    from dslc.cli.in_the_way import obstacles
     from dslc.cli.options import bindings
+    from dslc.cli.rule_tests import newest_opset
     from dslc.match import compile_directions, why_not
+    from dslc.match.coming_before import before
     from dslc.onnx.importer import import_model
     from dslc.semantics.library import load_many
 
@@ -58,5 +67,33 @@ def command(rule: str, model: str, libraries: tuple[str, ...], binds: tuple[str,
         if not directions:
             raise click.UsageError(f"{name} has no reverse that could be matched.")
     imported = import_model(model, rules, bind)
+    graph, opset = imported.graph, imported.context.opset
+    others = _usable(rules) if steps else []
     for direction in directions:
-        click.echo(str(why_not(direction, imported.graph, imported.context.names)))
+        found = why_not(direction, graph, imported.context.names)
+        click.echo(str(found))
+        earlier = None if found.applies else before(direction, graph, others, steps)
+        if earlier is not None:
+            click.echo(f"  it applies after {', then '.join(earlier.rules)}")
+            graph_then = earlier.graph
+        elif found.applies:
+            graph_then = graph
+        else:
+            if steps:
+                click.echo(f"  nor after {steps} of the other rules that could bring what it needs")
+            continue
+        for line in obstacles(rules, direction, graph_then, opset, newest_opset()):
+            click.echo(f"  in its way: {line}")
+
+
+def _usable(rules: Rules) -> list[CompiledRule]:
+    """Every direction of every complete rule; one that cannot be matched is left out."""
+    from dslc.errors import DslcError
+    from dslc.match import compile_directions
+
+    out: list[CompiledRule] = []
+    for definition in rules.substitutions.values():
+        if not definition.syntax.partial:
+            with contextlib.suppress(DslcError):
+                out += compile_directions(rules, definition)
+    return out

@@ -26,7 +26,6 @@ from dslc.generate.dimensions import (
     single_axes,
 )
 from dslc.generate.groups import GROUPS, grouped_places
-from dslc.generate.menu import _texts
 from dslc.generate.term import Candidate, Item, Term, inputs, subterms
 from dslc.generate.text import TENSORS, Choice, Form, axis_of, body, choice, choices, declared
 from dslc.interpret.check_rule import check_substitution
@@ -37,6 +36,7 @@ from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
+from dslc.semantics.values import OTHER_TEXT, texts
 from dslc.syntax.vocabulary import KEYWORDS
 
 # of the lines of a documentation
@@ -314,7 +314,8 @@ def _word_values(rules: Rules, rule: GeneralRule, named: Mapping[Choice, str]) -
                 continue
             option = choice(rules, item, name, value)
             if option in named and option[2] == "string":
-                words[option] = [f'"{word}"' for word in _texts(rules.operators[item.op], declared(rules, item, name))]
+                known = texts(rules.operators[item.op], declared(rules, item, name))
+                words[option] = [f'"{word}"' for word in known if word != OTHER_TEXT]
     for values in product(*words.values()) if words else ():
         yield {**named, **dict(zip(words, values, strict=True))}
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations, product
+from itertools import product
 from typing import Any
 
 from dslc.generate.term import Item
@@ -30,6 +30,7 @@ from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.operator_env import outward
+from dslc.semantics.values import OTHER_TEXT, texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -96,18 +97,14 @@ def _is_sized(attr: t.Attr) -> bool:
 def _values(rules: Rules, op: OperatorDef, attr: t.Attr, play: InPlay) -> list[tuple[Any, bool]]:
     """The values of an attribute, each with whether it varies a default number."""
     kind = attr.type.name
-    if kind == "bool":
-        return [(False, False), (True, False)]
-    if kind == "axis":
-        return [(axis, False) for axis in range(max(play.ranks, default=0))]
-    if kind == "axes":
-        every = range(max(play.ranks, default=0))
-        return [(axes, False) for n in range(1, len(every) + 1) for axes in combinations(every, n)]
+    if kind in {"bool", "axis", "axes"}:
+        # a list of no axes does nothing
+        return [(value, False) for value in values(kind, max(play.ranks, default=0)) if value != ()]
     if kind == "permutation":
         ranks = [rank for rank in play.ranks if 1 < rank <= _PERMUTED]
-        return [(p, False) for rank in ranks for p in permutations(range(rank)) if p != tuple(range(rank))]
+        return [(p, False) for rank in ranks for p in values(kind, rank) if p != tuple(range(rank))]
     if kind == "string":
-        return [(text, False) for text in _texts(op, attr)]
+        return [(text, False) for text in texts(op, attr) if text != OTHER_TEXT]
     if kind == "dtype":
         return [(dtype, False) for dtype in play.dtypes]
     default = _default(rules, op, attr)
@@ -164,16 +161,3 @@ def _default(rules: Rules, op: OperatorDef, attr: t.Attr) -> Any:
         return evaluate(attr.default, Env(op.module, rules))
     except (Unbound, EvalError, Mismatch):
         return None
-
-
-def _texts(op: OperatorDef, attr: t.Attr) -> list[str]:
-    """The default, and every text that stands with the attribute's name in one comparison."""
-    found: dict[str, None] = {}
-    if isinstance(attr.default, t.Str):
-        found[attr.default.value] = None
-    for node in walk_expr(op.syntax.statements):
-        if isinstance(node, t.Compare):
-            parts = list(walk_expr(node))
-            if any(isinstance(part, t.Name) and part.id == attr.name for part in parts):
-                found.update(dict.fromkeys(part.value for part in parts if isinstance(part, t.Str)))
-    return list(found)

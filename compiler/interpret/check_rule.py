@@ -35,7 +35,7 @@ _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
 _FLOATS_FIRST = 100
 # instances that look for mistakes, after the others
-_ADVERSE = 6
+_ADVERSE = 10
 _OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
 _TOLERANCE = 1e-7

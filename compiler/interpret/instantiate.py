@@ -9,24 +9,25 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dslc.errors import DslcError
+from dslc.interpret.draft import Draft, entry_count, partly_bound
 from dslc.interpret.draws import ORDINARY, Draws
-from dslc.interpret.facts import Hints, Place, facts_of, operator_hints
+from dslc.interpret.facts import Place, facts_of, operator_hints
 from dslc.ir.constants import NUMPY, array_value
-from dslc.ir.dtype import DTYPES, DType, TensorType
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of, solve
-from dslc.semantics.values import texts
+from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -65,27 +66,18 @@ def show(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@dataclass
-class _Draft:
-    rules: Rules
-    syntax: t.Substitution
-    env: Env
+@dataclass(kw_only=True)
+class _Random(Draft):
+    """Names by chance."""
+
     rng: np.random.Generator
-    terms: Mapping[str, OperatorDef]
-    conditions: tuple[t.Expr, ...]
-    places: Mapping[str, list[Place]]
-    hints: Hints
     dtypes: tuple[DType, ...]
     #: what names of element types stand for, where that is not drawn
-    types: Mapping[str, DType] = field(default_factory=dict)
-    draws: Draws = ORDINARY
-    drawn: dict[str, Any] = field(default_factory=dict)
+    types: Mapping[str, DType]
+    draws: Draws
 
     def bind(self, name: str, value: Any) -> None:
-        value = self.draws.fixed.get(name, value)
-        self.env.bind(name, value)
-        self.drawn[name] = value
-        self.solve_conditions()
+        super().bind(name, self.draws.fixed.get(name, value))
 
     def pick(self, options: Any) -> Any:
         return options[int(self.rng.integers(len(options)))]
@@ -93,19 +85,26 @@ class _Draft:
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
 
+    def refused(self, reason: str) -> Exception:
+        return Rejected(reason)
+
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines. Raises Rejected where one cannot hold."""
-        for condition in self.conditions:
+        for condition in self.text.conditions:
             try:
                 solve((), (condition,), self.env)
             except Mismatch as problem:
                 if problem.kind is not MismatchKind.UNBOUND:
                     raise Rejected(problem.reason) from None
 
+    def dtype(self, name: str) -> DType:
+        found: DType = self.types.get(name) or self.pick(self.dtypes)
+        return found
+
     # ---- sizes ---------------------------------------------------------------------------------------------
 
     def size(self, name: str) -> int:
-        options = self.within(self.draws.sizes, self.hints.get(name, ()))
+        options = self.within(self.draws.sizes, self.text.hints.get(name, ()))
         known = [value for value in self.drawn.values() if isinstance(value, int) and not isinstance(value, bool) and value > 0]
         if known and self.chance(_DIVIDING):
             whole = self.pick(known)
@@ -138,89 +137,17 @@ class _Draft:
         count = int(self.pick(self.draws.ranks)) if rank is None else rank
         return tuple(self.size(name) for _ in range(count))
 
-    def dims(self, type: t.TypeExpr) -> None:
-        if type.name not in DTYPES and not self.env.has(type.name):
-            self.bind(type.name, self.types.get(type.name) or self.pick(self.dtypes))
-        for element in type.dims or ():
-            slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
-            for slot in slots:
-                starred = isinstance(slot, t.Pack)
-                inner = slot.value if isinstance(slot, t.Pack) else slot
-                for node in walk_expr(inner):
-                    if isinstance(node, t.Name) and not self.env.has(node.id) and "." not in node.id:
-                        whole = starred and isinstance(inner, t.Name)
-                        self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))
-
     # ---- attributes ----------------------------------------------------------------------------------------
 
-    def draw(self, name: str) -> None:
-        """Binds a name that the left side needs, by the places where it stands. Raises Rejected."""
-        name = name.partition(".")[0]
-        if name in self.types:
-            self.bind(name, self.types[name])
-            return
-        for statement in self.syntax.left:
-            if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
-                _needing(self, self.env, statement.value)
-                return
-        for condition in self.conditions:
-            if self.draw_list(name, condition):
-                return
-        for place in self.places.get(name, ()):
-            if self.operator(place.call) is None:
-                continue
-            try:
-                value = self.placed(place)
-            except Unbound:
-                continue
-            if isinstance(value, AttrSet):
-                value = AttrSet({attr: self.types.get(f"{name}.{attr}", one) for attr, one in value.values.items()})
-            self.bind(name, value)
-            return
-        raise Rejected(f"nothing says what `{name}` may be")
+    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+        return self.number([]) if self.chance(0.5) else self.pick(self.draws.numbers)
 
-    def draw_list(self, name: str, condition: t.Expr) -> bool:
-        """`[N, b, C] == s`: unknown entries of a list are sizes."""
-        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
-            return False
-        for target, source in (condition.operands, condition.operands[::-1]):
-            if not (isinstance(target, t.Name) and target.id == name and isinstance(source, t.ListExpr)):
-                continue
-            for element in source.elements:
-                if isinstance(element, t.Name) and not self.env.has(element.id):
-                    self.bind(element.id, self.size(element.id))
-            if not self.env.has(name):
-                self.bind(name, evaluate(source, self.env))
-            return True
-        return False
-
-    def operator(self, call: t.Call) -> OperatorDef | None:
-        if call.function in self.terms:
-            return self.terms[call.function]
-        found = self.env.module.lookup(call.function)
-        return found if isinstance(found, OperatorDef) else None
-
-    def placed(self, place: Place) -> Any:
-        op = self.operator(place.call)
-        assert op is not None
-        if place.attr is None and not place.starred:
-            return self.entry([]) if self.chance(0.5) else self.pick(self.draws.numbers)
-        args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
-        inner = _bound(op, args, self.env)
-        if place.attr is None:
-            named = {keyword.name for keyword in place.call.kwargs}
-            return AttrSet({
-                attr.name: self.attribute(op, attr, args, inner, place) for attr in op.attrs if attr.name not in named
-            })  # fmt: skip
-        attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
-        if attr is None:
-            raise Rejected(f"`{op.short}` has no attribute `{place.attr}`")
-        if not place.entry:
-            return self.attribute(op, attr, args, inner, place)
-        count, hints = self.count(op, attr, args, inner, place), operator_hints(op).get(attr.name, ())
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+        hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
-            return self.entry(args, hints)
-        return tuple(self.entry(args, hints) for _ in range(max(0, count - place.siblings)))
+            return self.number(args, hints)
+        count = self.count(op, attr, args, _bound(op, args, self.env), place)
+        return tuple(self.number(args, hints) for _ in range(max(0, count - place.siblings)))
 
     def count(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> int:
         """How many entries a list gets: what its declaration says, else about as many as the first tensor has axes."""
@@ -228,12 +155,15 @@ class _Draft:
         rank = args[0].type.rank if args else 0
         return known if known is not None else int(self.pick((rank, max(0, rank - 2), int(self.rng.integers(6)))))
 
-    def entry(self, args: list[Value], hints: Sequence[tuple[str, int]] = ()) -> int:
+    def number(self, args: list[Value], hints: Sequence[tuple[str, int]] = ()) -> int:
         sizes = [int(str(size)) for arg in args[:1] for size in arg.type.shape]
         return int(self.pick(self.within((*self.draws.entries, *sizes), hints)))
 
-    def attribute(self, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
+        inner = _bound(op, args, self.env)
+        if kind == "dtype" and name in self.types:
+            return self.types[name]
         hints = operator_hints(op).get(attr.name, ())
         if inner.has(attr.name) and self.chance(_DETERMINED):
             return inner.get(attr.name)
@@ -243,26 +173,24 @@ class _Draft:
             except (Unbound, Mismatch, DslcError):
                 pass
         if attr.type.dims is not None:
-            uniform = self.entry([], hints)
+            uniform = self.number([], hints)
             count = self.count(op, attr, args, inner, place)
-            entries = tuple(uniform if self.chance(0.4) else self.entry(args if self.chance(0.3) else [], hints) for _ in range(count))
+            entries = tuple(uniform if self.chance(0.4) else self.number(args if self.chance(0.3) else [], hints) for _ in range(count))
             return tuple(self.pick(self.draws.numbers) for _ in entries) if kind == "float" else entries
         draws: dict[str, Any] = {
-            "bool": lambda: self.chance(0.5),
-            "int": lambda: self.entry(args if self.chance(0.3) else [], hints),
+            "int": lambda: self.number(args if self.chance(0.3) else [], hints),
             "float": lambda: self.pick(self.draws.numbers),
-            "axis": lambda: int(self.rng.integers(max(1, rank))),
-            "axes": lambda: tuple(k for k in range(rank) if self.chance(0.5)) or tuple(range(min(1, rank))),
-            "permutation": lambda: tuple(int(k) for k in self.rng.permutation(rank)),
             "dtype": lambda: self.pick((args[0].type.dtype if args else DType.F32, *self.draws.casts)),
             "ints": lambda: self.shape(args),
-            "floats": lambda: tuple(self.pick(self.draws.numbers) for _ in range(rank)),
+            "floats": lambda: tuple(self.pick(self.draws.numbers) for _ in range(int(self.pick(self.draws.ranks)))),
+            "string": lambda: self.pick(texts(op, attr)),
         }
-        if kind == "string":
-            return self.pick(texts(op, attr))
-        if kind not in draws:
-            raise Rejected(f"`{attr.name}: {kind}` has no default")
-        return draws[kind]()
+        if kind in draws:
+            return draws[kind]()
+        options = values(kind, rank)
+        if not options:
+            raise Rejected(f"`{attr.name}` names an axis of a tensor that has none")
+        return self.pick(options)
 
     def shape(self, args: list[Value]) -> tuple[int, ...]:
         """A list of sizes: often a shape of as many elements as the first tensor has, or one that it broadcasts to."""
@@ -294,27 +222,6 @@ def _prime_factors(number: int) -> list[int]:
     return out
 
 
-def _values(value: Any) -> Iterator[Value]:
-    if isinstance(value, Value):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _values(item)
-
-
-def partly_bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
-    """An environment with what the types of the arguments alone say about an operator's sizes."""
-    env = Env(op.module, outer.rules)
-    for param, arg in zip(op.syntax.params, args, strict=False):
-        env.bind(param.name, arg)
-        if param.type is not None:
-            try:
-                solve(((param.type, arg.type),), (), env)
-            except (Mismatch, DslcError):
-                continue
-    return env
-
-
 def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
     """As `partly_bound`, with what guards say of known sizes: attributes are among it (only where no size is unknown)."""
     env = partly_bound(op, args, outer)
@@ -325,25 +232,6 @@ def _bound(op: OperatorDef, args: list[Value], outer: Env) -> Env:
         with contextlib.suppress(Mismatch, DslcError, Unbound):
             solve(pairs, conditions, env)
     return env
-
-
-def entry_count(op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, results: int | None = None) -> int | None:
-    """How many entries a list attribute has; None where it may have any number, or its declaration cannot say yet.
-
-    `results`: how many results of the operator are named. With more of them than are declared, lists of a fixed length have as many
-    entries more; where nothing says how many there are, they may have any number.
-    """
-    if attr.type.name in {"axes", "permutation"}:
-        return args[0].type.rank if args else 0
-    if not attr.type.dims:
-        return None
-    outputs = len(op.syntax.outputs)
-    if isinstance(attr.type.dims[0], t.Int) and outputs > 1:
-        return None if results is None else max(0, attr.type.dims[0].value + results - outputs)
-    try:
-        return int(evaluate(attr.type.dims[0], inner))
-    except (Unbound, Mismatch, DslcError, TypeError):
-        return None
 
 
 # ---- one instance ------------------------------------------------------------------------------------------------
@@ -363,18 +251,19 @@ def instantiate(
     Raises Rejected where the draw fits none.
     """
     syntax, facts = sub.syntax, facts_of(sub)
-    conditions = facts.conditions
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)
-    draft = _Draft(rules, syntax, env, rng, terms or {}, conditions, facts.places, facts.hints, dtypes, types or {}, draws)
+    lets = tuple(statement for statement in syntax.left if isinstance(statement, t.Let))
+    draft = _Random(env=env, text=facts, lets=lets, rng=rng, dtypes=dtypes, types=types or {}, draws=draws)
     try:
         for name, op in (terms or {}).items():
             draft.bind(name, OperatorRef(op.name))
         draft.solve_conditions()
-        inputs = _inputs(draft, facts.constants)
-        left = _side(draft, syntax.left, env)
-        for condition in conditions:
-            if _needing(draft, env, condition) is not True:
+        inputs = _inputs(draft, syntax, facts.constants)
+        left = _side(draft, syntax.outputs, syntax.left, env)
+        for condition in facts.conditions:
+            held = draft.needing(env, condition)
+            if (truth(held) if isinstance(condition, t.Compare) else held) is not True:
                 raise Rejected(f"`{condition.span.text}` does not hold")
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
         raise Rejected(f"left side: {_reason(problem)}") from problem
@@ -387,7 +276,7 @@ def instantiate(
             if isinstance(statement, t.Search):
                 draft.drawn[statement.name] = draft.pick(evaluate(statement.domain, inner))
                 inner.bind(statement.name, draft.drawn[statement.name])
-        right = _side(draft, syntax.right, inner)
+        right = _side(draft, syntax.outputs, syntax.right, inner)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
         raise Rejected(f"right side: {_reason(problem)}") from problem
     except Unbound as unknown:
@@ -399,24 +288,24 @@ def _reason(problem: Exception) -> str:
     return problem.reason if isinstance(problem, Mismatch) else str(problem)
 
 
-def _inputs(draft: _Draft, constants: set[str]) -> tuple[Value, ...]:
+def _inputs(draft: _Random, syntax: t.Substitution, constants: set[str]) -> tuple[Value, ...]:
     """Tensors for the parameters; those whose sizes a `let` computes (from attributes, perhaps) come last."""
-    lets = {s.target.name for s in draft.syntax.left if isinstance(s, t.Let)}
+    lets = {s.target.name for s in syntax.left if isinstance(s, t.Let)}
     computed: list[t.Param] = []
-    for param in draft.syntax.params:
+    for param in syntax.params:
         if param.type is None or param.star:
             raise Rejected(f"`{param.name}` has no type, or is any number of tensors")
         if lets & {node.id for node in walk_expr(param.type) if isinstance(node, t.Name)}:
             computed.append(param)
         else:
             draft.dims(param.type)
-    bind_definitions(draft.syntax.left, draft.env)
+    bind_definitions(syntax.left, draft.env)
     inputs = []
-    for param in (*(p for p in draft.syntax.params if p not in computed), *computed):
+    for param in (*(p for p in syntax.params if p not in computed), *computed):
         assert param.type is not None
         if param in computed:
             for name in lets:
-                _needing(draft, draft.env, t.Name(name, span=param.span))
+                draft.needing(draft.env, t.Name(name, span=param.span))
             draft.dims(param.type)
         type = shape_of(param.type, draft.env)
         if param.name in constants:
@@ -437,12 +326,12 @@ def _random(type: TensorType, shape: tuple[int, ...], rng: np.random.Generator) 
     return rng.integers(0, 2 if type.dtype is DType.BOOL else 4, shape).astype(dtype)
 
 
-def _side(draft: _Draft, statements: tuple[t.GraphStatement, ...], env: Env) -> dict[str, Value]:
+def _side(draft: _Random, outputs: tuple[str, ...], statements: tuple[t.GraphStatement, ...], env: Env) -> dict[str, Value]:
     """Evaluates a side's statements in order; gives the substitution's outputs."""
     bind_definitions(statements, env)
     for statement in statements:
         if isinstance(statement, t.LetMany | t.Bind):
-            value = _needing(draft, env, statement.value)
+            value = draft.needing(env, statement.value)
             if len(statement.names) == 1:
                 env.bind(statement.names[0], value)
                 continue
@@ -450,7 +339,7 @@ def _side(draft: _Draft, statements: tuple[t.GraphStatement, ...], env: Env) -> 
                 raise Rejected(f"`{statement.span.text}` names {len(statement.names)} results")
             for name, part in zip(statement.names, value, strict=True):
                 env.bind(name, part)
-    out = {name: env.get(name) for name in draft.syntax.outputs}
+    out = {name: env.get(name) for name in outputs}
     for name, value in out.items():
         if not isinstance(value, Value):
             raise Rejected(f"`{name}` is no tensor")
@@ -466,18 +355,6 @@ def bind_definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None
             env.bind(statement.target.name, _let(statement, env))
         elif isinstance(statement, t.Const):
             env.bind(statement.target.name, _const(statement, env))
-
-
-def _needing(draft: _Draft, env: Env, expr: t.Expr) -> Any:
-    """The value of an expression; names without a value are drawn."""
-    for _ in range(64):
-        try:
-            value = evaluate(expr, env)
-        except Unbound as unknown:
-            draft.draw(unknown.name)
-            continue
-        return truth(value) if isinstance(expr, t.Compare) else value
-    raise Rejected("too many names")
 
 
 def _let(statement: t.Let, env: Env) -> Thunk:

@@ -49,9 +49,9 @@ def smaller_elements(
     """Inputs for which the sides still differ, with as many zeros, then ones and other small numbers as `tries` find."""
     feeds = dict(feeds)
     for value in feeds:
-        whole = np.zeros_like(feeds[value])
-        if feeds[value].any() and wrong({**feeds, value: whole}):
-            feeds[value] = whole
+        zeros = np.zeros_like(feeds[value])
+        if feeds[value].any() and wrong({**feeds, value: zeros}):
+            feeds[value] = zeros
     for value, array in list(feeds.items()):
         for at in np.ndindex(array.shape):
             for other in _elements(feeds[value][at]):
@@ -72,11 +72,12 @@ def _elements(item: Any) -> Iterator[Any]:
         if item:
             yield item.dtype.type(False)
         return
+    whole = item.dtype.kind in "iu" or float(item) == np.round(float(item))
     for other in (0, 1, -1, 2, 3, 5):
         fits = other >= 0 or item.dtype.kind != "u"
-        if fits and (abs(float(other)) < abs(float(item)) or float(other) == -float(item) > 0):
+        if fits and (not whole or abs(other) < abs(int(item)) or other == -int(item) > 0):
             yield item.dtype.type(other)
-    if item.dtype.kind not in "iu" and float(item) != round(float(item)) and abs(float(item)) < 1e6:
+    if not whole and abs(float(item)) < 1e6:
         yield item.dtype.type(round(float(item)))
 
 

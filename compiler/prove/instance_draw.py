@@ -8,16 +8,16 @@ from functools import lru_cache, partial
 from itertools import permutations
 from typing import Any
 
-from dslc.interpret.facts import Facts as Text
+from dslc.interpret.draft import Draft as Names
+from dslc.interpret.draft import entry_count, partly_bound
 from dslc.interpret.facts import Place, operator_hints
-from dslc.interpret.instantiate import entry_count, partly_bound
-from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
 from dslc.prove.instance_path import Facts, Path, Restart
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
-from dslc.semantics.env import AttrSet, Env, Mismatch, MismatchKind, OperatorRef, Unbound, Undecided
+from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.lists import plain
 from dslc.semantics.types import solve
@@ -68,6 +68,8 @@ class Choice:
     tried: dict[str, set[Any]] = field(default_factory=dict)
     #: steps that guards do not keep above 0
     signed: set[str] = field(default_factory=set)
+    #: unknown numbers of which guards alone speak
+    assumed: set[str] = field(default_factory=set)
     #: integer attributes, and numbers, that are unknown
     integers: set[str] = field(default_factory=set)
     #: how many numbers of each kind a case has at most
@@ -87,17 +89,13 @@ def step(shift: Shift, place: int, signed: bool = False) -> int:
     return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
 
 
-@dataclass
-class Draft:
-    """One evaluation of a rule: its names so far."""
+@dataclass(kw_only=True)
+class Draft(Names):
+    """Names along a path of choices: unknown where that is enough."""
 
-    env: Env
     path: Path
     facts: Facts
-    text: Text
     choice: Choice
-    lets: tuple[t.GraphStatement, ...]
-    drawn: dict[str, Any] = field(default_factory=dict)
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
     mixing: bool = False
@@ -115,7 +113,7 @@ class Draft:
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
 
-    def entry(self, name: str, at: int) -> str:
+    def entry_name(self, name: str, at: int) -> str:
         """The name of an entry of a list, which is no name that the rule has for something else."""
         full = f"{name}{at}"
         while full in self.taken:
@@ -139,7 +137,7 @@ class Draft:
                 raise Restart
             place = sorted(self.choice.steps).index(name) + (at or 0)
             return step(self.path.pick("steps", shifts(self.choice)), place, name in self.choice.signed)
-        full = name if at is None else self.entry(name, at)
+        full = name if at is None else self.entry_name(name, at)
         if self.choice.level in {"attributes", "sizes"}:
             return self.among("number", full, values("int", near=self.choice.near, hints=hints), name)
         self.facts.integers[full] = name
@@ -170,9 +168,9 @@ class Draft:
 
     def real(self, name: str, at: int | None = None) -> Any:
         if name in self.choice.reals:
-            full = name if at is None else self.entry(name, at)
+            full = name if at is None else self.entry_name(name, at)
             return self.among("real", full, values("float", near=self.choice.near), name)
-        full = name if at is None else self.entry(name, at)
+        full = name if at is None else self.entry_name(name, at)
         unknown = sym(full)
         self.facts.reals[unknown] = name
         return plain(self.path.value(unknown))
@@ -183,11 +181,12 @@ class Draft:
         return frozenset((*integers, *(str(unknown.name) for unknown, name in self.facts.reals.items() if unknown.name != name)))
 
     def bind(self, name: str, value: Any) -> None:
-        self.env.bind(name, value)
         if isinstance(value, tuple):
             self.env.ranks.setdefault(name, len(value))
-        self.drawn[name] = value
-        self.solve_conditions()
+        super().bind(name, value)
+
+    def refused(self, reason: str) -> Exception:
+        return Undecided(reason)
 
     def solve_conditions(self) -> None:
         """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
@@ -269,98 +268,21 @@ class Draft:
             fitting = self._fitting(name) if name in self.choice.padded else None
             ranks = range(most + 1) if fitting is None else range(fitting, min(fitting, most) + 1)
             rank = self.path.pick(("rank", name), tuple(ranks))
-        return tuple(self.size(self.entry(name, k)) for k in range(rank))
+        return tuple(self.size(self.entry_name(name, k)) for k in range(rank))
 
-    def dims(self, type: t.TypeExpr) -> None:
-        if type.name not in DTYPES and not self.env.has(type.name):
-            self.bind(type.name, self.choice.types.get(type.name, self.choice.dtype))
-        for element in type.dims or ():
-            slots = element.slots if isinstance(element, t.TupleExpr) else (element,)
-            for slot in slots:
-                inner = slot.value if isinstance(slot, t.Pack) else slot
-                for node in walk_expr(inner):
-                    if isinstance(node, t.Name) and not self.env.has(node.id) and "." not in node.id:
-                        whole = isinstance(slot, t.Pack) and isinstance(inner, t.Name)
-                        self.bind(node.id, self.pack(node.id) if whole else self.size(node.id))
+    def dtype(self, name: str) -> DType:
+        return self.choice.types.get(name, self.choice.dtype)
 
-    # ---- names that the left side needs ----------------------------------------------------------------------
+    # ---- attributes ------------------------------------------------------------------------------------------
 
-    def needing(self, env: Env, expr: t.Expr) -> Any:
-        """The value of an expression; names without a value are drawn."""
-        for _ in range(64):
-            try:
-                return evaluate(expr, env)
-            except Unbound as unknown:
-                self.draw(unknown.name)
-        raise Undecided("too many names")
-
-    def draw(self, name: str) -> None:
-        name = name.partition(".")[0]
-        for statement in self.lets:
-            if isinstance(statement, t.Let) and statement.target.name == name and statement.target.places is None:
-                self.needing(self.env, statement.value)
-                return
-        for condition in self.text.conditions:
-            if self._draw_list(name, condition):
-                return
-        for place in self.text.places.get(name, ()):
-            if self._operator(place.call) is None:
-                continue
-            try:
-                value = self._placed(name, place)
-            except Unbound:
-                continue
-            self.bind(name, value)
-            return
-        raise Undecided(f"nothing says what `{name}` may be")
-
-    def _draw_list(self, name: str, condition: t.Expr) -> bool:
-        """`[N, b, C] == s`: unknown entries of a list are sizes."""
-        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
-            return False
-        for target, source in (condition.operands, condition.operands[::-1]):
-            if not (isinstance(target, t.Name) and target.id == name and isinstance(source, t.ListExpr)):
-                continue
-            for element in source.elements:
-                if isinstance(element, t.Name) and not self.env.has(element.id):
-                    self.bind(element.id, self.size(element.id))
-            if not self.env.has(name):
-                self.bind(name, self.needing(self.env, source))
-            return True
-        return False
-
-    def _operator(self, call: t.Call) -> OperatorDef | None:
-        if self.env.has(call.function):
-            target = self.env.get(call.function)
-            return self.env.rules.operators[target.name] if isinstance(target, OperatorRef) else None
-        found = self.env.module.lookup(call.function)
-        return found if isinstance(found, OperatorDef) else None
-
-    def _placed(self, name: str, place: Place) -> Any:
-        op = self._operator(place.call)
-        assert op is not None
-        if place.attr is None and not place.starred:
-            return self._operand(name, op, place)
-        args = [value for arg in place.call.args for value in _values(evaluate(arg, self.env))]
-        inner = partly_bound(op, args, self.env)
-        if place.attr is None:
-            named = {keyword.name for keyword in place.call.kwargs}
-            return AttrSet({
-                attr.name: self._attribute(f"{name}.{attr.name}", op, attr, args, inner, place)
-                for attr in op.attrs if attr.name not in named
-            })  # fmt: skip
-        attr = next((attr for attr in op.attrs if attr.name == place.attr), None)
-        if attr is None:
-            raise Mismatch(f"`{op.short}` has no attribute `{place.attr}`")
-        if not place.entry:
-            return self._attribute(name, op, attr, args, inner, place)
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
         if attr.type.name in {"axes", "permutation"}:
             return self._axes_entries(name, place, args[0].type.rank if args else 0)
         hints = operator_hints(op).get(attr.name, ())
         if not place.starred:
             return self.integer(name, hints=hints)
         self.listed = True
-        count = entry_count(op, attr, args, inner, place.results)
+        count = entry_count(op, attr, args, partly_bound(op, args, self.env), place.results)
         entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
         return tuple(self.integer(name, k, hints) for k in range(entries))
 
@@ -379,7 +301,7 @@ class Draft:
         lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
         return self.path.pick(("axes", name), lists)
 
-    def _operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
         """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
         at = next(k for k, arg in enumerate(place.call.args) if isinstance(arg, t.Name) and arg.id == name)
         types = [param.type.name for param in op.syntax.params if param.type is not None]
@@ -390,7 +312,7 @@ class Draft:
             return self.integer(name)
         return self.real(name)
 
-    def _attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], inner: Env, place: Place) -> Any:
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
         kind, rank = attr.type.name, args[0].type.rank if args else 0
         ask = self.path.pick
         self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
@@ -398,12 +320,12 @@ class Draft:
         hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
         one = self.real if kind in {"float", "floats"} else partial(self.integer, hints=hints)
         if attr.type.dims is not None or kind in {"ints", "floats"}:
-            count = entry_count(op, attr, args, inner, place.results)
+            count = entry_count(op, attr, args, partly_bound(op, args, self.env), place.results)
             return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
         if kind in {"int", "float"}:
             return one(name)
         if kind == "dtype":
-            return ask(("dtype", name), (self.choice.types.get(name, self.choice.dtype),))
+            return self.dtype(name)
         if kind == "string":
             return ask(("string", name), texts(op, attr))
         if kind in {"bool", "axis", "axes", "permutation"}:
@@ -431,12 +353,6 @@ def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.E
 
 def _is_name(expr: t.Expr, name: str) -> bool:
     return isinstance(expr, t.Name) and expr.id == name
-
-
-def _values(value: Any) -> list[Value]:
-    if isinstance(value, Value):
-        return [value]
-    return [found for item in value for found in _values(item)] if isinstance(value, tuple) else []
 
 
 def hold(draft: Draft, condition: t.Expr) -> None:

@@ -9,14 +9,16 @@ from dslc.prove.instance_path import Facts, Restart
 
 
 def check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> None:
-    """Raises Restart where a condition depends on an unknown real number, or an attribute multiplies positions.
+    """Raises Restart where something computed depends on an unknown real number, a guard does, or an attribute multiplies positions.
 
-    Where all integers stay unknown, such attributes are noted only.
+    Where all integers stay unknown, such attributes, and numbers of which guards alone speak, are noted only: what holds for all
+    numbers holds for those that a guard lets in.
     """
     steps: set[str] = set()
     reals: set[str] = set()
-    for condition in facts.conditions:
-        reals |= {facts.reals[node] for node in walk(condition) if isinstance(node, Sym) and node in facts.reals}
+    assumed = {
+        facts.reals[node] for condition in facts.conditions for node in walk(condition) if isinstance(node, Sym) and node in facts.reals
+    }
     nodes = [node for node in topological(value.node for value in outputs) if isinstance(node, ScopeNode)]
     extents = {size.name for node in nodes for size in node.scope.extents if isinstance(size, Sym)}
     for node in nodes:
@@ -30,9 +32,12 @@ def check_numbers(outputs: tuple[Value, ...], facts: Facts, choice: Choice) -> N
     steps -= {facts.integers[name] for name in extents & set(facts.integers)}
     if choice.level == "symbolic":
         choice.multiplied |= steps
-    elif steps - choice.steps:
-        choice.steps |= steps
-        raise Restart
+        choice.assumed |= assumed - choice.reals
+    else:
+        reals |= assumed
+        if steps - choice.steps:
+            choice.steps |= steps
+            raise Restart
     if reals - choice.reals:
         choice.reals |= reals
         raise Restart

@@ -262,7 +262,7 @@ class Facts:
         for name, other in ((left, right), (right, left)):
             if not isinstance(name, Sym) or name in set(walk(other)) or (isinstance(other, Sym) and _least(other) < _least(name)):
                 continue
-            if name in self.reals or not self._has_real(other):
+            if name in self.reals or not self.has_real(other):
                 self.path.solve(name, other)
                 return
         for a, b in ((left, right), (right, left)):
@@ -294,15 +294,15 @@ class Facts:
         names = [a for a in poly.atoms if isinstance(a, Sym) and a not in self.reals]
         return sorted(names, key=lambda name: name.name)[:_SOLVABLE]
 
-    def _has_real(self, scalar: Scalar) -> bool:
+    def has_real(self, scalar: Scalar) -> bool:
         return any(node in self.reals for node in walk(scalar))
 
     def _real_factor(self, product: Scalar, other: Scalar) -> tuple[Sym, Scalar] | None:
         """`c * n == 1` for an unknown number c."""
-        if isinstance(product, Apply) and product.name == "*" and not self._has_real(other):
+        if isinstance(product, Apply) and product.name == "*" and not self.has_real(other):
             names = [f for f in product.args if f in self.reals]
             rest = [f for f in product.args if f not in self.reals]
-            if len(names) == 1 and isinstance(names[0], Sym) and not any(self._has_real(f) for f in rest):
+            if len(names) == 1 and isinstance(names[0], Sym) and not any(self.has_real(f) for f in rest):
                 return names[0], apply("/", other, apply("*", *rest))
         return None
 
@@ -310,7 +310,7 @@ class Facts:
 
     def implied(self, condition: Scalar) -> bool:
         """Whether the facts that are connected with a condition on integers prove it."""
-        if self._has_real(condition):
+        if self.has_real(condition):
             return False
         return _implied(_connected(tuple(self.conditions), condition), condition)
 

@@ -99,8 +99,10 @@ class Cover:
     scope: str = ""
     #: the most general level that gives these instances
     level: str = LEVELS[0]
-    #: whether positions are multiplied with unknown attributes, which are numbers at the next level
+    #: whether positions are multiplied with unknown attributes, or guards are about unknown numbers: they are numbers at the next level
     unknown_steps: bool = False
+    #: whether guards are about unknown numbers, which are not among the conditions: what differs may differ only where they do not hold
+    assumed: bool = False
     #: whether other integer attributes, or numbers, are unknown, which are numbers at the third level
     unknown_integers: bool = False
 
@@ -184,8 +186,9 @@ def _at_level(rules: Rules, sub: SubstitutionDef, level: str, types: Types) -> C
                 raise  # with less unknown there are only more cases
             continue
         if found:
-            general = LEVELS[0] if level == LEVELS[1] and not choice.steps else level
-            return Cover(found, scope, general, bool(choice.multiplied), bool(choice.integers))
+            general = LEVELS[0] if level == LEVELS[1] and not (choice.steps or choice.reals) else level
+            unknown = bool(choice.multiplied or choice.assumed)
+            return Cover(found, scope, general, unknown, bool(choice.assumed), bool(choice.integers))
         if most is None:
             break  # nor is there one at smaller ranks
     if reasons:
@@ -325,6 +328,7 @@ class _Explored:
     tried: Mapping[str, frozenset[Any]]
     integers: frozenset[str]
     signed: frozenset[str]
+    assumed: frozenset[str]
     turning: bool
 
 
@@ -348,10 +352,11 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
         tried = {name: frozenset(each) for name, each in choice.tried.items()}
         done = _Explored(
             most, found, own, steps, multiplied, reals, dict(choice.lists), tried, frozenset(choice.integers), frozenset(choice.signed),
-            choice.turning,
+            frozenset(choice.assumed), choice.turning,
         )  # fmt: skip
         known[choice.level, start] = done
-        alike = not choice.steps if choice.level == LEVELS[1] else found is not None and not choice.multiplied
+        alike = not (choice.steps or choice.reals) if choice.level == LEVELS[1] else not (choice.multiplied or choice.assumed)
+        alike = alike and (found is not None or choice.level == LEVELS[1])
         if choice.level in LEVELS[:2] and alike:
             # what needs no number for any step is the same with all integers unknown
             known[LEVELS[0], start] = known[LEVELS[1], start] = done
@@ -365,6 +370,7 @@ def _run(rules: Rules, sub: SubstitutionDef, choice: Choice, reasons: dict[str, 
             choice.tried.setdefault(name, set()).update(each)
         choice.integers |= done.integers
         choice.signed |= done.signed
+        choice.assumed |= done.assumed
         choice.turning = done.turning
     if done.found is None:
         raise TooMany
@@ -446,7 +452,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     env = Env(sub.module, known)
     env.decls = dict(text.decls)
     lets = tuple(s for s in sub.syntax.left if isinstance(s, t.Let))
-    draft = Draft(env, path, facts, text, choice, lets, taken=names_in(sub))
+    draft = Draft(env=env, path=path, facts=facts, text=text, choice=choice, lets=lets, taken=names_in(sub))
     for name, op in terms.items():
         draft.bind(name, OperatorRef(op.name))
     draft.solve_conditions()
@@ -477,7 +483,8 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
     dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
     sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
-    conditions = tuple(facts.conditions)
+    # what is shown for all numbers needs no guard that lets some in
+    conditions = tuple(each for each in facts.conditions if not facts.has_real(each))
     instance = SymbolicInstance(
         inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), conditions, sizes, shown,
         (*facts.open, *shapes), (left, right),

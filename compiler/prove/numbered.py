@@ -20,13 +20,13 @@ from dslc.syntax import tree as t
 
 #: what a size is in turn, and each of several; different ones differ
 NUMBERS, COMBINATIONS = (1, 2, 3), ((1, 1), (2, 1), (1, 2), (2, 3))
-# sizes that the numbers of the rule bring besides
-_MOST_FAR = 4
+# the least number of a rule's text for which there are sizes besides, and how many of these: each takes as long as the small ones
+_FAR, _MOST_FAR = 9, 4
 
 
 def choices_of(sub: SubstitutionDef, count: int) -> tuple[tuple[int, ...], ...]:
     """What `count` sizes are in turn: small numbers, and those that tell a number that the rule names from others."""
-    far = far_sizes(replace(numbers_of(sub), reached=()))[:_MOST_FAR]
+    far = far_sizes(replace(numbers_of(sub), reached=()), _FAR)[:_MOST_FAR]
     if count == 1:
         return tuple((number,) for number in (*NUMBERS, *far))
     return (*COMBINATIONS, *((number, 2) for number in far), *((2, number) for number in far))

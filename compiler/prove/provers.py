@@ -235,6 +235,8 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
             continue
         sides = [p[0] for p in pairs], [p[1] for p in pairs]
         result = compare(rules, *sides, instance.conditions, limit, together, reflexive=instance is largest, habit=habit)
+        if isinstance(result, Differs) and covered.assumed:
+            result = Undecided("the sides differ at numbers of which a guard speaks")
         if isinstance(result, Differs):
             found = replay(rules, instance.left, instance.right, instance.outputs, instance.inputs, result.sizes, result.monomial)
             if found is None:

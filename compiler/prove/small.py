@@ -33,6 +33,7 @@ from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of, solve
 from dslc.semantics.values import texts
+from dslc.semantics.values import values as table
 from dslc.syntax import tree as t
 
 Way = Literal["polynomials", "field"]
@@ -160,10 +161,8 @@ class SmallShapes:
         one = list(range(1, self._most + 1))
         if kind == "string":
             return list(texts(op, attr))
-        if kind == "bool":
-            return [False, True]
-        if kind == "axis":
-            return list(range(_RANK))
+        if kind in {"bool", "axis"}:
+            return list(table(kind, _RANK))
         if kind == "int" and dims is not None and dims and isinstance(dims[0], t.Int):
             return list(product(one, repeat=dims[0].value))
         if kind == "int" and dims is None:

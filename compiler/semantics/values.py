@@ -146,10 +146,10 @@ def integers(near: Numbers, hints: Sequence[tuple[str, int]] = ()) -> tuple[int,
 
 
 @lru_cache(maxsize=256)
-def far_sizes(near: Numbers) -> tuple[int, ...]:
-    """For each larger number that the rule names: a small prime that does not divide it, and its neighbours."""
+def far_sizes(near: Numbers, least: int = 4) -> tuple[int, ...]:
+    """For each number from `least` on that the rule names: a small prime that does not divide it, and its neighbours."""
     found: dict[int, None] = {}
-    for value in [value for value in near.whole if value > 3][:_MOST_EDGES]:
+    for value in [value for value in near.whole if value >= least][:_MOST_EDGES]:
         beside = [value + 1, value, value - 1] if value <= _LARGEST_SIZE else []
         found.update(dict.fromkeys([prime for prime in _PRIMES if value % prime][:1] + beside))
     return tuple(found)

@@ -122,8 +122,11 @@ RULES: dict[str, tuple[str, str, str]] = {
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     file = tmp_path_factory.mktemp("types") / "typed.rules"
-    texts = (f"substitution {head} -> Y {{\n  Y = {text.replace('=>', chr(10) + '  =>' + chr(10) + '  Y =')}\n}}" for head, (text, _, _) in RULES.items())
-    file.write_text(HEAD + "\n".join(texts) + MIXED, "utf-8")
+    texts = []
+    for head, (text, _, _) in RULES.items():
+        left, right = text.split(" => ")
+        texts.append(f"substitution {head} -> Y {{\n  Y = {left}\n  =>\n  Y = {right}\n}}\n")
+    file.write_text(HEAD + "".join(texts) + MIXED, "utf-8")
     return load_many([file])
 
 

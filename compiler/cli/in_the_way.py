@@ -1,0 +1,113 @@
+"""What keeps `dslc optimize` from using a rule where it matches: its status, the model's opset, a missing kernel, or the price."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from dslc.errors import DslcError
+
+if TYPE_CHECKING:
+    from dslc.ir.graph import Graph, Value
+    from dslc.match import CompiledRule, Match
+    from dslc.semantics.library import Rules
+
+# places that are looked at, and runs of either side that are timed
+_PLACES, _RUNS = 2, 15
+# what times of one thing differ by
+_CLOSE = 1.03
+
+
+def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest: int) -> list[str]:
+    """A line for each thing that stands in the way, or the time that the rule gains, at the first places where it matches.
+
+    Args:
+        opset: the model's.
+        newest: the newest opset that there is.
+    """
+    from dslc.match import GraphIndex, find_matches, replacements
+    from dslc.match.apply import Refused
+
+    out: list[str] = []
+    status = _status(rules, rule)
+    if status:
+        out.append(status)
+    count = 0
+    for match in find_matches(rule, GraphIndex(graph)):
+        try:
+            new = replacements(match)
+        except Refused:
+            continue
+        out += _forms(rules, list(new.values()), graph, opset, newest) or _price(rules, match, new, opset)
+        count += 1
+        if count == _PLACES:
+            break
+    return list(dict.fromkeys(out))
+
+
+def _status(rules: Rules, rule: CompiledRule) -> str:
+    """The status of a rule that is not used unless allowed, as `dslc optimize` knows it."""
+    from dslc.folders import cache_folder
+    from dslc.prove.verdict import RELIABLE
+    from dslc.search.statuses import statuses
+
+    known = statuses(rules, [rule.definition], cache_folder()).get(rule.definition.name)
+    if known is None or known.status in RELIABLE:
+        return ""
+    allowed = f": `--allow {known.status}`" if known.status != "refuted" else ""
+    return f"its status is {known.status}, and only proved and bounded rules are used{allowed}"
+
+
+def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newest: int) -> list[str]:
+    """Operators of a replacement without an ONNX form at the model's opset."""
+    from dslc.ir.graph import Call, topological
+    from dslc.onnx.exporter import exportable
+
+    old = set(graph.nodes())
+    out = []
+    for node in topological(value.node for value in values):
+        if not isinstance(node, Call) or node in old or node.constant or exportable(node, rules, opset):
+            continue
+        later = next((k for k in range(opset + 1, newest + 1) if exportable(node, rules, k)), None)
+        if later is None:
+            out.append(f"no ONNX node expresses `{node.op}`")
+        else:
+            out.append(f"`{node.op}` has an ONNX form from opset {later} on, and the model has opset {opset}")
+    return out
+
+
+def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int) -> list[str]:
+    """The times of both sides alone, or why ONNX Runtime does not run the new one."""
+    inputs = [value for value in dict.fromkeys(match.variables.values()) if not value.constant]
+    if not inputs or not all(value.known and value.type.is_static for value in (*inputs, *new, *new.values())):
+        return ["its price depends on sizes that are not known: `--bind NAME=N`"]
+    try:
+        sides = [_prepared(rules, list(side), inputs, opset) for side in (new.keys(), new.values())]
+    except DslcError as problem:
+        return [f"ONNX Runtime has no kernel for what it becomes: {problem.diagnostics[0].message}"]
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(_RUNS):
+        for (session, feeds), found in zip(sides, times, strict=True):
+            began = time.perf_counter()
+            session.run(None, feeds)
+            found.append(time.perf_counter() - began)
+    before, after = (1e3 * median(found) for found in times)
+    shown = f"alone it takes {after:.3g} ms after the rule and {before:.3g} ms before"
+    if after > before * _CLOSE:
+        return [f"the price: {shown}"]
+    return [f"nothing that shows here: {shown}; around it others may gain more"]
+
+
+def _prepared(rules: Rules, outputs: list[Value], inputs: list[Value], opset: int) -> tuple[Any, dict[str, Any]]:
+    import numpy as np
+
+    from dslc.interpret.draws import elements
+    from dslc.onnx.exporter import node_model
+    from dslc.onnx.runtime import session
+
+    model, names = node_model(outputs, rules, opset, inputs=inputs)
+    rng = np.random.default_rng(0)
+    feeds = {name: elements(value.type, "positions", rng, most=1) for name, value in zip(names, inputs, strict=True)}
+    return session(model), feeds

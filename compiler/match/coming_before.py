@@ -1,0 +1,88 @@
+"""What has to happen before a rule applies: other rules, of which one or two make its left side appear."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dslc.ir.graph import Graph
+from dslc.match.apply import apply_match
+from dslc.match.index import GraphIndex
+from dslc.match.matcher import find_matches
+from dslc.match.rule import CompiledRule
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: rules of which one after the other is tried
+STEPS = 2
+# places of one rule that are tried, and graphs that are looked at in all
+_PLACES, _GRAPHS = 3, 300
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Rules by their names, in the order in which they are applied, and the graph that they give, to which the wanted one applies."""
+
+    rules: tuple[str, ...]
+    graph: Graph
+
+
+def before(wanted: CompiledRule, graph: Graph, others: Sequence[CompiledRule], steps: int = STEPS) -> Before | None:
+    """The fewest applications of other rules, at most `steps`, after which `wanted` applies; None where none of those tried does.
+
+    A last step brings an operator that the wanted left side has; a step before it one that some such rule has on its left.
+    """
+    needed = [_operators(wanted, left=True)]
+    makers: list[list[CompiledRule]] = []
+    for _ in range(steps):
+        # a rule that opens a term may become anything
+        makers.append([rule for rule in others if rule.name != wanted.name and _operators(rule, left=False) & needed[-1]])
+        needed.append(needed[-1].union(*(_operators(rule, left=True) for rule in makers[-1])))
+    seen = {graph.outputs}
+    level = [Before((), graph)]
+    for depth in range(steps):
+        following: list[Before] = []
+        for at in level:
+            for reached in _after(at, makers[steps - 1 - depth] if depth < steps - 1 else makers[0]):
+                if reached.graph.outputs in seen:
+                    continue
+                seen.add(reached.graph.outputs)
+                if _applies(wanted, reached.graph):
+                    return reached
+                following.append(reached)
+                if len(seen) > _GRAPHS:
+                    return None
+        level = following
+    return None
+
+
+def _after(at: Before, rules: Sequence[CompiledRule]) -> Iterator[Before]:
+    index = GraphIndex(at.graph)
+    for rule in rules:
+        for match in find_matches(rule, index, limit=_PLACES):
+            graph = apply_match(match, at.graph)
+            if graph is not None:
+                yield Before((*at.rules, rule.name), graph)
+
+
+def _applies(rule: CompiledRule, graph: Graph) -> bool:
+    matches = find_matches(rule, GraphIndex(graph), limit=_PLACES)
+    return any(apply_match(match, graph) is not None for match in matches)
+
+
+def _operators(rule: CompiledRule, left: bool) -> frozenset[str]:
+    """The operators on one side of a compiled rule; on its right also those that the definitions of these abbreviate."""
+    if left:
+        return frozenset(site.operator for site in rule.left.sites if site.operator is not None)
+    found: set[str] = set()
+    stack = [(rule.definition.module, node) for node in walk_expr(rule.right) if isinstance(node, t.Call)]
+    while stack:
+        module, call = stack.pop()
+        op = module.lookup(call.function)
+        if isinstance(op, OperatorDef) and op.name not in found:
+            found.add(op.name)
+            # what an operator spells out stands in the graph as that
+            bodies = [s.value for s in op.syntax.statements if isinstance(s, t.Equation) and s.target.places is None]
+            stack += [(op.module, node) for node in walk_expr(tuple(bodies)) if isinstance(node, t.Call)]
+    return frozenset(found)
