@@ -67,6 +67,8 @@ def value(node: Node, at: tuple[float, ...]) -> float:
     """The value for one element of each input. Raises Undefined where a function has none; of a choice one branch counts."""
     if node.op in {"in", "num"}:
         return at[node.number] if node.op == "in" else float(node.number)
+    if node.op == "select" and node.args[1] == node.args[2]:
+        return value(node.args[1], at)  # this is how it is written down
     if node.op == "select":
         return value(node.args[1] if value(node.args[0], at) else node.args[2], at)
     args = [value(arg, at) for arg in node.args]
@@ -203,9 +205,10 @@ def test_what_is_proved_is_defined_alike(seed: int) -> None:
     [
         (of("select", of("==", Y, number(0)), X, of("/", X, Y)), of("/", X, Y)),
         (of("select", NEGATIVE, of("log", X), X), of("select", NEGATIVE, of("log", X), of("exp", of("log", X)))),
+        (of("/", number(0), of("*", number(0), X)), of("*", number(0), X)),
         (of("*", number(0), of("select", of("<", X, Y), of("/", X, Y), X)), of("*", number(0), X)),
     ],
-    ids=["divided only elsewhere", "a logarithm under another condition", "nothing of a quotient under a condition"],
+    ids=["divided only elsewhere", "a logarithm under another condition", "a quotient by 0", "nothing of a quotient under a condition"],
 )
 def test_conditions_on_data_are_part_of_what_is_asked(left: Node, right: Node) -> None:
     assert disagree(left, right) is not None
