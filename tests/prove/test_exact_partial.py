@@ -102,6 +102,18 @@ TOTAL = {
         op("reduce_max", add(X, C), axes=(0, 1), keepdims=True),
         op("reduce_max", add(rows("reduce_max", X), C), axes=(0, 1), keepdims=True),
     ),
+    "tanh by a sigmoid": (op("tanh", X), sub(mul(op("sigmoid", mul(X, 2)), 2), 1)),
+    "a sigmoid by tanh": (op("sigmoid", X), mul(add(op("tanh", mul(X, 0.5)), 1), 0.5)),
+    "tanh by exponentials": (
+        op("tanh", X), div(sub(op("exp", X), op("exp", op("neg", X))), add(op("exp", X), op("exp", op("neg", X))))
+    ),
+    "a mean as a sum by the size": (rows("reduce_mean", X), div(rows("reduce_sum", X), number(M))),
+    "a running sum as a product with a triangle": (
+        op("cumsum", X, axis=1), op("matmul", X, op("upper_triangle", op("ones", dtype=DType.F32, shape=(M, M))))
+    ),
+    "a running sum from the end": (
+        op("cumsum", X, axis=1, reverse=True), op("matmul", X, op("lower_triangle", op("ones", dtype=DType.F32, shape=(M, M))))
+    ),
     "log of a sum of exponentials": (rows("reduce_log_sum_exp", X), op("log", rows("reduce_sum", op("exp", X)))),
 }
 
@@ -109,6 +121,11 @@ TOTAL = {
 @pytest.mark.parametrize("name", TOTAL)
 def test_what_is_defined_alike_is_proved(name: str) -> None:
     assert is_proved(*TOTAL[name])
+
+
+def test_tanh_is_no_other_function_of_the_exponential() -> None:
+    assert not is_proved(op("tanh", X), sub(mul(op("sigmoid", X), 2), 1))
+    assert not is_proved(op("tanh", X), sub(mul(op("sigmoid", mul(X, 2)), 2), 2))
 
 
 def test_shifts_that_differ_within_a_row_stay_in_the_maximum() -> None:

@@ -29,7 +29,8 @@ from dslc.ir.scalar import (
 from dslc.prove.exact.affine import Affine, NotAffine, about_positions, digits, largest_first, strides
 from dslc.prove.exact.coefficient import MINUS_ONE, ONE, NotRational, from_poly, from_sizes
 from dslc.prove.exact.element_types import ends, holds, is_infinite, is_signed, is_whole
-from dslc.prove.exact.functions import INFINITY, Functions
+from dslc.prove.exact.functions import Functions
+from dslc.prove.exact.shifted import INFINITY
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 from dslc.prove.exact.whole import Whole
 
@@ -241,7 +242,7 @@ class Evaluator:
         if name == "*":
             return self._multiplied(values)
         if name == "/" or name.startswith("quotient:"):
-            return whole.quotient(dtype, *values, domain, self._beyond(args, dtype))
+            return whole.quotient(dtype, values[0], values[1], domain, self._beyond(args, dtype))
         power = args[1].value if name == "^" and isinstance(args[1], Num) else None
         if isinstance(power, int) and not isinstance(power, bool) and 0 < power <= _POWERS:
             return self._powered(values[0], power, place)

@@ -200,10 +200,11 @@ class Functions:
         found = self._known.get(atom.name)
         if found is None or found.name not in {"exp", "inverse"}:
             return False
-        return found.name == "exp" or all(
+        # without terms it is the inverse of 0
+        return found.name == "exp" or (bool(found.labels) and all(
             (number := c.number) is not None and number > 0 and all(self._positive(self.resolve(a)) for a in atoms)
             for _, atoms, c in found.labels
-        )
+        ))
 
     def is_total(self, atom: Atom, is_partial: Callable[[str], bool]) -> bool:
         """Whether an atom is a tensor, or a function that has a value at every argument, or at the one it has."""
@@ -218,7 +219,8 @@ class Functions:
             return True
         if head not in {"sqrt", "log", "inverse"} or not all(map(self._never_negative, labels, bodies)):
             return False
-        return head == "sqrt" or all(self._positive(self.resolve(each)) for label in labels for each in label[1])
+        # without terms the argument is 0
+        return head == "sqrt" or (bool(labels) and all(self._positive(self.resolve(each)) for label in labels for each in label[1]))
 
     def _never_negative(self, label: Label, body: Any) -> bool:
         """Whether a term is a positive coefficient times squares, and what is never negative by itself."""

@@ -10,16 +10,19 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
-from dslc.analysis.poly import Poly
+from dslc.analysis.poly import Poly, as_poly
 from dslc.ir.scalar import Scalar, Sym
-from dslc.prove.exact.coefficient import Ratio
+from dslc.prove.exact.coefficient import Ratio, from_poly
 from dslc.prove.exact.functions import Functions, Label
-from dslc.prove.exact.terms import Atom, Sum
+from dslc.prove.exact.terms import Atom, Sum, Term
 
 # what Z3 may take, counted by itself (some tenths of a second, mostly); and what ends it where its steps take far longer
 _RESOURCES = 300_000
 _MILLISECONDS = 3000
 _UNKNOWNS = 40
+
+
+_TWO = from_poly(as_poly(2))
 
 
 class _NotPointwise(Exception):
@@ -148,3 +151,7 @@ class _Formula:
             self._solver.add(z3.Implies(below >= 0, z3.And(value >= 0, value * value == below)))
         elif name == "exp":
             self._solver.add(value > 0)
+        elif name == "tanh":
+            twice = tuple(Term(c * _TWO, atoms, map) for (_, atoms, c), map in first)
+            power = self._sum([((0, t.atoms, t.coefficient), t.map) for t in self._functions.applied("exp", [twice], index.domain())])
+            self._solver.add(power > 0, value * (power + 1) == power - 1)
