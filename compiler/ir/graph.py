@@ -86,13 +86,8 @@ class Node:
     types: tuple[TensorType | None, ...]
     #: whether the node depends on weights only
     constant: bool
+    #: a hash of the term, which is the same when it is built again; nodes themselves are compared as the objects that they are
     _hash: int
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
 
     @property
     def values(self) -> tuple[Value, ...]:
@@ -159,8 +154,10 @@ class Call(Node):
 class _Head:
     """What calls have in common that differ in their arguments only: one object for all of them, so that it is compared at once."""
 
-    __slots__ = ("__weakref__", "attrs", "op", "tag", "types")
+    __slots__ = ("__weakref__", "attrs", "code", "op", "tag", "types")
     _pool: ClassVar[weakref.WeakValueDictionary[Any, _Head]] = weakref.WeakValueDictionary()
+    #: a hash of what it says, which is the same when it is made again
+    code: int
     op: str
     attrs: Attrs
     tag: Any
@@ -229,7 +226,7 @@ def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType
     head = _Head._pool.get(key)
     if head is None:
         head = _Head()
-        head.op, head.attrs, head.tag, head.types = op, attrs, tag, types
+        head.op, head.attrs, head.tag, head.types, head.code = op, attrs, tag, types, hash(key)
         _Head._pool[key] = head
     return _call(head, args)
 
@@ -240,7 +237,7 @@ def _call(head: _Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
     if found is None:
         node: Call = _new(Call, args, head.types, all(arg.node.constant for arg in args))
         node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
-        node._hash = hash(key)
+        node._hash = hash((head.code, args))
         Node._pool[key] = found = node
     return found.values
 

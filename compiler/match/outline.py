@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from dslc.ir.dtype import DTYPES
+from dslc.ir.dtype import DTYPES, TensorType
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
 from dslc.match.index import Fitting, Index, Kind
@@ -62,6 +62,13 @@ class _Parts:
     nested: bool
 
 
+class _Asked(NamedTuple):
+    """Answers for calls that differ in their arguments only, and for types (by need)."""
+
+    heads: dict[object, bool]
+    types: dict[tuple[int, TensorType], bool]
+
+
 class Outline:
     """An outline, one object for all sites that have it. Made by `outlines`."""
 
@@ -79,32 +86,39 @@ class Outline:
         if found is None:
             operator = self._parts.operator
             pool = index.calls if operator is None else index.by_operator.get(operator, ())
-            calls = tuple(call for call in pool if self._lets_through(call, index))
+            asked = _Asked({}, {})
+            calls = tuple(call for call in pool if self._lets_through(call, index, asked))
             found = known[self] = Fitting(calls, frozenset(calls))
         return found
 
-    def _lets_through(self, call: Call, index: Index) -> bool:
+    def _lets_through(self, call: Call, index: Index, asked: _Asked) -> bool:
+        own = asked.heads.get(call.head)
+        if own is None:
+            own = asked.heads[call.head] = self._own(call)
+        if not own:
+            return False
         parts = self._parts
-        if parts.operator is None and not self._term(call):
-            return False
-        if not parts.grouped and parts.outputs not in (0, len(call.types)):
-            return False
-        if self._tests:
-            attrs = attributes(call, index)
-            for name, pattern in self._tests:
-                if name not in attrs or not _possible(pattern, attrs[name]):
-                    return False
         needs = parts.needs
         if parts.nested:
             if all(isinstance(need, AnyTensor) and not need.constant for need in needs):
                 return True
             operands: Collection[Value] = operands_within(call, index)
-            return all(self._among(need, operands, index) for need in needs)
+            return all(self._among(need, operands, index, asked) for need in needs)
         if len(call.args) < len(needs) or (parts.operator is not None and len(call.args) > len(needs)):
             return False
         if parts.anywhere:
-            return all(any(_meets(need, arg, index) for arg in call.args) for need in needs)
-        return all(_meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False))
+            return all(any(_meets(need, arg, index, asked) for arg in call.args) for need in needs)
+        return all(_meets(need, arg, index, asked) for need, arg in zip(needs, call.args, strict=False))
+
+    def _own(self, call: Call) -> bool:
+        """What does not depend on the arguments."""
+        parts = self._parts
+        if parts.operator is None and not self._term(call):
+            return False
+        if not parts.grouped and parts.outputs not in (0, len(call.types)):
+            return False
+        attrs = dict(call.attrs)
+        return all(name in attrs and _possible(pattern, attrs[name]) for name, pattern in self._tests)
 
     def _term(self, call: Call) -> bool:
         definition = self._rules.operators.get(call.op)
@@ -112,11 +126,11 @@ class Outline:
             return False
         return all(satisfies(predicate, call.op, self._rules) for predicate in self._parts.predicates)
 
-    def _among(self, need: Need, operands: Collection[Value], index: Index) -> bool:
+    def _among(self, need: Need, operands: Collection[Value], index: Index, asked: _Asked) -> bool:
         """A tensor may be several operands together, of which nothing is known but that all are constant where it is."""
         if isinstance(need, AnyTensor):
             return not need.constant or any(value.constant for value in operands)
-        return any(_meets(need, value, index) for value in operands)
+        return any(_meets(need, value, index, asked) for value in operands)
 
 
 def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
@@ -134,11 +148,18 @@ def attributes(call: Call, index: Index) -> dict[str, Any]:
     return found
 
 
-def _meets(need: Need, value: Value, index: Index) -> bool:
+def _meets(need: Need, value: Value, index: Index, asked: _Asked) -> bool:
     if isinstance(need, AnyTensor):
         if need.constant and not value.constant:
             return False
-        return value.known and (need.quick is None or need.quick.fits(value.type, {}))
+        type = value.node.types[value.index]
+        if type is None or need.quick is None:
+            return type is not None
+        key = (id(need), type)
+        found = asked.types.get(key)
+        if found is None:
+            found = asked.types[key] = need.quick.fits(type, {})
+        return found
     if isinstance(need, AnyNumber):
         number = number_at(value, index)
         return number is not None and (need.literal is None or equal(need.literal, number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value
 from dslc.match.alone import Alone, joined
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
@@ -23,7 +24,7 @@ from dslc.match.pattern import (
 from dslc.match.rule import CompiledRule
 from dslc.match.state import Complete, NumberEquals, Pending, State, Wrap
 from dslc.match.trace import Trace
-from dslc.match.types import equal
+from dslc.match.types import Bindings, bound, equal
 from dslc.semantics.env import AttrSet, OperatorRef
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
@@ -41,6 +42,7 @@ class Structure:
         self._sites = rule.left.sites
         self._outlines = rule.outlines
         self._alone: dict[int, Alone] = {}
+        self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
@@ -409,11 +411,11 @@ class Structure:
                 else:
                     self._stop(state, None, lambda: f"`{pattern.name}` is already another tensor")
                 return
-            quick = self._rule.quick.get(pattern.name)
             if pattern.name in self._rule.constants and not value.constant and self._trace is None:
                 return
             names = dict(state.names)
-            if not value.known or (quick is not None and not quick.fits(value.type, names)):
+            bindings = self._bindings(pattern.name, value)
+            if bindings is None or not bound(bindings, names):
                 self._stop(state, None, lambda: self._type_problem(pattern.name, value))
                 return
             yield state.with_variable(pattern.name, value, names)
@@ -430,6 +432,17 @@ class Structure:
                         yield found
         else:
             yield from self._number(pattern, value, state)
+
+    def _bindings(self, name: str, value: Value) -> Bindings | None:
+        """What the declared type of a variable binds; None where the value cannot have it."""
+        type = value.node.types[value.index]
+        quick = self._rule.quick.get(name)
+        if type is None or quick is None:
+            return None if type is None else ()
+        key = (name, type)
+        if key not in self._types:
+            self._types[key] = quick.bindings(type)
+        return self._types[key]
 
     def _number(self, pattern: Number, value: Value, state: State) -> Iterator[State]:
         number = number_at(value, self._index)

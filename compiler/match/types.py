@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES, TensorType
 from dslc.syntax import tree as t
@@ -24,28 +24,42 @@ class QuickType:
 
     def fits(self, actual: TensorType, names: dict[str, Any]) -> bool:
         """Whether the type can match; binds sizes, the pack and the element type in `names`."""
+        found = self.bindings(actual)
+        return found is not None and bound(found, names)
+
+    def bindings(self, actual: TensorType) -> Bindings | None:
+        """What the names would be, one after the other; None where the type cannot match."""
         shape = actual.shape
         fixed = len(self.before) + len(self.after)
         if len(shape) < fixed if self.pack is not None else len(shape) != fixed:
-            return False
-        if self.dtype in DTYPES:
-            if DTYPES[self.dtype] is not actual.dtype:
-                return False
-        elif names.setdefault(self.dtype, actual.dtype) is not actual.dtype:
-            return False
+            return None
+        out: list[tuple[str, Any]] = []
+        if self.dtype not in DTYPES:
+            out.append((self.dtype, actual.dtype))
+        elif DTYPES[self.dtype] is not actual.dtype:
+            return None
         split = len(shape) - len(self.after)
         for declared, size in (*zip(self.before, shape, strict=False), *zip(self.after, shape[split:], strict=False)):
-            if declared is None:
-                continue
-            if isinstance(declared, int):
-                if declared != size:
-                    return False
-            elif not equal(names.setdefault(declared, size), size):
-                return False
+            if isinstance(declared, str):
+                out.append((declared, size))
+            elif declared is not None and declared != size:
+                return None
         if self.pack:
-            middle = shape[len(self.before) : split]
-            return equal(names.setdefault(self.pack, middle), middle)
-        return True
+            out.append((self.pack, shape[len(self.before) : split]))
+        return tuple(out)
+
+
+#: names and what they stand for, in the order in which they are bound
+Bindings: TypeAlias = tuple[tuple[str, Any], ...]
+
+
+def bound(found: Bindings, names: dict[str, Any]) -> bool:
+    """Binds names, as far as they are not bound to something else."""
+    for name, value in found:
+        known = names.setdefault(name, value)
+        if known is not value and not equal(known, value):
+            return False
+    return True
 
 
 def equal(a: Any, b: Any) -> bool:

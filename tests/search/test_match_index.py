@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -13,8 +15,10 @@ from dslc.ir.constants import array_value, number_of
 from dslc.ir.graph import Call, Node, Value, input_value
 from dslc.ir.scalar import Number
 from dslc.match import GraphIndex, Index, find_matches, replacements
+from dslc.match.alone import joined
 from dslc.match.cases import cases_of
 from dslc.match.index import Memory
+from dslc.match.state import State
 
 
 class Classes:
@@ -202,3 +206,69 @@ def test_numbers_that_constants_hold_belong_to_the_guard_key(tmp_path: Path) -> 
         (new,) = replacements(match).values()
         assert new == case.call("mul", x, case.call("neg", match.variables["C"]))
     assert len(cases_of(rule)) == 3
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[State, State]]:
+    """The pairs of parts that are put together while a test runs."""
+    out: list[tuple[State, State]] = []
+
+    def noted(state: State, part: State) -> State:
+        out.append((state, part))
+        return joined(state, part)
+
+    monkeypatch.setattr("dslc.match.structure.joined", noted)
+    return out
+
+
+def others(built: list[tuple[State, State]]) -> int:
+    """How many of the pairs are of two calls."""
+    return sum(set(state.nodes.values()) != set(part.nodes.values()) for state, part in built)
+
+
+def test_parts_of_which_one_needs_the_other_are_never_put_together(tmp_path: Path, built: list[tuple[State, State]]) -> None:
+    """Sixty products of random earlier values: pairs are those of which neither is computed from the other, and no others are built."""
+    case = Case(tmp_path, PAIR)
+    rng = random.Random(7)
+    values = [tensor("x", 3, 3), tensor("y", 3, 3)]
+    for k in range(60):
+        values.append(case.call("matmul", values[rng.randrange(max(0, k - 9), len(values))], tensor(f"w{k}", 3, 3)))
+    products = values[2:]
+    index = GraphIndex(graph(*products))
+    found = {frozenset(value for _, value in match.roots) for match in find_matches(case.rule("pair"), index)}
+    apart = {
+        frozenset((a, b))
+        for a, b in itertools.combinations(products, 2)
+        if not index.depends([a], [b]) and not index.depends([b], [a])
+    }
+    assert found == apart
+    assert others(built) == len(apart)
+
+
+def test_a_chain_of_products_has_no_pairs_to_build(tmp_path: Path, built: list[tuple[State, State]]) -> None:
+    case = Case(tmp_path, PAIR)
+    value = tensor("x", 3, 3)
+    for k in range(200):
+        value = case.call("matmul", value, tensor(f"w{k}", 3, 3))
+    assert list(find_matches(case.rule("pair"), GraphIndex(graph(value)))) == []
+    assert others(built) == 0
+
+
+def test_rules_share_what_they_ask_of_calls(tmp_path: Path) -> None:
+    """Variables with other names are the same question; another rank, and a guard that wants a constant, are others."""
+    rules = """
+substitution one(A: f32[M, K], B: f32[K, N]) -> Y {\n  Y = matmul(relu(A), B)\n  =>\n  Y = matmul(relu(A), B)\n}
+substitution two(X: f32[R, S], Z: f32[S, Q]) -> Y {\n  Y = matmul(relu(X), Z)\n  =>\n  Y = matmul(relu(X), Z)\n}
+substitution three(X: f32[B, R, S], Z: f32[S, Q]) -> Y {\n  Y = matmul(relu(X), Z)\n  =>\n  Y = matmul(relu(X), Z)\n}
+substitution four(X: f32[R, S], Z: f32[S, Q]) -> Y {\n  Y = matmul(relu(X), Z)\n  where constant(Z)\n  =>\n  Y = matmul(relu(X), Z)\n}
+"""
+    case = Case(tmp_path, rules)
+    one, two, three, four = (case.rule(name).outlines for name in ("one", "two", "three", "four"))
+    assert one == two
+    assert not set(one) & set(three)
+    assert len(set(one) & set(four)) == 1
+    variable, fixed = case.call("matmul", case.call("relu", tensor("x", 2, 3)), tensor("z", 3, 4)), weight(3, 4)
+    both = [variable, case.call("matmul", case.call("relu", tensor("x", 2, 3)), fixed)]
+    index = GraphIndex(graph(*both))
+    top = case.rule("four").left.tops[0]
+    assert [len(outlines[top].fitting(index).calls) for outlines in (one, three, four)] == [2, 0, 1]
