@@ -74,6 +74,9 @@ def check_files(paths: Sequence[Path], overlapping: bool = False) -> list[Diagno
     asked = {str(path.resolve()) for path in paths}
     modules = [m for m in rules.modules if str(Path(m.file.source.path).resolve()) in asked]
     found = check_all(rules, modules)
+    from dslc.prove.check_laws import wrong_laws
+
+    found += wrong_laws(rules, modules, found)
     if overlapping:
         from dslc.semantics.checks.overlap import overlaps
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dslc.prove.digest import PROVER_VERSION
-from dslc.prove.verdict import STATUSES, Counterexample, RuleVerdict, Verdict
+from dslc.prove.verdict import STATUSES, Counterexample, RuleVerdict, Status, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
 LOCK = "dslc.lock"
@@ -109,6 +109,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
     out: dict[str, Any] = {"digest": verdict.digest, "status": verdict.status}
     if verdict.reason:
         out["reason"] = verdict.reason
+    if verdict.rests:
+        out["rests"] = dict(verdict.rests)
     out["verdicts"] = []
     for one in verdict.verdicts:
         entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
@@ -119,6 +121,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
             entry["error_bound"] = one.error_bound
         if one.needs:
             entry["needs"] = list(one.needs)
+        if one.rests:
+            entry["rests"], entry["weakest"] = list(one.rests), one.weakest
         if one.counterexample is not None:
             entry["counterexample"] = {k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}}
         out["verdicts"].append(entry)
@@ -145,9 +149,18 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
                 needs=tuple(str(condition) for condition in one.get("needs", ())),
+                rests=tuple(str(law) for law in one.get("rests", ())), weakest=_status(one.get("weakest", "proved")),
             )
         )  # fmt: skip
-    return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")))
+    rests = tuple((str(law), str(digest)) for law, digest in entry.get("rests", {}).items())
+    return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")), rests)
+
+
+def _status(text: Any) -> Status:
+    found = next((one for one in STATUSES if one == text), None)
+    if found is None:
+        raise ValueError(text)
+    return found
 
 
 def keep_json(path: Path, value: Any) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from dslc.ir.graph import Value, topological
 from dslc.prove.depth import deeply
 from dslc.prove.sizes import at_sizes
-from dslc.prove.verdict import Answer, Counterexample, ProverName, Verdict
+from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
@@ -75,7 +75,12 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     bounds = [part.error_bound for part in parts]
     bound = None if None in bounds else max(b for b in bounds if b is not None)
     needs = tuple(dict.fromkeys(condition for part in parts for condition in part.needs))
-    return Verdict(prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs)
+    rests = tuple(dict.fromkeys(law for part in parts for law in part.rests))
+    weakest = max((part.weakest for part in parts), key=STATUSES.index)
+    return Verdict(
+        prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs,
+        rests=rests, weakest=weakest,
+    )  # fmt: skip
 
 
 def _field(rules: Rules, sub: SubstitutionDef, seed: int) -> Verdict:

@@ -52,6 +52,9 @@ class Verdict:
     needs: tuple[str, ...] = ()
     #: where they were asked for: conditions under each of which no instance was found to differ
     guards: tuple[str, ...] = ()
+    #: the laws from which the answer follows, and the weakest status among theirs
+    rests: tuple[str, ...] = ()
+    weakest: Status = "proved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class RuleVerdict:
     verdicts: tuple[Verdict, ...]
     digest: str
     reason: str = ""
+    #: the laws from which the status follows, each with its digest
+    rests: tuple[tuple[str, str], ...] = ()
 
     @property
     def counterexample(self) -> Counterexample | None:
