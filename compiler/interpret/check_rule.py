@@ -9,6 +9,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dslc.analysis.linearity import linear_at
+from dslc.analysis.samples import sample
 from dslc.errors import Diagnostic
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.field import Field
@@ -16,10 +18,12 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.run import InterpretError, run
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Call, Value
+from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
-from dslc.semantics.shape_free import is_linear, is_pointwise
+from dslc.semantics.shape_free import is_pointwise
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
@@ -155,12 +159,41 @@ def term_choices(
             if len(op.syntax.params) == len(signature.params)
             and len(op.syntax.outputs) == 1
             and ("pointwise" not in wanted or is_pointwise(op, rules))
-            and ("linear" not in wanted or is_linear(op, rules))
+            and ("linear" not in wanted or _may_be_linear(rules, op))
         ]
-        order = rng.permutation(len(fitting))
-        options.append([fitting[int(k)] for k in order[:count]])
+        order = [fitting[int(k)] for k in rng.permutation(len(fitting))]
+        # by turns those that tell more apart, and any
+        telling = [op for op in order if _tells(op, "linear" in wanted)]
+        turns = [op for pair in itertools.zip_longest(telling, order) for op in pair if op is not None]
+        options.append(list(dict.fromkeys(turns))[:count])
     for choice in itertools.islice(itertools.product(*options), count):
         yield {signature.name: op for signature, op in zip(signatures, choice, strict=True)}
+
+
+def _may_be_linear(rules: Rules, op: OperatorDef) -> bool:
+    """Whether an operator is linear in some use; whether it is in an instance is asked of that."""
+    cache = rules_cache(rules, "linear in a sample")
+    if op.name not in cache:
+        try:
+            node = sample(rules, op)[0].node
+        except (Mismatch, EvalError, Unbound):
+            node = None
+        cache[op.name] = isinstance(node, Call) and linear_at(rules, node, len(node.args))
+    return bool(cache[op.name])
+
+
+def _tells(op: OperatorDef, linear: bool) -> bool:
+    """Whether an operator has attributes, which a rule may mix up, or (`linear`) computes more than it moves."""
+    if not linear:
+        return bool(op.attrs)
+    return not all(_moves(s.value) for s in op.syntax.statements if isinstance(s, t.Equation))
+
+
+def _moves(value: t.Expr) -> bool:
+    """Whether an element of the result is an element of a tensor, or a number."""
+    if isinstance(value, t.Conditional):
+        return _moves(value.then) and _moves(value.otherwise)
+    return isinstance(value, t.Subscript | t.Name | t.Int | t.Float)
 
 
 def _names(call: t.Call) -> list[str]:

@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.linearity import linear_at
 from dslc.errors import DslcError
 from dslc.interpret.facts import Hints, Place, facts_of, operator_hints
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DTYPES, DType, TensorType
-from dslc.ir.graph import Value, input_value
+from dslc.ir.graph import Call, Value, input_value, topological
 from dslc.semantics.composites import modes_of
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, OperatorRef, Thunk, Unbound
@@ -350,7 +351,7 @@ def instantiate(
         inputs = _inputs(draft, facts.constants)
         left = _side(draft, syntax.left, env)
         for condition in conditions:
-            if _needing(draft, env, condition) is not True:
+            if _needing(draft, env, condition) is not True or not _linear_uses(rules, condition, syntax, terms or {}, left):
                 raise Rejected(f"`{condition.span.text}` does not hold")
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
         raise Rejected(f"left side: {_reason(problem)}") from None
@@ -369,6 +370,19 @@ def instantiate(
     except Unbound as unknown:
         raise Rejected(f"right side: `{unknown.name}` stays unknown") from None
     return Instance(inputs, left, right, dict(draft.drawn))
+
+
+def _linear_uses(
+    rules: Rules, condition: t.Expr, syntax: t.Substitution, terms: Mapping[str, OperatorDef], left: Mapping[str, Value]
+) -> bool:
+    """Whether each use of a term on the left side is linear where the condition is `linear(f)`."""
+    if not isinstance(condition, t.Call) or condition.function != "linear" or not isinstance(condition.args[0], t.Name):
+        return True
+    name = condition.args[0].id
+    declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
+    count = next((len(s.params) for s in declared), 0)
+    uses = [n for n in topological(v.node for v in left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
+    return all(linear_at(rules, n, count) for n in uses)
 
 
 def _reason(problem: Exception) -> str:

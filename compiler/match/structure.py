@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from dslc.analysis.linearity import linear_at
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
@@ -25,13 +26,14 @@ from dslc.match.trace import Trace
 from dslc.match.types import equal
 from dslc.semantics.env import AttrSet, OperatorRef
 from dslc.semantics.library import Rules
-from dslc.semantics.shape_free import is_linear, is_pointwise
+from dslc.semantics.shape_free import is_pointwise
 
 
-def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
-    """Whether an operator is pointwise, or linear."""
-    definition = rules.operators[operator]
-    return is_pointwise(definition, rules) if predicate == "pointwise" else is_linear(definition, rules)
+def satisfies(predicate: str, node: Call, count: int, rules: Rules) -> bool:
+    """Whether an operator is pointwise, or linear in its first `count` tensors where it is used like this."""
+    if predicate == "pointwise":
+        return is_pointwise(rules.operators[node.op], rules)
+    return linear_at(rules, node, count)
 
 
 class Structure:
@@ -199,7 +201,7 @@ class Structure:
             if known != OperatorRef(node.op, extra):
                 self._stop(state, site, lambda: f"`{site.term}` is `{known.name}`, and `{node.op}` is found")
                 return False
-            return True
+            return self._kept(site, node, state)
         definition = self._rules.operators.get(node.op)
         if definition is None or len(node.args) < len(site.args):
             return False
@@ -209,11 +211,17 @@ class Structure:
         if len(node.args) > len(params) or not carried:
             self._stop(state, site, lambda: f"`{node.op}` has {len(node.args)} tensor arguments, not {len(site.args)}")
             return False
-        for guard in self._rule.term_guards:
-            if guard.term == site.term and not satisfies(guard.predicate, node.op, self._rules):
-                self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate}")
-                return False
+        if not self._kept(site, node, state):
+            return False
         names[site.term] = OperatorRef(node.op, extra)
+        return True
+
+    def _kept(self, site: Site, node: Call, state: State) -> bool:
+        """Whether one use of a term's operator is what the guards want of it."""
+        for guard in self._rule.term_guards:
+            if guard.term == site.term and not satisfies(guard.predicate, node, len(site.args), self._rules):
+                self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate} here")
+                return False
         return True
 
     def _outputs(self, site: Site, node: Call, state: State) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:

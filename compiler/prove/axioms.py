@@ -18,7 +18,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
 from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law
 from dslc.prove.axiom_terms import NO_PROGRAM, Known, Program, involutions
-from dslc.prove.instance_terms import unknown_operators
+from dslc.prove.instance_terms import term_operators
 from dslc.prove.instances import Uncovered, cover
 from dslc.prove.laws import law_substitutions
 from dslc.prove.resting import CARRYING, basis
@@ -162,7 +162,7 @@ class AxiomProver:
             return said(False, "no symbolic instance")
         without = frozenset(law.name for law in self.theory(rules).laws if law.name == sub.name)
         used: dict[str, None] = {}
-        terms = tuple((unknown_operators(sub) or {}).values())
+        terms = tuple(term_operators(sub).values())
         for instance in covered.instances:
             left, right = instance.graphs
             laws = self.entails(rules, left, right, instance.conditions, without, terms)

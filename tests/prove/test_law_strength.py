@@ -97,7 +97,8 @@ FALSE = {
 @pytest.mark.parametrize("claim", FALSE)
 def test_a_false_trait_is_refuted_and_the_matcher_does_not_use_it(tmp_path: Path, claim: str) -> None:
     operator, trait = FALSE[claim], claim.split()[2]
-    text = f"import std ({operator}, neg)\nproperty {claim}\nsubstitution twice(X: T[*S]) -> Y {{\n  Y = neg(neg(X))\n  =>\n  Y = X\n}}\n"
+    twice = "substitution twice(X: T[*S]) -> Y {\n  Y = neg(neg(X))\n  =>\n  Y = X\n}\n"
+    text = f"import std ({operator}, neg)\nproperty {claim}\n{twice}"
     found = verdicts(tmp_path, text)
     assert found[f"{operator}.{trait}"].status == "refuted"
     assert found["twice"].status == "proved"
