@@ -37,7 +37,7 @@ def _rules(library: str) -> Rules:
 def laws_of(rules: Rules, library: str) -> list[PropertyDef]:
     """The laws that a library itself has, not what it imports."""
     name = Path(library).stem
-    return [law for full, law in rules.laws.items() if full.startswith(f"{name}.")]
+    return [law for full, law in rules.laws.items() if full.startswith(f"{name}.") and law.trait is None]
 
 
 def _law(library: str, name: str) -> tuple[Rules, SubstitutionDef]:

@@ -10,9 +10,13 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import combinations
 
+from dslc.errors import DslcError
 from dslc.ir.constants import number_of
-from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, input_value, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
+from dslc.semantics.elaborate import expand_node
+from dslc.semantics.env import Mismatch, Unbound
+from dslc.semantics.library import Rules
 
 _MOST_INPUTS = 10
 _INTEGERS = frozenset(f"convert:{name}" for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
@@ -126,7 +130,25 @@ def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tup
     return tuple(sorted(found, key=lambda group: (len(group), [inputs.index(v) for v in inputs if v in group])))
 
 
+def linear_at(rules: Rules, node: Call, count: int) -> bool:
+    """Whether an operator is linear in its first `count` tensors (`is_linear`), with the attributes and numbers of this use.
+
+    Its other tensors are held fixed. False where its types do not fit.
+    """
+    args = tuple(
+        arg if k >= count and isinstance(arg.node, Constant) else input_value(f"p{k}", arg.type) for k, arg in enumerate(node.args)
+    )
+    try:
+        outputs = expand_node(rules, node, args)
+    except (Mismatch, Unbound, DslcError):
+        return False
+    return len(outputs) == 1 and is_linear(args[:count], outputs)
+
+
 def is_linear(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
-    """Whether the outputs are linear in each input by itself or jointly with others."""
+    """Whether the outputs are linear in each input, by itself or jointly with others of them: a product in each of its factors, a
+
+    sum in its terms together. What else is read is held fixed. This is what `linear(f)` asks of a term.
+    """
     classes = linear_classes(inputs, outputs)
     return all(any(value in group for group in classes) for value in inputs) and bool(inputs)

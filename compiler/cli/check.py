@@ -84,6 +84,9 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
     unmatched = _unmatched(rules, modules)
     places = {finding.span for finding in unmatched}
     found = [finding for finding in found if finding.code != "W0005" or finding.span not in places] + unmatched
+    from dslc.prove.check_laws import wrong_laws
+
+    found += wrong_laws(rules, modules, found)
     if overlapping:
         from dslc.semantics.checks.overlap import overlaps
 

@@ -39,6 +39,7 @@ _GUARD_SECONDS = 10.0
 @click.option("--jobs", type=click.IntRange(min=0), metavar="N", help="Processes (default: one for each core, at most 8).")
 @click.option("--timeout", default="30s", show_default=True, metavar="TIME", help="For each prover and rule.")
 @click.option("--no-lock", is_flag=True, help="Prove everything again, and keep nothing.")
+@click.option("--trust-lock", is_flag=True, help="Believe what a dslc.lock says of unchanged rules, whoever wrote it.")
 @click.option("--seed", default=0, show_default=True, help="Seed of the random instances.")
 @click.option("-q", "--quiet", is_flag=True, help="No table and no progress.")
 @click.option("--require", type=click.Choice(["proved", "bounded"]), help="Exit code 1 where a rule or law is less than this.")
@@ -51,6 +52,7 @@ def command(
     jobs: int | None,
     timeout: str,
     no_lock: bool,
+    trust_lock: bool,
     seed: int,
     quiet: bool,
     require: str | None,
@@ -58,9 +60,10 @@ def command(
 ) -> int:
     """Prove the substitutions and laws of rule files or libraries (default: std), or find where their sides differ.
 
-    What was proved is kept in `dslc.lock` beside each library, and not proved again while nothing that it rests on changes.
-    Exit code 1 where a rule is refuted or less than --require says, or `dslc check` finds a mistake in the files: then nothing is
-    proved.
+    What was proved is kept in the user's cache folder, and not proved again while nothing that it rests on changes; a `dslc.lock`
+    beside each library says it to others (but none is written into an installed package), who prove it again or trust it.
+    Exit code 1 where a rule is refuted or less than --require says, or `dslc check` finds a mistake in the files: what has one is
+    not proved.
     """
     from dslc.diagnostics.render import render, wants_color
     from dslc.prove.laws import load_with_laws
@@ -73,22 +76,19 @@ def command(
     rules = load_with_laws(wanted)
     chosen = _chosen(rules, wanted, patterns)
     mistakes = _mistakes(rules, wanted)
-    if mistakes:
-        if output_format == "json":
-            click.echo(json.dumps({"rules": [], "findings": json.loads(render(mistakes, "json"))}, indent=2))
-        else:
-            form = "concise" if output_format == "concise" else "full"
-            click.echo(render(mistakes, form, color=wants_color(sys.stderr)), nl=False, err=form == "full")
-        return 1
+    unasked = mistaken(rules, chosen, mistakes)
     asked = cast("tuple[ProverName, ...]", tuple(p for p in PROVERS if not provers or p in provers))
     notes: list[str] = []
     began = time.perf_counter()
     with _progress(quiet or output_format in {"json", "markdown"}) as told:
         verdicts = verify(
-            rules, chosen, default_jobs() if jobs is None else jobs, None if no_lock else "beside", told,
-            provers=asked, limit=limit, seed=seed, notes=notes,
+            rules, [name for name in chosen if name not in unasked], default_jobs() if jobs is None else jobs,
+            None if no_lock else "beside", told,
+            provers=asked, limit=limit, seed=seed, notes=notes, trust=trust_lock,
         )  # fmt: skip
-    findings = [d for v in verdicts for d in _findings(rules, v, seed, guards)]
+    proved = {verdict.rule: verdict for verdict in verdicts}
+    verdicts = tuple(unasked.get(name) or proved[name] for name in chosen)
+    findings = [*mistakes, *(d for v in proved.values() for d in _findings(rules, v, seed, guards))]
     seconds = time.perf_counter() - began
     if output_format == "json":
         outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
@@ -136,6 +136,21 @@ def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
     """The rules and laws whose status is weaker than required."""
     enough = {None: None, "proved": {"proved"}, "bounded": {"proved", "bounded"}}[require]
     return [] if enough is None else [verdict.rule for verdict in verdicts if verdict.status not in enough]
+def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic]) -> dict[str, RuleVerdict]:
+    """Verdicts of rules and laws that have a mistake, or whose operators and functions have one: nothing is proved of these."""
+    from dslc.prove.check_laws import mistake_in
+    from dslc.prove.digest import rule_digest
+    from dslc.prove.verdict import RuleVerdict
+    from dslc.prove.worker import definition_of
+
+    out = {}
+    for name in names if mistakes else ():
+        definition = definition_of(rules, name)
+        found = mistake_in(rules, definition, mistakes)
+        if found is not None:
+            reason = f"{found.code}: {found.message}"
+            out[name] = RuleVerdict(name, "undecided", (), rule_digest(rules, definition), reason)
+    return out
 
 
 def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:

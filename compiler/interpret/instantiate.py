@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.linearity import linear_at
 from dslc.errors import DslcError
 from dslc.interpret.draft import Draft, entry_count, partly_bound
 from dslc.interpret.draws import ORDINARY, Draws
 from dslc.interpret.facts import Place, facts_of, operator_hints
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Value, input_value
+from dslc.ir.graph import Call, Value, input_value, topological
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
@@ -263,7 +264,8 @@ def instantiate(
         left = _side(draft, syntax.outputs, syntax.left, env)
         for condition in facts.conditions:
             held = draft.needing(env, condition)
-            if (truth(held) if isinstance(condition, t.Compare) else held) is not True:
+            holds = (truth(held) if isinstance(condition, t.Compare) else held) is True
+            if not holds or not _linear_uses(rules, condition, syntax, terms or {}, left):
                 raise Rejected(f"`{condition.span.text}` does not hold")
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
         raise Rejected(f"left side: {_reason(problem)}") from problem
@@ -282,6 +284,19 @@ def instantiate(
     except Unbound as unknown:
         raise Rejected(f"right side: `{unknown.name}` stays unknown") from None
     return Instance(inputs, left, right, dict(draft.drawn))
+
+
+def _linear_uses(
+    rules: Rules, condition: t.Expr, syntax: t.Substitution, terms: Mapping[str, OperatorDef], left: Mapping[str, Value]
+) -> bool:
+    """Whether each use of a term on the left side is linear where the condition is `linear(f)`."""
+    if not isinstance(condition, t.Call) or condition.function != "linear" or not isinstance(condition.args[0], t.Name):
+        return True
+    name = condition.args[0].id
+    declared = (s for part in syntax.left if isinstance(part, t.TermDecl) for s in part.signatures if s.name == name)
+    count = next((len(s.params) for s in declared), 0)
+    uses = [n for n in topological(v.node for v in left.values()) if isinstance(n, Call) and name in terms and n.op == terms[name].name]
+    return all(linear_at(rules, n, count) for n in uses)
 
 
 def _reason(problem: Exception) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from dslc.analysis.linearity import linear_at
 from dslc.ir.dtype import DTYPES, TensorType
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
@@ -18,7 +19,7 @@ from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, R
 from dslc.match.types import QuickType, equal
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
-from dslc.semantics.shape_free import is_linear, is_pointwise
+from dslc.semantics.shape_free import is_pointwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +123,8 @@ class Outline:
 
     def _term(self, call: Call) -> bool:
         definition = self._rules.operators.get(call.op)
-        if definition is None:
-            return False
-        return all(satisfies(predicate, call.op, self._rules) for predicate in self._parts.predicates)
+        # whether it is linear depends on the arguments
+        return definition is not None and ("pointwise" not in self._parts.predicates or is_pointwise(definition, self._rules))
 
     def _among(self, need: Need, operands: Collection[Value], index: Index, asked: _Asked) -> bool:
         """A tensor may be several operands together, of which nothing is known but that all are constant where it is."""
@@ -133,10 +133,11 @@ class Outline:
         return any(_meets(need, value, index, asked) for value in operands)
 
 
-def satisfies(predicate: str, operator: str, rules: Rules) -> bool:
-    """Whether an operator is pointwise, or linear."""
-    definition = rules.operators[operator]
-    return is_pointwise(definition, rules) if predicate == "pointwise" else is_linear(definition, rules)
+def satisfies(predicate: str, node: Call, count: int, rules: Rules) -> bool:
+    """Whether an operator is pointwise, or linear in its first `count` tensors where it is used like this."""
+    if predicate == "pointwise":
+        return is_pointwise(rules.operators[node.op], rules)
+    return linear_at(rules, node, count)
 
 
 def attributes(call: Call, index: Index) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from dslc.match.pattern import (
     Variable,
 )
 from dslc.match.spelled import chosen, inside
+from dslc.prove.resting import held_traits
 from dslc.semantics.composites import abbreviates
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
@@ -265,8 +266,8 @@ class SideCompiler:
         return False
 
     def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
-        traits = self._rules.traits_of(operator.name) if operator else None
         many = operator is not None and takes_many(self._rules, operator)
+        traits = held_traits(self._rules, operator.name) if operator else None
         args: list[Pattern] = []
         for arg in expr.args:
             if isinstance(arg, t.Pack):

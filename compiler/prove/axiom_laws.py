@@ -12,16 +12,13 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dslc.errors import Source
 from dslc.ir.dtype import DTYPES, DType
-from dslc.prove.laws import law_substitutions
 from dslc.prove.smt_process import Axiom, Sort, Term
-from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, PropertyDef, SubstitutionDef, Traits
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.nary import in_pairs, stands_for_pairs
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-from dslc.syntax.parser import parse
 
 Symbols = dict[str, tuple[tuple[Sort, ...], Sort]]
 
@@ -314,36 +311,3 @@ def _variables(term: Term) -> Iterator[str]:
     else:
         for part in term[1:]:
             yield from _variables(part)
-
-
-# ---- traits -----------------------------------------------------------------------------------------------------
-
-
-def trait_laws(rules: Rules, op: OperatorDef, traits: Traits) -> Iterator[SubstitutionDef]:
-    """What `property NAME is ...` says, as equations; for every value of the operator's attributes, the same on both sides."""
-    rest = ", **a" if op.attrs else ""
-    count = len(op.syntax.params)
-    texts: dict[str, str] = {}
-    names: dict[str, OperatorDef] = {"f": op}
-    if count == 2 and traits.associative:
-        texts["associative"] = f"(X, Y, Z) {{ holds f(f(X, Y{rest}), Z{rest}) == f(X, f(Y, Z{rest}){rest}) }}"
-    if count == 2 and traits.commutative:
-        texts["commutative"] = f"(X, Y) {{ holds f(X, Y{rest}) == f(Y, X{rest}) }}"
-    if count == 2 and traits.idempotent:
-        texts["idempotent"] = f"(X) {{ holds f(X, X{rest}) == X }}"
-    if count == 1 and traits.involution:
-        texts["involution"] = f"(X) {{ holds f(f(X{rest}){rest}) == X }}"
-    if count == 2 and traits.identity is not None and Fraction(traits.identity) >= 0:
-        number = traits.identity if isinstance(traits.identity, int) else float(traits.identity)
-        texts["identity"] = f"(X) {{ holds f(X, {number}{rest}) == X }}"
-    if traits.inverse is not None and len(op.syntax.outputs) == 2:
-        names["g"] = rules.operator(traits.inverse)
-        own = {attr.name for attr in op.attrs}
-        shared = "".join(f", {attr.name}=a.{attr.name}" for attr in names["g"].attrs if attr.name in own)
-        parts = ", ".join(f"f(X{rest}).{output.name}" for output in op.syntax.outputs)
-        texts["inverse"] = f"(X) {{ holds g({parts}{shared}) == X }}"
-    for trait, text in texts.items():
-        file = parse(Source(f"{op.name} is {trait}", f"dslc 1\nproperty {trait}{text}\n"))
-        (syntax,) = (item for item in file.items if isinstance(item, t.Property))
-        module = Module(op.name, "", file, dict(names))
-        yield from law_substitutions(rules, PropertyDef(f"{op.name} is {trait}", syntax, module))

@@ -11,18 +11,19 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
-from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law, trait_laws
+from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law
 from dslc.prove.axiom_terms import NO_PROGRAM, Known, Program, involutions
-from dslc.prove.instance_terms import unknown_operators
+from dslc.prove.instance_terms import term_operators
 from dslc.prove.instances import Uncovered, cover
 from dslc.prove.laws import law_substitutions
+from dslc.prove.resting import CARRYING, basis
 from dslc.prove.smt_process import Axiom, Found, Query, SmtProcess, Term, Theory
-from dslc.prove.verdict import Verdict
+from dslc.prove.verdict import Status, Verdict
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
@@ -54,6 +55,8 @@ class LawTheory:
     axioms: tuple[Axiom, ...]
     symbols: Symbols
     skipped: tuple[tuple[str, str], ...]
+    #: the law of which each equation is one
+    owners: Mapping[str, PropertyDef] = field(default_factory=dict)
 
     @property
     def theory(self) -> Theory:
@@ -98,14 +101,14 @@ class LawTheory:
 
 
 def law_theory(rules: Rules, laws: Sequence[PropertyDef] | None = None, traits: bool = True) -> LawTheory:
-    """The axioms of a library: of the given laws (all of them by default), and of the traits of its operators."""
+    """The axioms of a library: of the given laws (all of them by default), and of what `traits` say of its operators."""
     symbols: Symbols = {}
     encoded: list[Law] = []
     skipped: list[tuple[str, str]] = []
-    subs = [sub for law in (rules.laws.values() if laws is None else laws) for sub in law_substitutions(rules, law)]
-    for name, found in rules.traits.items() if traits else ():
-        subs.extend(trait_laws(rules, rules.operator(name), found))
-    for sub in subs:
+    chosen = [law for law in rules.laws.values() if law.trait is None] if laws is None else list(laws)
+    chosen += [law for law in rules.laws.values() if law.trait is not None and law not in chosen] if traits else []
+    owners = {sub.name: law for law in chosen for sub in law_substitutions(rules, law)}
+    for sub in [sub for law in chosen for sub in law_substitutions(rules, law)]:
         trial: Symbols = {}
         try:
             encoded.append(encoded_law(rules, sub, trial))
@@ -114,7 +117,7 @@ def law_theory(rules: Rules, laws: Sequence[PropertyDef] | None = None, traits: 
             continue
         symbols.update(trial)
     axioms = tuple(axiom for law in encoded for axiom in axioms_of(law))
-    return LawTheory(rules, tuple(encoded), axioms, symbols, tuple(skipped))
+    return LawTheory(rules, tuple(encoded), axioms, symbols, tuple(skipped), owners)
 
 
 def _symbols(term: Term) -> Iterator[str]:
@@ -129,7 +132,8 @@ def _symbols(term: Term) -> Iterator[str]:
 class AxiomProver:
     """Proves many rules; one process of the solver for each library. Close it, or use it as a context manager.
 
-    `laws` are the axioms (by default all laws of the library at hand), `milliseconds` the limit of a query.
+    `laws` are the axioms, which the caller holds; by default all laws of the library at hand, of which only those count that are
+    proved, bounded or trusted. `milliseconds`: the limit of a query.
     """
 
     def __init__(self, laws: Sequence[PropertyDef] | None = None, milliseconds: int = MILLISECONDS, traits: bool = True) -> None:
@@ -158,14 +162,37 @@ class AxiomProver:
             return said(False, "no symbolic instance")
         without = frozenset(law.name for law in self.theory(rules).laws if law.name == sub.name)
         used: dict[str, None] = {}
-        terms = tuple((unknown_operators(sub) or {}).values())
+        terms = tuple(term_operators(sub).values())
         for instance in covered.instances:
             left, right = instance.graphs
             laws = self.entails(rules, left, right, instance.conditions, without, terms)
+            while not isinstance(laws, str) and (idle := self._idle(rules, laws)):
+                without |= idle
+                laws = self.entails(rules, left, right, instance.conditions, without, terms)
             if isinstance(laws, str):
                 return said(False, f"{laws} (at {instance.text})" if instance.text else laws)
             used.update(dict.fromkeys(laws))
-        return said(True, f"by {', '.join(sorted(used))}" if used else "the sides are the same program", covered.scope)
+        found = said(True, f"by {', '.join(sorted(used))}" if used else "the sides are the same program", covered.scope)
+        return self._resting(rules, found, used)
+
+    def _resting(self, rules: Rules, verdict: Verdict, used: Iterable[str]) -> Verdict:
+        """The verdict with the laws on which it rests, and their bounds."""
+        owners = {law.name: law for law in map(self._asked_about(rules).get, used) if law is not None}
+        bases = {name: basis(rules, law) for name, law in sorted(owners.items())}
+        weakest: Status = max((one.status for one in bases.values()), key=CARRYING.index, default="proved")
+        bounds = [f"{one.reason} (`{name}`)" for name, one in bases.items() if one.status == "bounded" and one.reason]
+        scope = "; ".join(part for part in (verdict.scope, *bounds) if part)
+        return replace(verdict, scope=scope, rests=tuple(bases), weakest=weakest)
+
+    def _idle(self, rules: Rules, used: Iterable[str]) -> frozenset[str]:
+        """Laws among those used that carry nothing, as they are not proved."""
+        asked = self._asked_about(rules)
+        return frozenset(name for name in used if name in asked and not basis(rules, asked[name]).carries)
+
+    def _asked_about(self, rules: Rules) -> Mapping[str, PropertyDef]:
+        """The laws by the names of their equations, but for those that the caller holds."""
+        held = frozenset(law.name for law in self._laws or ())
+        return {name: law for name, law in self.theory(rules).owners.items() if law.name not in held}
 
     def entails(
         self,

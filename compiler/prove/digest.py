@@ -24,20 +24,26 @@ def rule_digest(rules: Rules, definition: SubstitutionDef | PropertyDef) -> str:
 
     Docstrings, tags, examples and ONNX mappings do not count: no proof depends on them.
     """
-    used: dict[str, str] = {}
+    used = {found.name: _operator_text(rules, found) for found in used_by(rules, definition)}
     own = _text(rules, definition.name, definition.syntax)
-    stack = [(own, definition.module)]
+    total = hashlib.sha256(f"{PROVER_VERSION}\0{definition.name}\0{own}".encode())
+    for name in sorted(used):
+        total.update(f"\0{name}\0{used[name]}".encode())
+    return total.hexdigest()
+
+
+def used_by(rules: Rules, definition: SubstitutionDef | PropertyDef) -> tuple[OperatorDef | FunctionDef, ...]:
+    """The operators and functions that a rule uses, transitively."""
+    used: dict[str, OperatorDef | FunctionDef] = {}
+    stack = [(_text(rules, definition.name, definition.syntax), definition.module)]
     while stack:
         text, module = stack.pop()
         for word in _WORD.findall(text):
             found = module.lookup(word)
             if isinstance(found, OperatorDef | FunctionDef) and found.name not in used:
-                used[found.name] = _operator_text(rules, found)
-                stack.append((used[found.name], found.module))
-    total = hashlib.sha256(f"{PROVER_VERSION}\0{definition.name}\0{own}".encode())
-    for name in sorted(used):
-        total.update(f"\0{name}\0{used[name]}".encode())
-    return total.hexdigest()
+                used[found.name] = found
+                stack.append((_operator_text(rules, found), found.module))
+    return tuple(used.values())
 
 
 def _operator_text(rules: Rules, definition: Any) -> str:

@@ -25,7 +25,7 @@ from dslc.prove.instance_numbers import check_numbers
 from dslc.prove.instance_path import Again, Facts, Path, Restart, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_scope import scope_text
-from dslc.prove.instance_terms import signatures, unknown_operators
+from dslc.prove.instance_terms import signatures, term_operators, unknown_operators
 from dslc.prove.rank_covers import by_maps, naturally
 from dslc.prove.rank_text import excludes_ranks, telling_rank
 from dslc.prove.ranks import (
@@ -445,7 +445,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     """
     facts = Facts(path)
     terms = unknown_operators(sub) or {}
-    known = dataclasses.replace(rules, operators={**rules.operators, **{op.name: op for op in terms.values()}}, assuming=facts)
+    known = dataclasses.replace(rules, operators={**rules.operators, **term_operators(sub)}, assuming=facts)
     known = replaying(known, rules, facts)
     text = facts_of(sub)
     text = replace(text, conditions=tuple(c for c in text.conditions if not _about_constants(c)))

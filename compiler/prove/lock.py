@@ -17,7 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from dslc.prove.digest import PROVER_VERSION
-from dslc.prove.verdict import ANSWERS, STATUSES, Counterexample, RuleVerdict, Types, TypeStatus, Verdict, types_from
+from dslc.prove.verdict import (
+    ANSWERS,
+    STATUSES,
+    Counterexample,
+    RuleVerdict,
+    Status,
+    Types,
+    TypeStatus,
+    Verdict,
+    types_from,
+)
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
 LOCK = "dslc.lock"
@@ -111,6 +121,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
         out["reason"] = verdict.reason
     if verdict.by_type:
         out["types"] = [_type_entry(types, one) for types, one in verdict.by_type.items()]
+    if verdict.rests:
+        out["rests"] = dict(verdict.rests)
     out["verdicts"] = []
     for one in verdict.verdicts:
         entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
@@ -121,6 +133,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
             entry["error_bound"] = one.error_bound
         if one.needs:
             entry["needs"] = list(one.needs)
+        if one.rests:
+            entry["rests"], entry["weakest"] = list(one.rests), one.weakest
         if one.counterexample is not None:
             entry["counterexample"] = {k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}}
         out["verdicts"].append(entry)
@@ -157,9 +171,19 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
                 needs=tuple(str(condition) for condition in one.get("needs", ())),
+                rests=tuple(str(law) for law in one.get("rests", ())), weakest=_status(one.get("weakest", "proved")),
             )
         )  # fmt: skip
-    return RuleVerdict(name, entry["status"], tuple(verdicts), str(entry["digest"]), str(entry.get("reason", "")), by_type)
+    rests = tuple((str(law), str(digest)) for law, digest in entry.get("rests", {}).items())
+    digest, reason = str(entry["digest"]), str(entry.get("reason", ""))
+    return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type, rests)
+
+
+def _status(text: Any) -> Status:
+    found = next((one for one in STATUSES if one == text), None)
+    if found is None:
+        raise ValueError(text)
+    return found
 
 
 def keep_json(path: Path, value: Any) -> None:

@@ -17,7 +17,7 @@ from dslc.ir.graph import Value, topological
 from dslc.prove.depth import deeply
 from dslc.prove.element_types import divides, tells_types_apart, types_of
 from dslc.prove.sizes import at_sizes
-from dslc.prove.verdict import Answer, Counterexample, ProverName, Types, Verdict
+from dslc.prove.verdict import STATUSES, Answer, Counterexample, ProverName, Types, Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 
@@ -146,7 +146,12 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     bounds = [part.error_bound for part in parts]
     bound = None if None in bounds else max(b for b in bounds if b is not None)
     needs = tuple(dict.fromkeys(condition for part in parts for condition in part.needs))
-    return Verdict(prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs)
+    rests = tuple(dict.fromkeys(law for part in parts for law in part.rests))
+    weakest = max((part.weakest for part in parts), key=STATUSES.index)
+    return Verdict(
+        prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs,
+        rests=rests, weakest=weakest,
+    )  # fmt: skip
 
 
 def _field(rules: Rules, sub: SubstitutionDef, seed: int, types: Types) -> Verdict:
@@ -180,6 +185,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     began = time.perf_counter()
     seconds = min(seconds / 2, _SECONDS)
     together = Deadline(_TOGETHER * seconds)
+    on_cover = partial(_on_cover, rules, both_ways=sub.syntax.arrow == "<=>")
     if sub.syntax.partial:
         found = Verdict("exact", "skipped", reason="partial: the sides may differ")
     else:
@@ -188,31 +194,34 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             maps = cover_of_maps(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
-                found = _on_cover(rules, maps, brief, Deadline(_TOGETHER * brief), most_open=1)
+                found = on_cover(maps, brief, Deadline(_TOGETHER * brief), most_open=1)
                 if found.answer == "equal":
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
                 within = Deadline(_TOGETHER * brief)
-                found = _on_cover(rules, covered, brief, within, most_open=1)
+                found = on_cover(covered, brief, within, most_open=1)
                 if found.places:
-                    found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, brief, within, most_open=1)) or found
+                    found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, brief, within, most_open=1)) or found
             if not covered.unknown_steps or found.answer == "unknown":
                 covered = cover(rules, sub, types=types)
-                found = _on_cover(rules, covered, seconds, together)
+                found = on_cover(covered, seconds, together)
             if found.places:
-                found = with_numbers(sub, covered, lambda fewer: _on_cover(rules, fewer, seconds, together)) or found
+                found = with_numbers(sub, covered, lambda fewer: on_cover(fewer, seconds, together)) or found
             if found.answer == "unknown" and covered.unknown_integers:
-                numbers = _on_cover(rules, cover(rules, sub, "attributes", types), seconds, Deadline(_TOGETHER * brief), most_open=1)
+                numbers = on_cover(cover(rules, sub, "attributes", types), seconds, Deadline(_TOGETHER * brief), most_open=1)
                 found = numbers if numbers.answer in {"equal", "differs"} else found
         except Uncovered as problem:
             found = Verdict("exact", "vacant" if problem.vacant else "unknown", reason=str(problem))
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
-def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, most_open: int = _OPEN) -> Verdict:
+def _on_cover(
+    rules: Rules, covered: Cover, seconds: float, together: Deadline, most_open: int = _OPEN, both_ways: bool = False
+) -> Verdict:
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Habit, Undecided, compare
+    from dslc.prove.in_bounds import out_of_bounds
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
         return Verdict("exact", answer, reason=reason, scope=scope, counterexample=found)
@@ -249,6 +258,11 @@ def _on_cover(rules: Rules, covered: Cover, seconds: float, together: Deadline, 
             break
     if undecided:
         return undecided[0]
+    for instance in covered.instances:
+        for one, other in ((instance.left, instance.right), (instance.right, instance.left))[: 2 if both_ways else 1]:
+            place = out_of_bounds(one, other)
+            if place is not None:
+                return verdict("unknown", _at(f"data used as a position may be out of bounds: {place}", instance.text))
     count = len(covered.instances)
     needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
     shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)

@@ -102,6 +102,9 @@ class Verdict:
     places: bool = False
     #: the answers for the element types that the rule admits, of which this one is the weakest
     parts: tuple[tuple[Types, Verdict], ...] = ()
+    #: the laws from which the answer follows, and the weakest status among theirs
+    rests: tuple[str, ...] = ()
+    weakest: Status = "proved"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +128,8 @@ class RuleVerdict:
     digest: str
     reason: str = ""
     by_type: Mapping[Types, TypeStatus] = field(default_factory=dict)
+    #: the laws from which the status follows, each with its digest
+    rests: tuple[tuple[str, str], ...] = ()
 
     def usable(self, allowed: Iterable[str]) -> tuple[Types, ...] | None:
         """The element types for which the status is one of `allowed`; None where it is for all that the rule admits."""

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.prove.counterexample import text_of
 from dslc.prove.digest import rule_digest
-from dslc.prove.lock import LOCK, Lock, lock_path, read_lock, write_lock
+from dslc.prove.evidence import installed, own_evidence
+from dslc.prove.lock import EMPTY, LOCK, Lock, lock_path, read_lock, write_lock
 from dslc.prove.provers import PROVERS, Definition
+from dslc.prove.resting import current, note
 from dslc.prove.verdict import STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
 from dslc.prove.worker import Task, answers, definition_of
 from dslc.prove.workers import Workers
 from dslc.semantics.apply import rules_cache
-from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
+from dslc.semantics.definitions import Module, OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -58,8 +61,6 @@ def verify_rule(
 
 def with_rule(rules: Rules, definition: Definition) -> Rules:
     """The rules with one more."""
-    from dataclasses import replace
-
     if isinstance(definition, SubstitutionDef):
         return replace(rules, substitutions={**rules.substitutions, definition.name: definition})
     return replace(rules, laws={**rules.laws, definition.name: definition})
@@ -77,13 +78,16 @@ def verify(
     seed: int = 0,
     thorough: bool = False,
     notes: list[str] | None = None,
+    trust: bool = False,
 ) -> tuple[RuleVerdict, ...]:
     """The verdicts of substitutions and laws, in their order.
 
     Args:
         names: qualified; all by default.
         workers: processes; 0 proves in this one, without limits of time.
-        lock: a `dslc.lock` to read and write, or "beside" each library; what it knows of unchanged rules is not proved again.
+        lock: a `dslc.lock` to write, or "beside" each library (but for installed ones). With it, what this user's runs have proved
+            of unchanged rules is not proved again.
+        trust: believe what the lock says of unchanged rules, whoever wrote it.
         limit: seconds for one prover and one rule.
         notes: collects what is to be said of the locks.
 
@@ -96,7 +100,7 @@ def verify(
         definitions = [one for one in definitions if one.name in wanted]
     digests = {one.name: rule_digest(rules, one) for one in definitions}
     # an answer of some provers only is not what a lock promises
-    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [])
+    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust)
     found: dict[str, RuleVerdict] = {}
     for one in definitions:
         old = locks.of(one, digests[one.name])
@@ -113,16 +117,22 @@ def verify(
     done, written = len(found), time.monotonic()
     try:
         with Workers(rules, workers if tasks else 0, limit) as pool:
-            for task, verdicts in pool.run(tasks):
-                definition = definition_of(rules, task.rule)
-                verdict = conclude(rules, definition, verdicts, digests[task.rule])
-                found[task.rule] = verdict
-                done += 1
-                if time.monotonic() > written + _KEEP:
-                    locks.write(found)
-                    written = time.monotonic()
-                if progress is not None:
-                    progress(done, len(definitions), verdict)
+            # laws first: what is known of them is what rules may rest on
+            for about_laws in (True, False):
+                laws = tuple((one.rule, one.status, one.reason) for one in found.values() if one.rule in rules.laws)
+                note(rules, laws)
+                chosen_tasks = [replace(task, laws=laws) for task in tasks if (task.rule in rules.laws) is about_laws]
+                for task, verdicts in pool.run(chosen_tasks):
+                    definition = definition_of(rules, task.rule)
+                    verdict = conclude(rules, definition, verdicts, digests[task.rule])
+                    found[task.rule] = verdict
+                    locks.keep(verdict)
+                    done += 1
+                    if time.monotonic() > written + _KEEP:
+                        locks.write(found)
+                        written = time.monotonic()
+                    if progress is not None:
+                        progress(done, len(definitions), verdict)
     finally:
         locks.write(found)
     return tuple(found[one.name] for one in definitions)
@@ -147,9 +157,12 @@ def _operators(definition: Definition) -> frozenset[str]:
 class _Locks:
     """The locks of a run, read when first asked for."""
 
-    def __init__(self, rules: Rules, where: Path | Literal["beside"] | None, limit: float, notes: list[str]) -> None:
-        self._rules, self._where, self._limit, self._notes = rules, where, limit, notes
+    def __init__(
+        self, rules: Rules, where: Path | Literal["beside"] | None, limit: float, notes: list[str], trust: bool = False
+    ) -> None:
+        self._rules, self._where, self._limit, self._notes, self._trust = rules, where, limit, notes, trust
         self._read: dict[Path, Lock] = {}
+        self._own = own_evidence()
 
     def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
         if self._where is None:
@@ -159,7 +172,18 @@ class _Locks:
             self._read[path] = read_lock(path)
             if self._read[path].problem:
                 self._notes.append(f"{self._read[path].problem}; its rules are proved again")
-        return self._read[path].of(definition.name, digest, self._limit)
+        # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
+        own = self._own.get(definition.name, digest)
+        kept = Lock({definition.name: own}) if own is not None else EMPTY
+        known = kept.of(definition.name, digest, self._limit)
+        if known is None and self._trust:
+            known = self._read[path].of(definition.name, digest, self._limit)
+        return known if known is not None and current(self._rules, known) else None
+
+    def keep(self, verdict: RuleVerdict) -> None:
+        """Notes what was proved just now as the user's own evidence."""
+        if self._where is not None:
+            self._own.put([verdict])
 
     def write(self, found: dict[str, RuleVerdict]) -> None:
         """Verdicts of this run beside those of rules that it did not concern; none of rules that are gone."""
@@ -168,6 +192,8 @@ class _Locks:
         present = {*self._rules.substitutions, *self._rules.laws}
         libraries = {module.library for module in self._rules.modules}
         for path, lock in self._read.items():
+            if installed(path):
+                continue
             kept = {
                 name: verdict
                 for name, verdict in lock.verdicts.items()
@@ -209,7 +235,11 @@ def conclude(
     status = max((one.status for one in statuses.values()), key=STATUSES.index)
     reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
     reason = "; ".join(dict.fromkeys(reasons.values()))
-    return RuleVerdict(definition.name, status, tuple(verdicts), digest or rule_digest(rules, definition), reason, by_type)
+    exact, axioms = ({one.prover: one for one in verdicts}.get(prover) for prover in ("exact", "axioms"))
+    laws = axioms.rests if axioms is not None and (exact is None or exact.answer != "equal") else ()
+    rests = tuple((law, rule_digest(rules, rules.laws[law])) for law in laws)
+    own = digest or rule_digest(rules, definition)
+    return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type, rests)
 
 
 def _part(verdict: Verdict, types: Types) -> Verdict | None:
@@ -228,7 +258,10 @@ def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Ver
         return ("bounded", exact.scope) if exact.scope else ("proved", "")
     if axioms is not None and axioms.answer == "equal":
         undecided = f", where the exact prover says: {exact.reason}" if exact is not None else ""
-        return "bounded", f"follows from the laws that the axioms prover holds{undecided}"
+        if axioms.weakest == "trusted":
+            return "trusted", f"follows from laws that are trusted: {', '.join(axioms.rests)}"
+        bound = f" ({axioms.scope})" if axioms.scope else ""
+        return "bounded", f"follows from the laws that the axioms prover holds{bound}{undecided}"
     trusted = trusted_reason(definition)
     if trusted is not None:
         return "trusted", trusted
@@ -270,6 +303,9 @@ def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | 
     else:
         code, what = ("E0502" if law else "E0501"), "differ"
     message = f"the sides of `{definition.name}` {what}"
+    if isinstance(definition, PropertyDef) and definition.trait is not None:
+        operator, trait = definition.trait
+        message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"
     return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found))
 
 

@@ -20,7 +20,8 @@ from dslc.errors import DslcError
 from dslc.prove.digest import modules_digest
 from dslc.prove.garbage import rare_collections
 from dslc.prove.provers import Definition, prover_verdict
-from dslc.prove.verdict import ProverName, Types, Verdict
+from dslc.prove.resting import note
+from dslc.prove.verdict import ProverName, Status, Types, Verdict
 from dslc.prove.written import written
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load_many
@@ -47,6 +48,8 @@ class Task:
     #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
     text: str = ""
     operators: tuple[tuple[str, str], ...] = ()
+    #: what is known of laws by now: name, status, reason
+    laws: tuple[tuple[str, Status, str], ...] = ()
 
 
 def send(stream: IO[bytes], message: Any) -> None:
@@ -108,6 +111,7 @@ def answer(
     rules: Rules, task: Task, prover: ProverName, axioms: Any = None, without: Collection[Types] = ()
 ) -> Verdict:
     """One prover's verdict; a prover that fails has not decided, and says why."""
+    note(rules, task.laws)
     try:
         definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
         if task.guards and isinstance(definition, SubstitutionDef):

@@ -102,6 +102,11 @@ class OperatorRef:
     extra: tuple[Value, ...] = ()
 
 
+def with_attributes(name: str, attributes: str) -> str:
+    """The name of what an unknown operator is with the set of attributes that `**attributes` hands on."""
+    return f"{name}:{attributes}" if attributes else name
+
+
 @dataclass(frozen=True, eq=False)
 class Thunk:
     """A value computed on first use."""

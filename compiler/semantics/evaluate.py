@@ -23,6 +23,7 @@ from dslc.semantics.env import (
     Unbound,
     Undecided,
     fail,
+    with_attributes,
 )
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDICATES, REDUCTIONS
@@ -480,7 +481,11 @@ def _call(expr: t.Call, env: Env) -> Any:
             return _expand(target.syntax, expr, env, target.env)
         if isinstance(target, OperatorRef):
             given = (*elements(expr.args, env), *target.extra)
-            return _operator_call(env.rules.operators[target.name], expr, env, given)
+            op = env.rules.operators[target.name]
+            if expr.rest is not None:
+                # of an unknown operator each set of attributes makes another one
+                op = env.rules.operators.get(with_attributes(target.name, expr.rest), op)
+            return _operator_call(op, expr, env, given)
     found = env.module.lookup(name)
     if isinstance(found, UnknownFunction):
         return raw_apply(found.name, *(as_scalar(scalar(arg, env, expr.span)) for arg in elements(expr.args, env)))
@@ -580,10 +585,10 @@ def _predicate(expr: t.Call, env: Env) -> Any:
     if expr.function in {"pointwise", "linear"}:
         if not isinstance(value, OperatorRef):
             raise fail("E0301", f"`{expr.function}` takes a term", expr.span)
-        from dslc.semantics.shape_free import is_linear, is_pointwise
+        from dslc.semantics.shape_free import is_pointwise
 
-        op = env.rules.operators[value.name]
-        return is_pointwise(op, env.rules) if expr.function == "pointwise" else is_linear(op, env.rules)
+        # what an operator is linear in depends on its attributes: that is asked where it is used
+        return expr.function == "linear" or is_pointwise(env.rules.operators[value.name], env.rules)
     dtype = value.type.dtype if isinstance(value, Value) else value
     if not isinstance(dtype, DType):
         raise fail("E0301", f"`{expr.function}` takes a tensor or an element type", expr.span)

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import ScopeNode, input_value
-from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
-from dslc.semantics.apply import apply, rules_cache
-from dslc.semantics.definitions import OperatorDef
-from dslc.semantics.env import EvalError, Mismatch
+from typing import Any
+
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import FUNCTIONS_1
 
 
 def is_pointwise(op: OperatorDef, rules: Rules) -> bool:
-    """Whether each element of the one result depends on the same (or broadcast) element of every tensor."""
+    """Whether each element of the one result is a function of the same (or broadcast) element of every tensor, and of attributes:
+
+    one function for all positions, ranks and sizes.
+    """
     cache = rules_cache(rules, "pointwise")
     if op.name not in cache:
-        cache[op.name] = _pointwise(op)
+        cache[op.name] = False  # of what calls itself nothing is known
+        cache[op.name] = _pointwise(op, rules)
     return bool(cache[op.name])
 
 
-def _pointwise(op: OperatorDef) -> bool:
+def _pointwise(op: OperatorDef, rules: Rules) -> bool:
     if len(op.syntax.outputs) != 1 or not op.syntax.params:
         return False
     for param in op.syntax.params:
@@ -36,18 +39,46 @@ def _pointwise(op: OperatorDef) -> bool:
     place = equations[0].target.places[0]
     if not isinstance(place, t.Binder) or not place.star:
         return False
-    names = {param.name for param in op.syntax.params}
+    scalars = {param.name for param in op.syntax.params if param.type is not None and param.type.dims == ()}
+    tensors = {param.name for param in op.syntax.params} - scalars
+    sizes = {node.id for param in op.syntax.params for node in walk_expr(param.type) if isinstance(node, t.Name)}
+    # what an element may not depend on: its position, ranks and sizes, and other elements
+    elsewhere = {place.name} | sizes | tensors
+    bodies: list[Any] = []
     for statement in op.syntax.statements:
-        if not isinstance(statement, t.Equation | t.Let | t.Function):
-            continue
-        body = statement.body if isinstance(statement, t.Function) else statement.value
-        for node in walk_expr(body):
-            if isinstance(node, t.Reduction | t.Nested):
-                return False
-            read = isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in names
-            if read and isinstance(node, t.Subscript) and not _same_place(node.subs, place.name):
-                return False
-    return True
+        if isinstance(statement, t.Equation | t.Let):
+            bodies.append(statement.value)
+        elif isinstance(statement, t.LetMany):
+            return False
+        elif isinstance(statement, t.Function):
+            bodies.append(statement.body)
+        elif isinstance(statement, t.Attr) and statement.default is not None:
+            bodies.append(statement.default)
+    bodies += [param.default for param in op.syntax.params if param.default is not None]
+    return all(_of_elements(body, elsewhere, tensors, place.name, op.module, rules) for body in bodies)
+
+
+def _of_elements(node: Any, elsewhere: set[str], tensors: set[str], index: str, module: Module, rules: Rules) -> bool:
+    """Whether a piece of an operator's text depends on nothing but elements at the place `index` and on attributes."""
+    if isinstance(node, tuple):
+        return all(_of_elements(part, elsewhere, tensors, index, module, rules) for part in node)
+    if not isinstance(node, t.Node):
+        return True
+    if isinstance(node, t.Reduction | t.Nested | t.Traversal):
+        return False
+    if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in tensors:
+        # outside of its tensor a read's `other=` would show where the element is
+        return node.other is None and _same_place(node.subs, index)
+    if isinstance(node, t.Name):
+        return node.id.partition(".")[0] not in elsewhere
+    if isinstance(node, t.Call):
+        # in an equation the scalar function is meant where an operator has its name
+        called = None if node.function in FUNCTIONS_1 | {"min", "max"} else module.lookup(node.function)
+        if isinstance(called, OperatorDef) and not is_pointwise(called, rules):
+            return False
+        if isinstance(called, FunctionDef) and not _of_elements(called.syntax.body, set(), set(), "", called.module, rules):
+            return False
+    return all(_of_elements(part, elsewhere, tensors, index, module, rules) for part in t.children(node))
 
 
 def _keeps_shape(op: OperatorDef) -> bool:
@@ -75,59 +106,3 @@ def _same_place(subs: tuple[t.Expr, ...], index: str) -> bool:
     if isinstance(value, t.Call) and value.function == "fit":
         value = value.args[0]
     return isinstance(value, t.Name) and value.id == index
-
-
-def is_linear(op: OperatorDef, rules: Rules) -> bool:
-    """Whether the one result is jointly linear in all tensors, at sample shapes and default attributes."""
-    cache = rules_cache(rules, "linear")
-    if op.name not in cache:
-        cache[op.name] = _linear(op, rules)
-    return bool(cache[op.name])
-
-
-def _linear(op: OperatorDef, rules: Rules) -> bool:
-    from dslc.semantics.elaborate import expand
-
-    tried = 0
-    for rank in (2, 3, 4):
-        sample = TensorType(DType.F32, (4,) * rank)
-        args = tuple(input_value(f"p{k}", sample) for k in range(len(op.syntax.params)))
-        try:
-            outputs = expand(rules, apply(rules, op, args))
-        except (Mismatch, EvalError):
-            continue
-        node = outputs[0].node
-        flat = isinstance(node, ScopeNode) and not any(isinstance(arg.node, ScopeNode) for arg in node.args)
-        if not flat or not isinstance(node, ScopeNode) or _degree(node.scope.body) != 1:
-            return False
-        tried += 1
-    return tried > 0
-
-
-def _degree(node: Scalar) -> int | None:
-    """0 without reads, 1 where homogeneous linear in the reads, None otherwise."""
-    if isinstance(node, Read):
-        return 1 if all(_degree(part) == 0 for part in node.index) else None
-    if isinstance(node, Reduce):
-        return _degree(node.body) if node.kind == "sum" else (None if _reads(node) else 0)
-    if isinstance(node, Apply) and _reads(node):
-        parts = [_degree(arg) for arg in node.args]
-        if node.name == "+":
-            return 1 if all(part == 1 for part in parts) else None
-        if node.name == "*":
-            return 1 if sorted(-1 if p is None else p for p in parts) == [0] * (len(parts) - 1) + [1] else None
-        if node.name == "select" and parts[0] == 0:
-            zero = [part == 1 or _is_zero(arg) for part, arg in zip(parts[1:], node.args[1:], strict=True)]
-            return 1 if all(zero) else None
-        if node.name == "/" and parts[1] == 0:
-            return parts[0]
-        return None
-    return 0
-
-
-def _is_zero(node: Scalar) -> bool:
-    return str(node) == "0"
-
-
-def _reads(node: Scalar) -> bool:
-    return any(isinstance(part, Read) for part in walk(node))

@@ -81,7 +81,10 @@ class _Writer:
         parts = tuple(t.Param(False, output.name, output.type, None, span=self.span) for output in self.op.syntax.outputs)
         apart = [t.Field(self._call(self._name(x)), part.name, span=self.span) for part in parts]
         joined = t.Call(self.trait.value.id, tuple(self._name(part) for part in parts), shared, None, span=self.span)
-        again = [(t.Field(self._call(joined), part.name, span=self.span), self._name(part)) for part in parts]
+        # what the guards say of an attribute stands in its place: a logic without guards may take the law at its word
+        told = tuple(replace(self._keyword(attr.name), value=self._told(attr.name)) for attr in self.op.attrs)
+        taken = t.Call(self.name, (joined,), told, None, span=self.span)
+        again = [(t.Field(taken, part.name, span=self.span), self._name(part)) for part in parts]
         whole = t.Call(self.trait.value.id, tuple(apart), shared, None, span=self.span)
         return self._property((x, *parts), (whole, self._name(x)), *again)
 
@@ -109,6 +112,15 @@ class _Writer:
 
     def _keyword(self, name: str) -> t.Keyword:
         return t.Keyword(name, t.Name(name, span=self.span), span=self.span)
+
+    def _told(self, name: str) -> t.Expr:
+        """The list that a guard sets an attribute equal to, else the attribute."""
+        for guard in self.guards:
+            if isinstance(guard, t.Compare) and guard.ops == ("==",):
+                one, other = guard.operands
+                if isinstance(one, t.Name) and one.id == name and isinstance(other, t.ListExpr):
+                    return other
+        return t.Name(name, span=self.span)
 
     def _call(self, *args: t.Expr) -> t.Call:
         return t.Call(self.name, args, tuple(self._keyword(attr.name) for attr in self.op.attrs), None, span=self.span)

@@ -39,6 +39,12 @@ substitution swapped(A: T[*S], B: T[*S]) -> Y {
 NAMES = ("own.twice_of_neg", "own.swapped")
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have proved counts for nothing here."""
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+
+
 def library(tmp_path: Path, text: str = TEXT) -> Rules:
     file = tmp_path / "own.rules"
     file.write_text(text)
@@ -56,6 +62,7 @@ def proved_anew(rules: Rules, notes: list[str] | None = None) -> list[str]:
 def test_what_is_unchanged_is_not_proved_again(tmp_path: Path) -> None:
     assert proved_anew(library(tmp_path)) == list(NAMES)
     written = (tmp_path / LOCK).read_text()
+    (tmp_path / LOCK).unlink()
     assert proved_anew(library(tmp_path)) == []
     assert (tmp_path / LOCK).read_text() == written
     # a line for each rule, sorted
@@ -88,6 +95,46 @@ def test_a_lock_that_cannot_be_used_is_set_aside(tmp_path: Path, text: str) -> N
     assert len(notes) == 2 and "set aside" in notes[1]
     assert (tmp_path / f"{LOCK}.old").read_text() == text
     assert set(read_lock(tmp_path / LOCK).verdicts) == set(NAMES)
+
+
+def forged(tmp_path: Path, rules: Rules) -> None:
+    """A lock that says of every rule that it is proved, with the right digests."""
+    saying = {name: RuleVerdict(name, "proved", (), rule_digest(rules, rules.substitutions[name])) for name in rules.substitutions}
+    write_lock(tmp_path / LOCK, saying)
+
+
+WRONG = TEXT.replace("Y = neg(twice(A))", "Y = twice(A)")
+
+
+def test_a_forged_lock_proves_nothing_unless_it_is_trusted(tmp_path: Path) -> None:
+    rules = library(tmp_path, WRONG)
+    forged(tmp_path, rules)
+    name = "own.twice_of_neg"
+    (trusting,) = verify(rules, [name], 0, "beside", trust=True)
+    assert trusting.status == "proved"
+    (found,) = verify(rules, [name], 0, "beside")
+    assert found.status == "refuted"
+    assert read_lock(tmp_path / LOCK).verdicts[name].status == "refuted"
+
+
+def test_what_somebody_else_proved_is_proved_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert proved_anew(library(tmp_path)) == list(NAMES)
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "another user"))
+    assert proved_anew(library(tmp_path)) == list(NAMES)
+    assert proved_anew(library(tmp_path)) == []
+
+
+def test_nothing_is_written_into_an_installed_package(tmp_path: Path) -> None:
+    package = tmp_path / "lib" / "site-packages" / "pet_rules"
+    package.mkdir(parents=True)
+    rules = library(package)
+    forged(package, rules)
+    before = (package / LOCK).read_bytes()
+    assert proved_anew(rules) == list(NAMES)
+    assert (package / LOCK).read_bytes() == before
+    (package / LOCK).unlink()
+    assert proved_anew(rules) == []
+    assert not (package / LOCK).exists()
 
 
 def test_rules_of_other_libraries_stay_and_rules_that_are_gone_go(tmp_path: Path) -> None:

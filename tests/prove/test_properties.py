@@ -17,7 +17,7 @@ RULES = load("taso")
 LAWS = {
     sub.name.partition(".")[2]: sub
     for name, law in RULES.laws.items()
-    if name.startswith("taso.")
+    if name.startswith("taso.") and law.trait is None
     for sub in law_substitutions(RULES, law)
 }
 

@@ -73,6 +73,12 @@ EXPECTED = {
 }
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have proved counts for nothing here."""
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("verify") / "own.rules"

@@ -96,6 +96,10 @@ class Inliner:
         """The element of an output at a position, as an expression over inputs."""
         return self._value(value, position, 0)
 
+    def placed(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...]) -> Scalar:
+        """A part of a scope's body, where its iterators and operands stand for these."""
+        return self._scalar(root, at, args, 0)
+
     def size(self, size: int | Scalar) -> Scalar:
         return self._put(as_scalar(size), self._outside)
 
