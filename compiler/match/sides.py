@@ -266,7 +266,7 @@ class SideCompiler:
 
     def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
         traits = self._rules.traits_of(operator.name) if operator else None
-        many = operator is not None and takes_many(self._rules, operator)
+        many = operator is not None and takes_many(self._rules, operator, traits)
         args: list[Pattern] = []
         for arg in expr.args:
             if isinstance(arg, t.Pack):

@@ -232,7 +232,7 @@ class Structure:
             if known != OperatorRef(node.op, extra):
                 self._stop(state, site, lambda: f"`{site.term}` is `{known.name}`, and `{node.op}` is found")
                 return False
-            return True
+            return self._kept(site, node, state)
         definition = self._rules.operators.get(node.op)
         if definition is None or len(node.args) < len(site.args):
             return False
@@ -242,11 +242,17 @@ class Structure:
         if len(node.args) > len(params) or not carried:
             self._stop(state, site, lambda: f"`{node.op}` has {len(node.args)} tensor arguments, not {len(site.args)}")
             return False
+        if not self._kept(site, node, state):
+            return False
+        names[site.term] = OperatorRef(node.op, extra)
+        return True
+
+    def _kept(self, site: Site, node: Call, state: State) -> bool:
+        """Whether one use of a term's operator is what the guards want of it."""
         for guard in self._rule.term_guards:
-            if guard.term == site.term and not satisfies(guard.predicate, node.op, self._rules):
+            if guard.term == site.term and not satisfies(guard.predicate, node, len(site.args), self._rules):
                 self._stop(state, site, lambda guard=guard: f"`{node.op}` is not {guard.predicate}")
                 return False
-        names[site.term] = OperatorRef(node.op, extra)
         return True
 
     def _outputs(self, site: Site, node: Call, state: State) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
