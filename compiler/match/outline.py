@@ -96,7 +96,7 @@ class Outline:
         own = asked.heads.get(call.head)
         if own is None:
             own = asked.heads[call.head] = self._own(call)
-        if not own:
+        if not own or not self._term(call):
             return False
         parts = self._parts
         needs = parts.needs
@@ -114,17 +114,19 @@ class Outline:
     def _own(self, call: Call) -> bool:
         """What does not depend on the arguments."""
         parts = self._parts
-        if parts.operator is None and not self._term(call):
-            return False
         if not parts.grouped and parts.outputs not in (0, len(call.types)):
             return False
         attrs = dict(call.attrs)
         return all(name in attrs and _possible(pattern, attrs[name]) for name, pattern in self._tests)
 
     def _term(self, call: Call) -> bool:
-        definition = self._rules.operators.get(call.op)
-        # whether it is linear depends on the arguments
-        return definition is not None and ("pointwise" not in self._parts.predicates or is_pointwise(definition, self._rules))
+        """Whether a term may stand for the call, if the site is one."""
+        parts = self._parts
+        if parts.operator is not None:
+            return True
+        if call.op not in self._rules.operators or len(call.args) < len(parts.needs):
+            return False
+        return all(satisfies(predicate, call, len(parts.needs), self._rules) for predicate in parts.predicates)
 
     def _among(self, need: Need, operands: Collection[Value], index: Index, asked: _Asked) -> bool:
         """A tensor may be several operands together, of which nothing is known but that all are constant where it is."""

@@ -266,8 +266,8 @@ class SideCompiler:
         return False
 
     def _site(self, expr: t.Call, frame: Frame, operator: OperatorDef | None, outputs: int) -> Pattern:
-        many = operator is not None and takes_many(self._rules, operator)
         traits = held_traits(self._rules, operator.name) if operator else None
+        many = operator is not None and takes_many(self._rules, operator, traits)
         args: list[Pattern] = []
         for arg in expr.args:
             if isinstance(arg, t.Pack):

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from dslc.ir.graph import Call, Node
-from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.definitions import OperatorDef, Traits
 from dslc.semantics.library import Rules
 from dslc.semantics.lists import fold
 from dslc.syntax import tree as t
@@ -24,9 +24,13 @@ _T = TypeVar("_T")
 _A = TypeVar("_A")
 
 
-def takes_many(rules: Rules, op: OperatorDef) -> bool:
-    """Whether an operator may be called with any number of tensors, one included."""
-    return len(op.syntax.params) == 2 and rules.traits_of(op.name).associative
+def takes_many(rules: Rules, op: OperatorDef, traits: Traits | None = None) -> bool:
+    """Whether an operator may be called with any number of tensors, one included.
+
+    Args:
+        traits: those that count; all that are declared by default.
+    """
+    return len(op.syntax.params) == 2 and (rules.traits_of(op.name) if traits is None else traits).associative
 
 
 def stands_for_pairs(rules: Rules, op: OperatorDef, count: int) -> bool:
