@@ -142,7 +142,8 @@ class Defined:
     missing: list[Array]
 
     def text(self, k: int, at: tuple[int, ...]) -> str:
-        return "no value" if self.missing[k][at] else str(self.arrays[k][at])
+        item = self.arrays[k][at]
+        return "no value" if self.missing[k][at] else f"{item:.7g}" if self.arrays[k].dtype.kind == "f" else str(item)
 
 
 def _results(values: Sequence[Value], feeds: Mapping[Value, Any]) -> Defined | InterpretError | None:

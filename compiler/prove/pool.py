@@ -52,7 +52,7 @@ class Pool:
     """Worker processes that all hold the same rules. Use it as a context manager: leaving it ends them.
 
     Args:
-        places: the files to load.
+        places: the files to load, and the folders of which every file belongs to the folder's library.
         digest: of their texts; a worker that finds other texts is not used.
         workers: how many.
         limit: seconds of processor time that one prover may take for one rule; then its process is killed and replaced.

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from math import inf
+from pathlib import Path
 from typing import IO, Any
 
 from dslc.errors import DslcError
@@ -137,7 +138,7 @@ def main() -> None:
     os.dup2(2, 1)
     with contextlib.suppress(EOFError, BrokenPipeError):
         places = receive(sys.stdin.buffer)
-        rules = load_many(places)
+        rules = load_many([place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()])
         send(output, modules_digest(rules.modules))
         with rare_collections():
             while True:

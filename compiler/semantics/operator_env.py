@@ -127,7 +127,7 @@ def _target(target: t.Target, value: t.Expr, output: t.Param | None, env: Env) -
     def compute() -> Any:
         nonlocal running
         if running:
-            raise fail("E0318", f"`{target.name}` reads itself", target.span, hint="recurrences have no meaning yet: say the result as a sum or product over earlier positions")
+            raise fail("E0318", f"`{target.name}` reads itself", target.span, hint="recurrences have no meaning yet")
         running = True
         try:
             if target.places is None:

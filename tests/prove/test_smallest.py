@@ -45,7 +45,7 @@ def test_dslc_test_shows_every_input_of_the_smallest_counterexample(tmp_path: Pa
     (finding,) = check_substitution(rules, rules.substitutions["own.rule"]).diagnostics
     assert "N = 4" in finding.counterexample
     assert "X = [0.0, 0.0, 0.0, 1.0]" in finding.counterexample
-    assert "Y[3] is 2.0 on the left and 1.0 on the right" in finding.counterexample
+    assert "Y[3] is 2 on the left and 1 on the right" in finding.counterexample
 
 
 def test_attributes_are_part_of_it(tmp_path: Path) -> None:

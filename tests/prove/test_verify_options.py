@@ -16,6 +16,7 @@ from dslc.cli.verify import command
 from dslc.prove.guards import find_guards
 from dslc.semantics.library import load
 
+RULE = "substitution twice(X: T[N]) -> Y {\n  Y = relu(relu(X))\n  =>\n  Y = relu(X)\n}\n"
 WRONG = "dslc 1\nimport std (add)\nsubstitution wrong(X: T[N]) -> Y {\n  Y = add(X, X)\n  =>\n  Y = X\n}\n"
 
 
@@ -79,3 +80,11 @@ def test_a_shell_completes_commands_and_options(words: str, wanted: str) -> None
     script = "import sys; sys.argv = ['dslc']; from dslc.cli.main import run; sys.exit(run())"
     shown = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines() == [f"plain,{wanted}"]
+
+
+def test_processes_load_the_same_libraries(tmp_path: Path) -> None:
+    (tmp_path / "acme.rules").write_text("dslc 1\nlibrary acme 1.0.0\n")
+    (tmp_path / "apart.rules").write_text("dslc 1\nimport std.activation (relu)\n" + RULE)
+    for given in (tmp_path, tmp_path / "apart.rules"):
+        found = CliRunner().invoke(command, [str(given), "--jobs", "1", "--no-lock"], standalone_mode=False)
+        assert "1 proved" in found.stdout, found.output
