@@ -408,20 +408,9 @@ def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation
     if sub is None:
         message = f"no substitution of this library is named `{test.syntax.name}`"
         return [Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")]
-    inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
-    inner.env = runner.env.child()
-    values: list[Value] = []
-    for bind in statement.binds:
-        found = inner.value(bind.value)
-        parts = _parts(found)
-        if len(parts) != len(bind.names):
-            return [Diagnostic("E0325", f"{len(bind.names)} names for {len(parts)} results", bind.span)]
-        for name, part in zip(bind.names, parts, strict=True):
-            inner.env.bind(name, part)
-            if isinstance(part, Value):
-                values.append(part)
-    # patterns see through operators that only abbreviate, and no model holds them
-    graph = Graph(tuple(runner.inputs), spelled_out(rules, tuple(values)))
+    graph = _fired(rules, test, statement, runner)
+    if isinstance(graph, Diagnostic):
+        return [graph]
     index = GraphIndex(graph)
     directions = compile_directions(rules, sub)
     for rule in directions if not statement.silent else directions[:1]:
@@ -435,6 +424,39 @@ def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation
         return []
     reason = str(why_not(directions[0], graph))
     return [Diagnostic("E0505", f"`{sub.name}` does not apply here", statement.span, hint=reason)]
+
+
+def _fired(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation) -> Graph | Diagnostic:
+    inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
+    inner.env = runner.env.child()
+    values: list[Value] = []
+    for bind in statement.binds:
+        found = inner.value(bind.value)
+        parts = _parts(found)
+        if len(parts) != len(bind.names):
+            return Diagnostic("E0325", f"{len(bind.names)} names for {len(parts)} results", bind.span)
+        for name, part in zip(bind.names, parts, strict=True):
+            inner.env.bind(name, part)
+            if isinstance(part, Value):
+                values.append(part)
+    # patterns see through operators that only abbreviate, and no model holds them
+    return Graph(tuple(runner.inputs), spelled_out(rules, tuple(values)))
+
+
+def firing(rules: Rules, test: TestDef) -> Iterator[Graph]:
+    """The graphs of a test in which its substitution applies."""
+    runner = _Expectation(rules, test.module, test.name, {})
+    for statement in test.syntax.statements:
+        try:
+            if isinstance(statement, t.Given):
+                for item in statement.items:
+                    runner.give(item)
+            elif isinstance(statement, t.Fires) and not statement.silent:
+                graph = _fired(rules, test, statement, runner)
+                if isinstance(graph, Graph):
+                    yield graph
+        except (Mismatch, Unbound, DslcError, InterpretError):
+            continue
 
 
 def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> list[Diagnostic]:
