@@ -33,6 +33,7 @@ from dslc.match import CompiledRule, compile_all
 from dslc.onnx.importer import import_model
 from dslc.search.validate import validate
 from dslc.semantics.library import Rules, load_many
+from dslc.semantics.numerics import keeps_nonfinite
 
 OPSETS = (12, 13, 17, 18, 21, 23)
 #: one walk of so many is proved again, for so many seconds at most
@@ -161,7 +162,9 @@ def text(table: Table, compiled: Sequence[CompiledRule], seconds: float) -> str:
         what = f"{record.rule} {record.found}" if record.found != "same" else f"{record.refuted} refuted at its shapes"
         lines.append(f"  model {record.index}: {what}: {record.problem}")
     lines.append("other infinities and NaN:")
-    lines += [f"  {rule}: {', '.join(sorted(what))}" for rule, what in sorted(table.strange().items())]
+    stated = {rule.name for rule in compiled if not keeps_nonfinite(rule.definition.syntax)}
+    for rule, what in sorted(table.strange().items()):
+        lines.append(f"  {rule}{'' if rule in stated else ' (which does not say so)'}: {', '.join(sorted(what))}")
     for found in ("no kernel", "by the runtime"):
         rules = Counter(record.rule for record in table.records if record.found == found)
         lines += [f"{found}: " + ", ".join(f"{rule} ({count})" for rule, count in sorted(rules.items()))] if rules else []

@@ -130,9 +130,9 @@ class Builder:
             sizes: list[Any] = list(value.shape)
             if is_input and sizes and sizes[0] in symbols:
                 sizes[0] = symbols[sizes[0]]
-            return helper.make_tensor_value_info(
-                value.name, helper.np_dtype_to_tensor_dtype(value.dtype), sizes if is_input or not symbols else None
-            )
+            if symbols and not is_input:
+                sizes = [None] * value.rank
+            return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), sizes)
 
         graph = helper.make_graph(
             kept[::-1],

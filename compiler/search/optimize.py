@@ -94,7 +94,9 @@ class _Run:
         self.notes: list[str] = []
         self.progress.phase("reading rules")
         self.rules: Rules = load_many(["std", *settings.rules]) if settings.rules else standard()
-        self.chosen: list[CompiledRule] = chosen_rules(self.rules, settings.only, settings.disable)
+        self.chosen: list[CompiledRule] = chosen_rules(
+            self.rules, settings.only, settings.disable, settings.strict_floats
+        )
         self.verdicts: dict[str, RuleVerdict] = {}
         self.validated: dict[Candidate, Validated] = {}
         self.overhead = 0.0

@@ -124,3 +124,31 @@ lowering gemm(A: T[*B, M, K], C: T[*B, K, N]) on cuda {
 @pytest.mark.parametrize("text", RIGHT.values(), ids=RIGHT)
 def test_nothing_to_report(tmp_path: Path, text: str) -> None:
     assert [str(finding) for finding in check_text(tmp_path, "dslc 1" + text)] == []
+
+
+@pytest.mark.parametrize(
+    ("numerics", "wrong"),
+    [
+        ("exact", False),
+        ("[reassociates, nonfinite]", False),
+        ("nonfinite", False),
+        ("sloppy", True),
+        ("[nonfinite, sloppy]", True),
+        ("[exact, cancels]", True),
+        ("[nonfinite, nonfinite]", True),
+        ("1", True),
+    ],
+)
+def test_what_a_rule_says_of_floating_point_numbers_is_of_the_vocabulary(tmp_path: Path, numerics: str, wrong: bool) -> None:
+    text = f"""dslc 1
+import std (relu, neg)
+substitution odd(X: T[*S]) -> Y {{
+  Y = relu(neg(relu(X)))
+  =>
+  Y = neg(relu(neg(relu(X))))
+  verify numerics = {numerics}
+}}
+"""
+    findings = [finding for finding in check_text(tmp_path, text) if finding.code == "E0326"]
+    assert bool(findings) == wrong
+    assert all("nonfinite" in finding.hint or "exact" in finding.message for finding in findings)
