@@ -11,20 +11,22 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from math import inf
+from fractions import Fraction
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.interpret.instantiate import Rejected
+from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, input_value, topological, with_args
-from dslc.ir.scalar import Sym, walk
+from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field import compare_values
-from dslc.prove.sizes import at_sizes
+from dslc.prove.sizes import at_sizes, with_sizes
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import rewritings
 from dslc.semantics.elaborate import expand
@@ -170,7 +172,7 @@ class _Prover:
             old, new = expand(self._rules, (sides.old,)), expand(self._rules, (sides.new,))
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self._rules, old, new, seconds=_SECONDS), Equal)
+        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_SECONDS), Equal)
 
     def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
@@ -191,6 +193,26 @@ class _Prover:
         if outcome.counterexample is not None:
             return _Failed(text_of(outcome.counterexample))
         return "field" if outcome.how in {"field", "floats"} else None
+
+
+def _decimal(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Expanded values in which a 32-bit float is the shortest decimal that stands for it: 0.1, and not a number of many digits."""
+    memo: dict[Scalar, Scalar] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        return num(_shortest(node.value)) if isinstance(node, Num) else None
+
+    return with_sizes(values, lambda item: rebuild(item, leaf, memo))
+
+
+def _shortest(number: Number) -> Number:
+    if not isinstance(number, float | Fraction) or not isfinite(number):
+        return number
+    with np.errstate(over="ignore"):
+        single = np.float32(float(number))
+    # a number of a rule, 1/3, is that and no float
+    given = number in (Fraction(repr(float(single))), float(single))
+    return Fraction(str(single)) if given and np.isfinite(single) else number
 
 
 def _affordable(*values: Value) -> bool:
@@ -412,6 +434,9 @@ def _over(root: Value, arbitrary: set[Value], names: dict[Value, Value]) -> Valu
             if not value.known:
                 return None
             done[value] = names.setdefault(value, input_value(f"x{len(names)}", value.type))
+            continue
+        if isinstance(value.node, Constant) and isinstance(value.node.data, FillRef):
+            done[value] = fill(_shortest(value.node.data.value), value.type)
             continue
         pending = [arg for arg in value.node.args if arg not in done]
         if pending:
