@@ -40,6 +40,7 @@ OPSETS = (12, 13, 17, 18, 21, 23)
 _PROVED, _SECONDS = 6, 20.0
 #: a pattern that cannot be written at one opset may be at another
 _TRIES = 3
+_ABSENT = "no model has the pattern of "
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +122,7 @@ def one(rules: Rules, compiled: Sequence[CompiledRule], worker: Worker, seed: in
         tries = (seeded_model(rules, rule, rng, int(OPSETS[int(rng.integers(len(OPSETS)))]) if k else 23) for k in range(_TRIES))
         model = next((found for found in tries if found is not None), None)
         if model is None:
-            return Record(index, f"no model has the pattern of {first}")
+            return Record(index, _ABSENT + first)
     else:
         model, sizes = random_model(rng)
     try:
@@ -171,7 +172,10 @@ def text(table: Table, compiled: Sequence[CompiledRule], seconds: float) -> str:
     missing = sorted({rule.name for rule in compiled} - set(applied))
     unwritten = {name for record in table.records for name in record.unwritten}
     lines.append(f"not exercised: {len(missing)}")
-    lines += [f"  {name}{' (no ONNX node expresses its result)' if name in unwritten else ''}" for name in missing]
+    absent = {record.skipped.removeprefix(_ABSENT) for record in table.records}
+    for name in missing:
+        why = " (no ONNX node expresses its result)" if name in unwritten else " (no model was made with its pattern)"
+        lines.append(f"  {name}{why if name in unwritten | absent else ''}")
     return "\n".join(lines)
 
 

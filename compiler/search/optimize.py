@@ -430,7 +430,7 @@ class _Run:
         except MemoryShort as short:
             raise _Kept(f"a rewritten model cannot be checked: {short}") from None
         except Disputed:
-            raise _Kept("ONNX Runtime gives other outputs for it without its own optimizations") from None
+            raise _Kept("its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared") from None
 
     # ---- the last word ------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, isfinite
@@ -45,8 +45,8 @@ _SMALL, _HELD = 4096, 1 << 20
 _LEVELS, _DEEPER = 6, (1, 2, 4)
 #: values that a way reaches at most
 _WHOLE = 400
-#: the exact prover's time for one way to look at a rewrite, of which there are up to six
-_SECONDS = 1.0
+#: the exact prover's time for one way to look at a rewrite, and for all of them
+_SECONDS, _MOST = 1.0, 6.0
 #: a comparison modulo p takes no more operations than that
 _OPERATIONS = 3e8
 #: symbolic dimensions are this large where sides are computed
@@ -128,8 +128,8 @@ class _Failed:
     problem: str
 
 
-#: what became of a rewrite; equal rewrites of one model are proved once
-Known = dict[tuple[tuple[Value, Value], ...], "How | _Failed"]
+#: what was found about two sides, by `exact` or by `field`: equal blocks of a model have equal rewrites
+Known = dict[tuple[Literal["exact", "field"], Value, Value], "bool | Literal['field'] | _Failed | None"]
 
 
 class _Prover:
@@ -140,30 +140,38 @@ class _Prover:
     def of(self, rewrite: Rewrite) -> How | _Failed:
         if self._nodes is None or self._nodes[0] is not rewrite.graph:
             self._nodes = rewrite.graph, frozenset(rewrite.graph.nodes())
-        attempts = list(_sides(rewrite, self._nodes[1]))
-        key = tuple((one.old, one.new) for one in attempts)
-        found = self._known.get(key)
-        if found is None:
-            found = self._proved(attempts)
-            if time.monotonic() <= self._deadline:
-                self._known[key] = found
-        return found
-
-    def _proved(self, attempts: Sequence[Sides]) -> How | _Failed:
-        for sides in attempts:
+        attempts: list[Sides] = []
+        begun = time.monotonic()
+        for sides in _sides(rewrite, self._nodes[1]):
             if time.monotonic() > self._deadline:
                 return "rule"
-            if self._equal(sides):
+            attempts.append(sides)
+            if self._exact(sides):
                 return "exact"
+            if time.monotonic() > begun + _MOST:
+                break
         for sides in attempts:
             if time.monotonic() > self._deadline:
                 return "rule"
-            found = self._computed(sides)
+            found = self._field(sides)
             if found == "field":
-                return found
+                return "field"
             if isinstance(found, _Failed) and sides.free:
                 return found
         return "rule"
+
+    def _exact(self, sides: Sides) -> bool:
+        key: tuple[Literal["exact"], Value, Value] = ("exact", sides.old, sides.new)
+        if key not in self._known:
+            self._known[key] = self._equal(sides)
+        return self._known[key] is True
+
+    def _field(self, sides: Sides) -> Literal["field"] | _Failed | None:
+        key: tuple[Literal["field"], Value, Value] = ("field", sides.old, sides.new)
+        if key not in self._known:
+            self._known[key] = self._computed(sides)
+        found = self._known[key]
+        return found if not isinstance(found, bool) else None
 
     def _equal(self, sides: Sides) -> bool:
         if sides.old == sides.new:

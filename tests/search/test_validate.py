@@ -21,7 +21,7 @@ from dslc.prove.verdict import RuleVerdict
 from dslc.search import statuses
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import disjoint, rewritten
-from dslc.search.validate import Validated, validate
+from dslc.search.validate import Known, Validated, validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many, standard
 
@@ -259,6 +259,34 @@ def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes
     assert step.proof == "rule, field agrees"
 
 
+def test_the_comparison_sees_integers_that_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right for small numbers; nothing is proved here, so that the outputs alone tell."""
+    from onnx import TensorProto, helper
+
+    file = tmp_path / "own.rules"
+    file.write_text("""dslc 1
+import std (minimum, add)
+
+substitution small(X: T[*S]) -> Y {
+  Y = minimum(add(X, 1), X)
+  =>
+  Y = X
+}
+""")
+    nodes = [helper.make_node(op, inputs, [out]) for op, inputs, out in (
+        ("Add", ["x", "one"], "t"), ("Min", ["t", "x"], "u"), ("Neg", ["u"], "y"))]  # fmt: skip
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT64, [256, 256]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [helper.make_tensor("one", TensorProto.INT64, [], [1])])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    monkeypatch.setattr(
+        "dslc.search.optimize.statuses",
+        lambda _rules, definitions, *_: {d.name: RuleVerdict(d.name, "proved", (), "") for d in definitions},
+    )
+    monkeypatch.setattr("dslc.search.optimize.validate", lambda *_, **__: Validated({}))
+    found = dslc.optimize(model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False)
+    assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), found.report.reason
+
+
 def test_rules_of_users_are_proved_once_and_used_by_status(tmp_path: Path) -> None:
     from test_optimize import powers
 
@@ -297,3 +325,14 @@ substitution wrong(A: T[*S]) -> Y {
         assert [one.rule for one in strict.report.steps] == ["own.root"]
     assert sorted((tmp_path / "cache" / "proofs").iterdir()) == sorted(kept)
     assert {"proved", "bounded"} == statuses.RELIABLE
+
+
+def test_equal_blocks_are_proved_once() -> None:
+    """Whatever lies below: a hundred layers need no hundred proofs."""
+    value = x = tensor("x", 4, 8)
+    for k in range(40):
+        value = op("neg", op("neg", op("matmul", op("relu", value), tensor(f"w{k}", 8, 8))))
+    known: Known = {}
+    found = validate(standard(), applied(standard(), graph_of([value], x), "std.double_neg"), known=known)
+    assert found.how == {"std.double_neg": "exact"} and found.rewrites == 40
+    assert len(known) < 5
