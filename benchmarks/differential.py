@@ -90,6 +90,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     libraries = options.library or ["std"]
     rules = load_many(libraries)
     compiled = [rule for rule in compile_all(rules) if any(fnmatchcase(name, options.only) for name in _names(rule))]
+    if not compiled:
+        parser.error(f"no rule is named {options.only}")
     done = _earlier(options.out)
     table = Table(list(done.values()))
     start = time.monotonic()
