@@ -36,6 +36,7 @@ def optimize(
     threads: int | None = None,
     timing: bool = True,
     specialize: bool = False,
+    strict_floats: bool = False,
     cache: PathLike | None = None,
 ) -> Optimized:
     """A faster model with the same outputs, or the original.
@@ -59,6 +60,7 @@ def optimize(
         threads: threads of the runtime (default: one for each core).
         timing: False takes the search's choice, checked but not timed.
         specialize: write the bound sizes into the model.
+        strict_floats: without rules that say that infinities, NaN, overflows or divisions by 0 may become something else.
         cache: folder of the cost cache.
 
     Returns:
@@ -94,6 +96,7 @@ def optimize(
         threads=threads,
         timing=timing,
         specialize=specialize,
+        strict_floats=strict_floats,
         cache=None if cache is None else str(cache),
     )
     return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dslc.errors import Diagnostic, DslcError
+from dslc.semantics.numerics import NONFINITE, numerics_of
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
+from dslc.syntax.vocabulary import NUMERICS
 
 if TYPE_CHECKING:
     from dslc.semantics.library import Rules
@@ -76,13 +78,6 @@ def _status(rules: Rules, definition: Any) -> list[str]:
     return lines
 
 
-def _numerics(syntax: t.Node) -> str:
-    for node in t.walk(syntax):
-        if isinstance(node, t.Entry) and node.name == "numerics" and isinstance(node.value, t.Name):
-            return node.value.id
-    return ""
-
-
 def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     """The text of `dslc explain NAME`.
 
@@ -107,8 +102,10 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
     if kind != "rule set":
         first, *more = _status(rules, definition)
         lines += ["", f"status: {first}", *more]
-    if _numerics(syntax):
-        lines.append(f"rounding: {_numerics(syntax)}")
+    said = numerics_of(syntax)
+    lines += [f"numerics: {word} ({NUMERICS[word]})" for word in said]
+    if NONFINITE in said:
+        lines.append("    `dslc optimize --strict-floats` leaves it out")
     traits = rules.traits.get(full)
     if traits is not None:
         flags = [word for word in ("associative", "commutative", "idempotent", "involution") if getattr(traits, word, False)]

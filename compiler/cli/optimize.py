@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=0, show_default=True, help="Order in which rules are tried.")
 @click.option("--bind", multiple=True, metavar="NAME=N", help="Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.")
 @click.option("--specialize", is_flag=True, help="Write the bound sizes into the model.")
+@click.option("--strict-floats", is_flag=True, help="Without rules that change infinities, NaN or overflows.")
 @click.option("--tolerance", type=click.FloatRange(min=0), help="Largest relative error of an output.")
 @click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE.npz|DIR", help="Representative inputs.")
 @click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads of the runtime.")
@@ -67,6 +68,7 @@ def command(
     seed: int,
     bind: tuple[str, ...],
     specialize: bool,
+    strict_floats: bool,
     tolerance: float | None,
     inputs: Path | None,
     threads: int | None,
@@ -106,6 +108,7 @@ def command(
             threads=threads,
             timing=not no_timing,
             specialize=specialize,
+            strict_floats=strict_floats,
             cache=cache,
             progress=shown,
         )

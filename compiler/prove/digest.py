@@ -22,7 +22,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 def rule_digest(rules: Rules, definition: SubstitutionDef | PropertyDef) -> str:
     """SHA-256 over a rule's printed normal form and that of every operator, function and trait that it uses, transitively.
 
-    Docstrings, tags, examples and ONNX mappings do not count: no proof depends on them.
+    Docstrings, tags, examples, ONNX mappings and what is said of rounding do not count: no proof depends on them.
     """
     used = {found.name: _operator_text(rules, found) for found in used_by(rules, definition)}
     own = _text(rules, definition.name, definition.syntax)
@@ -66,7 +66,7 @@ def _bare(syntax: Any) -> Any:
         kept = tuple(s for s in syntax.statements if not isinstance(s, t.OnnxMap | t.Example | t.Tags))
         return replace(syntax, doc=None, statements=kept)
     if isinstance(syntax, t.Substitution):
-        left, right = (tuple(s for s in side if not isinstance(s, t.Tags)) for side in (syntax.left, syntax.right))
+        left, right = (tuple(s for s in side if not isinstance(s, t.Tags | t.Verify)) for side in (syntax.left, syntax.right))
         return replace(syntax, doc=None, left=left, right=right)
     return replace(syntax, doc=None) if hasattr(syntax, "doc") else syntax
 

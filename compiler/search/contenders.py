@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dslc.cost.compare import Comparison, Reference, compare, outputs_of
+from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
+from dslc.cost.steady import steady
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.onnx.context import Context
@@ -39,7 +40,7 @@ class Blamed:
 
 
 class Disputed(Exception):
-    """The runtime's own optimizations change what the original gives, for every input: nothing can be compared with it."""
+    """What the runtime does by itself changes what the original gives, for every input: nothing can be compared with it."""
 
 
 class Checker:
@@ -55,6 +56,7 @@ class Checker:
         tolerance: float | None,
         original: ModelFile,
         computed: Mapping[str, Any] = MappingProxyType({}),
+        meant: Callable[[Feeds], Reference | None] = lambda _: None,
     ) -> None:
         self._context = context
         self._rules = rules
@@ -64,6 +66,7 @@ class Checker:
         self._tolerance = tolerance
         self._original = original
         self._computed = computed
+        self._meant = meant
         self._disputed: dict[tuple[int, int], bool] = {}
 
     def exported(self, graph: Graph) -> tuple[Any, ModelFile]:
@@ -74,7 +77,7 @@ class Checker:
     def check(self, candidate: Candidate) -> Contender | Comparison:
         """The candidate as a model, or what is wrong with it.
 
-        Where the runtime's own optimizations change what the original gives for an input, another output says nothing.
+        An input for which the runtime's own doings change what the original gives says nothing (`dslc.cost.steady`).
 
         Raises:
             MemoryShort: where memory does not suffice.
@@ -103,16 +106,14 @@ class Checker:
         return Contender(candidate, model, file, worst)
 
     def _is_disputed(self, at: int, k: int) -> bool:
-        """Whether the original gives other outputs for an input when the runtime does not optimize it."""
+        """Whether an input cannot tell a right model from a wrong one."""
         if (at, k) not in self._disputed:
-            feeds = self._inputs[at].feeds[k : k + 1]
-            try:
-                plain = outputs_of(self._original, feeds, self._threads, plain=True)
-            except WorkerFailed:
-                self._disputed[at, k] = False
-            else:
-                found = compare(self._references[at].only(k), plain, self._tolerance, self._computed)
-                self._disputed[at, k] = not found.same
+
+            def run(feeds: Feeds, plain: bool) -> Reference:
+                return outputs_of(self._original, [feeds], self._threads, plain)
+
+            feeds, reference = self._inputs[at].feeds[k], self._references[at].only(k)
+            self._disputed[at, k] = not steady(run, feeds, reference, self._computed, self._tolerance, self._meant)
         return self._disputed[at, k]
 
     def blame(self, candidate: Candidate, problem: str) -> Blamed:

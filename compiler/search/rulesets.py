@@ -9,11 +9,15 @@ from dslc.errors import Diagnostic, DslcError
 from dslc.match import CompiledRule, compile_directions
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.numerics import keeps_nonfinite
 
 
-def chosen_rules(rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = ()) -> list[CompiledRule]:
+def chosen_rules(
+    rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = (), strict_floats: bool = False
+) -> list[CompiledRule]:
     """Every direction of the substitutions of the rule sets `only` (default: all), without those of `disable`.
 
+    `strict_floats` leaves out those that say that they change infinities, NaN or overflows (`verify numerics = nonfinite`).
     A name is qualified or short, and may be a pattern (`std.merge_*`). `name^-1` disables only the reverse of a two-way rule.
 
     Raises:
@@ -43,6 +47,8 @@ def chosen_rules(rules: Rules, only: Sequence[str] = (), disable: Sequence[str] 
             names = [one for one in names if one not in found]
     if findings:
         raise DslcError(findings, 2)
+    if strict_floats:
+        names = [name for name in names if keeps_nonfinite(rules.substitutions[name].syntax)]
     compiled = [rule for name in names for rule in _directions(rules, rules.substitutions[name])]
     return [rule for rule in compiled if rule.name not in reverse_only]
 

@@ -38,6 +38,8 @@ class Settings:
     threads: int | None = None
     timing: bool = True
     specialize: bool = False
+    #: without rules that change infinities, NaN or overflows
+    strict_floats: bool = False
     cache: str | Path | None = None
     progress: Progress = Progress()
 

@@ -9,22 +9,24 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
-from math import inf
+from fractions import Fraction
+from math import inf, isfinite
 from typing import Literal
 
 import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.interpret.instantiate import Rejected
+from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, input_value, topological, with_args
-from dslc.ir.scalar import Sym, walk
+from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field import compare_values
-from dslc.prove.sizes import at_sizes
+from dslc.prove.sizes import at_sizes, with_sizes
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import rewritings
 from dslc.semantics.elaborate import expand
@@ -43,8 +45,8 @@ _SMALL, _HELD = 4096, 1 << 20
 _LEVELS, _DEEPER = 6, (1, 2, 4)
 #: values that a way reaches at most
 _WHOLE = 400
-#: the exact prover's time for one way to look at a rewrite, of which there are up to six
-_SECONDS = 1.0
+#: the exact prover's time for one way to look at a rewrite, and for all of them
+_SECONDS, _MOST = 1.0, 6.0
 #: a comparison modulo p takes no more operations than that
 _OPERATIONS = 3e8
 #: symbolic dimensions are this large where sides are computed
@@ -126,8 +128,8 @@ class _Failed:
     problem: str
 
 
-#: what became of a rewrite; equal rewrites of one model are proved once
-Known = dict[tuple[tuple[Value, Value], ...], "How | _Failed"]
+#: what was found about two sides, by `exact` or by `field`: equal blocks of a model have equal rewrites
+Known = dict[tuple[Literal["exact", "field"], Value, Value], "bool | Literal['field'] | _Failed | None"]
 
 
 class _Prover:
@@ -138,30 +140,38 @@ class _Prover:
     def of(self, rewrite: Rewrite) -> How | _Failed:
         if self._nodes is None or self._nodes[0] is not rewrite.graph:
             self._nodes = rewrite.graph, frozenset(rewrite.graph.nodes())
-        attempts = list(_sides(rewrite, self._nodes[1]))
-        key = tuple((one.old, one.new) for one in attempts)
-        found = self._known.get(key)
-        if found is None:
-            found = self._proved(attempts)
-            if time.monotonic() <= self._deadline:
-                self._known[key] = found
-        return found
-
-    def _proved(self, attempts: Sequence[Sides]) -> How | _Failed:
-        for sides in attempts:
+        attempts: list[Sides] = []
+        begun = time.monotonic()
+        for sides in _sides(rewrite, self._nodes[1]):
             if time.monotonic() > self._deadline:
                 return "rule"
-            if self._equal(sides):
+            attempts.append(sides)
+            if self._exact(sides):
                 return "exact"
+            if time.monotonic() > begun + _MOST:
+                break
         for sides in attempts:
             if time.monotonic() > self._deadline:
                 return "rule"
-            found = self._computed(sides)
+            found = self._field(sides)
             if found == "field":
-                return found
+                return "field"
             if isinstance(found, _Failed) and sides.free:
                 return found
         return "rule"
+
+    def _exact(self, sides: Sides) -> bool:
+        key: tuple[Literal["exact"], Value, Value] = ("exact", sides.old, sides.new)
+        if key not in self._known:
+            self._known[key] = self._equal(sides)
+        return self._known[key] is True
+
+    def _field(self, sides: Sides) -> Literal["field"] | _Failed | None:
+        key: tuple[Literal["field"], Value, Value] = ("field", sides.old, sides.new)
+        if key not in self._known:
+            self._known[key] = self._computed(sides)
+        found = self._known[key]
+        return found if not isinstance(found, bool) else None
 
     def _equal(self, sides: Sides) -> bool:
         if sides.old == sides.new:
@@ -170,7 +180,7 @@ class _Prover:
             old, new = expand(self._rules, (sides.old,)), expand(self._rules, (sides.new,))
         except (Mismatch, EvalError):
             return False
-        return isinstance(compare(self._rules, old, new, seconds=_SECONDS), Equal)
+        return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_SECONDS), Equal)
 
     def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
@@ -191,6 +201,26 @@ class _Prover:
         if outcome.counterexample is not None:
             return _Failed(text_of(outcome.counterexample))
         return "field" if outcome.how in {"field", "floats"} else None
+
+
+def _decimal(values: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Expanded values in which a 32-bit float is the shortest decimal that stands for it: 0.1, and not a number of many digits."""
+    memo: dict[Scalar, Scalar] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        return num(_shortest(node.value)) if isinstance(node, Num) else None
+
+    return with_sizes(values, lambda item: rebuild(item, leaf, memo))
+
+
+def _shortest(number: Number) -> Number:
+    if not isinstance(number, float | Fraction) or not isfinite(number):
+        return number
+    with np.errstate(over="ignore"):
+        single = np.float32(float(number))
+    # a number of a rule, 1/3, is that and no float
+    given = number in (Fraction(repr(float(single))), float(single))
+    return Fraction(str(single)) if given and np.isfinite(single) else number
 
 
 def _affordable(*values: Value) -> bool:
@@ -412,6 +442,9 @@ def _over(root: Value, arbitrary: set[Value], names: dict[Value, Value]) -> Valu
             if not value.known:
                 return None
             done[value] = names.setdefault(value, input_value(f"x{len(names)}", value.type))
+            continue
+        if isinstance(value.node, Constant) and isinstance(value.node.data, FillRef):
+            done[value] = fill(_shortest(value.node.data.value), value.type)
             continue
         pending = [arg for arg in value.node.args if arg not in done]
         if pending:

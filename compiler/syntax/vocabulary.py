@@ -23,6 +23,13 @@ ATTRIBUTE_TYPES = frozenset("int float bool string dtype ints floats axis axes p
 TRAITS = frozenset(
     "associative commutative idempotent involution identity absorbing zero inverse stand_in".split()
 )
+#: what a rule may say of floating-point numbers in `verify numerics`, and what that means
+NUMERICS: dict[str, str] = {
+    "exact": "no rounding changes",
+    "reassociates": "sums and products are rounded in another order",
+    "cancels": "large terms cancel, which loses digits",
+    "nonfinite": "infinities, NaN, numbers so large that they overflow and divisors of 0 may give something else",
+}
 KEYWORDS = frozenset(
     """dslc library requires import as export operator attr where let onnx since until example tags verify property is holds
     trusted partial substitution const correct limit term search in derivation index map set tensor expr restrict other lowering

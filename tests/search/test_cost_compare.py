@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import ml_dtypes
 import numpy as np
 import onnx
@@ -11,6 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 from dslc.cost.compare import Reference, compare, difference, outputs_of
 from dslc.cost.inputs import drawn_inputs, special_inputs
 from dslc.cost.process import ModelFile
+from dslc.cost.steady import meaning, steady
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import draw, input_specs
 from dslc.onnx.numbers import only_numbers
@@ -210,3 +214,28 @@ def test_the_tolerance_is_that_of_the_weakest_type_on_the_way(
         return compare(one, Reference(("y",), ((np.array([1000 * (1 + error)], dtype),),)), None, computed).same
 
     assert (same(tolerance / 2) and not same(tolerance * 2)) if tolerance else not same(0.01)
+
+
+def is_steady(model: onnx.ModelProto, **feeds: np.ndarray) -> bool:
+    file = ModelFile(model.SerializeToString())
+    imported = import_model(model, standard())
+    meant = meaning(standard(), imported.graph, ("y",))
+
+    def run(given: Mapping[str, Any], plain: bool) -> Reference:
+        return outputs_of(file, [given], 1, plain)
+
+    return steady(run, feeds, run(feeds, False), {}, None, meant)
+
+
+def test_what_the_runtime_rounds_or_reorders_by_itself_says_nothing() -> None:
+    """Its sums of integers go through floating-point numbers; what is left of equal numbers is noise."""
+    total = small([helper.make_node("ReduceSum", ["x"], ["y"], keepdims=0)], {"x": (I64, [3])}, I64)
+    ends = np.iinfo(np.int64)
+    assert is_steady(total, x=np.array([1, 2, 3]))
+    assert not is_steady(total, x=np.array([ends.max - 2, 1, 0]))
+    mean = [helper.make_node("ReduceMean", ["x"], ["m"], axes=[0]), helper.make_node("Sub", ["x", "m"], ["d"])]
+    noise = small([*mean, helper.make_node("Mul", ["d", "d"], ["y"])], {"x": (F32, [7])}, F32)
+    assert is_steady(noise, x=f32(1, 2, 4, 8, 1, 2, 3))
+    equal = np.full(7, 0.1, np.float32)
+    assert outputs_of(ModelFile(noise.SerializeToString()), [{"x": equal}], 1).outputs[0][0].any()
+    assert not is_steady(noise, x=equal)

@@ -21,7 +21,7 @@ from dslc.prove.verdict import RuleVerdict
 from dslc.search import statuses
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import disjoint, rewritten
-from dslc.search.validate import validate
+from dslc.search.validate import Known, Validated, validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many, standard
 
@@ -125,6 +125,14 @@ def test_what_is_taken_keeps_its_relation_to_what_is_replaced(rule: str, value: 
     assert not found.failed and found.how == {f"std.{rule}": "exact"}
 
 
+@pytest.mark.parametrize("slope", [0.1, 0.2, 0.01, 1 / 3])
+def test_a_weight_is_the_decimal_that_it_was_written_as(slope: float) -> None:
+    """0.1 as a 32-bit float has many digits, of which a proof would have to know the sign and the size."""
+    value = op("maximum", X, op("mul", X, array_value(np.array(slope, np.float32))))
+    found = validate(standard(), applied(standard(), graph_of([value], X), "std.leaky_relu_recognized"))
+    assert found.how == {"std.leaky_relu_recognized": "exact"}
+
+
 def test_a_slice_of_joined_parts_of_a_split_is_proved() -> None:
     parts = apply(standard(), "std.split", [X], {"axis": 1, "sizes": (2, 4)})
     value = op("slice", op("concat", *parts, axis=1), start=(0, 0), size=(4, 2))
@@ -223,6 +231,62 @@ substitution careless(A: T[*S]) -> Y {
     assert step.status == "proved" and step.validated in {"exact", "field"}
 
 
+def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from test_optimize import powers
+
+    asked: list[bool] = []
+
+    def undecided(rules: Rules, candidate: Candidate, *_: Any, needed: Any) -> Validated:
+        asked.append(needed("std.pow_half"))
+        used = "std.pow_half" in candidate.rules()
+        return Validated({"std.pow_half": "field"}, 1, unproved=("std.pow_half",) if used and asked[-1] else ())
+
+    options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
+    monkeypatch.setattr("dslc.search.optimize.validate", undecided)
+    for status in ("bounded", "proved"):
+        found_as = lambda name, status=status: RuleVerdict(name, status, (), "")  # noqa: E731
+        monkeypatch.setattr(
+            "dslc.search.optimize.statuses",
+            lambda _rules, definitions, *_, verdict=found_as: {d.name: verdict(d.name) for d in definitions},
+        )
+        found = dslc.optimize(powers(), **options, only=["std.pow_half"])
+        assert found.report.kept_original == (status == "bounded")
+        assert any("bounded, and a rewrite is not proved" in note for note in found.report.notes) == (status == "bounded")
+        assert asked[-1] == (status == "bounded")
+    (step,) = found.report.steps
+    assert step.proof == "rule, field agrees"
+
+
+def test_the_comparison_sees_integers_that_overflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right for small numbers; nothing is proved here, so that the outputs alone tell."""
+    from onnx import TensorProto, helper
+
+    file = tmp_path / "own.rules"
+    file.write_text("""dslc 1
+import std (minimum, add)
+
+substitution small(X: T[*S]) -> Y {
+  Y = minimum(add(X, 1), X)
+  =>
+  Y = X
+}
+""")
+    nodes = [helper.make_node(op, inputs, [out]) for op, inputs, out in (
+        ("Add", ["x", "one"], "t"), ("Min", ["t", "x"], "u"), ("Neg", ["u"], "y"))]  # fmt: skip
+    ends = [helper.make_tensor_value_info(name, TensorProto.INT64, [256, 256]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [helper.make_tensor("one", TensorProto.INT64, [], [1])])
+    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    monkeypatch.setattr(
+        "dslc.search.optimize.statuses",
+        lambda _rules, definitions, *_: {d.name: RuleVerdict(d.name, "proved", (), "") for d in definitions},
+    )
+    monkeypatch.setattr("dslc.search.optimize.validate", lambda *_, **__: Validated({}))
+    found = dslc.optimize(model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False)
+    assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), found.report.reason
+
+
 def test_rules_of_users_are_proved_once_and_used_by_status(tmp_path: Path) -> None:
     from test_optimize import powers
 
@@ -261,3 +325,14 @@ substitution wrong(A: T[*S]) -> Y {
         assert [one.rule for one in strict.report.steps] == ["own.root"]
     assert sorted((tmp_path / "cache" / "proofs").iterdir()) == sorted(kept)
     assert {"proved", "bounded"} == statuses.RELIABLE
+
+
+def test_equal_blocks_are_proved_once() -> None:
+    """Whatever lies below: a hundred layers need no hundred proofs."""
+    value = x = tensor("x", 4, 8)
+    for k in range(40):
+        value = op("neg", op("neg", op("matmul", op("relu", value), tensor(f"w{k}", 8, 8))))
+    known: Known = {}
+    found = validate(standard(), applied(standard(), graph_of([value], x), "std.double_neg"), known=known)
+    assert found.how == {"std.double_neg": "exact"} and found.rewrites == 40
+    assert len(known) < 5

@@ -168,3 +168,29 @@ def test_a_library_of_another_version_is_to_be_replaced_by_a_newer_or_an_older_o
 
 def test_an_error_as_text_has_its_hint() -> None:
     assert str(DslcError([Diagnostic("E0203", "no file x", hint="a file ends in .rules")])) == "E0203 no file x (a file ends in .rules)"
+@pytest.mark.parametrize(
+    ("numerics", "wrong"),
+    [
+        ("exact", False),
+        ("[reassociates, nonfinite]", False),
+        ("nonfinite", False),
+        ("sloppy", True),
+        ("[nonfinite, sloppy]", True),
+        ("[exact, cancels]", True),
+        ("[nonfinite, nonfinite]", True),
+        ("1", True),
+    ],
+)
+def test_what_a_rule_says_of_floating_point_numbers_is_of_the_vocabulary(tmp_path: Path, numerics: str, wrong: bool) -> None:
+    text = f"""dslc 1
+import std (relu, neg)
+substitution odd(X: T[*S]) -> Y {{
+  Y = relu(neg(relu(X)))
+  =>
+  Y = neg(relu(neg(relu(X))))
+  verify numerics = {numerics}
+}}
+"""
+    findings = [finding for finding in check_text(tmp_path, text) if finding.code == "E0326"]
+    assert bool(findings) == wrong
+    assert all("nonfinite" in finding.hint or "exact" in finding.message for finding in findings)

@@ -105,3 +105,11 @@ def test_check_reads_libraries_files_and_folders(tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out == f"{bad}:2:12: E0103 this `(` is never closed\n"
     assert run(["check", "no_such_library"]) == 2
     assert "E0203" in capsys.readouterr().err
+
+
+def test_explain_says_what_becomes_of_infinities(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["explain", "reassociate_matmul"]) == 0
+    shown = capsys.readouterr().out
+    assert "numerics: reassociates" in shown and "numerics: nonfinite" in shown and "--strict-floats" in shown
+    assert run(["explain", "double_neg"]) == 0
+    assert "numerics" not in capsys.readouterr().out

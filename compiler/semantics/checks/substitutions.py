@@ -7,9 +7,10 @@ from dslc.semantics.checks.names import Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules
+from dslc.semantics.numerics import entries, words
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
-from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS
+from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
 
 
 def declare_params(params: tuple[t.Param, ...], scope: Scope) -> None:
@@ -55,6 +56,8 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
     _outputs(sub, syntax.right, "right", report)
     _unbound(sub, bound, report)
     _partial(sub, report)
+    for entry in entries(syntax):
+        _numerics(entry, report)
     for param in syntax.params:
         if param.name not in used_left and param.name not in scope.used:
             report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
@@ -68,6 +71,16 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
                         report.add("W0005", f"`{one}` is never used", statement.span)
             elif isinstance(statement, t.Let) and statement.target.name not in used:
                 report.add("W0005", f"`{statement.target.name}` is never used", statement.span)
+
+
+def _numerics(entry: t.Entry, report: Report) -> None:
+    said = words(entry)
+    unknown = [word for word in said if word not in NUMERICS]
+    if unknown or not said or len(set(said)) < len(said):
+        what = f"`{unknown[0]}` says nothing of floating-point numbers" if unknown else "`numerics` is a word or a list of words"
+        report.add("E0326", what, entry.value.span, hint="any of " + ", ".join(NUMERICS))
+    elif "exact" in said and len(said) > 1 and set(said) & {"reassociates", "cancels"}:
+        report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
 
 
 def _within(inner: Span, outer: Span) -> bool:

@@ -1,0 +1,31 @@
+"""What a rule says of floating-point numbers: `verify numerics = reassociates`, or a list of such words."""
+
+from __future__ import annotations
+
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import NUMERICS
+
+#: the word for rules that keep finite results only
+NONFINITE = "nonfinite"
+
+
+def entries(syntax: t.Node) -> tuple[t.Entry, ...]:
+    """The `numerics` entries of a rule."""
+    return tuple(node for node in t.walk(syntax) if isinstance(node, t.Entry) and node.name == "numerics")
+
+
+def words(entry: t.Entry) -> tuple[str, ...]:
+    """The words of one entry, as they are written; empty where it holds something else."""
+    parts = entry.value.elements if isinstance(entry.value, t.ListExpr) else (entry.value,)
+    return tuple(part.id for part in parts if isinstance(part, t.Name)) if all(isinstance(p, t.Name) for p in parts) else ()
+
+
+def numerics_of(syntax: t.Node) -> tuple[str, ...]:
+    """What a rule says, in the order of the vocabulary; nothing where it says nothing."""
+    said = {word for entry in entries(syntax) for word in words(entry)}
+    return tuple(word for word in NUMERICS if word in said)
+
+
+def keeps_nonfinite(syntax: t.Node) -> bool:
+    """Whether a rule says of no infinities, NaN and overflows that they may change."""
+    return NONFINITE not in numerics_of(syntax)
