@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log2
@@ -62,12 +63,22 @@ class Small:
     outputs: tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The original graph, what it takes as a whole in seconds, and its groups."""
+
+    seconds: float
+    evaluation: Evaluation
+    keys: Mapping[Key, int]
+    groups: Mapping[Key, Group]
+
+
 class CostModel:
     """Costs of nodes and graphs in seconds on one target.
 
     What depends on weights only costs nothing, and so do opaque nodes, which never change. What ONNX cannot say at the model's
-    opset costs infinitely much, unless the original graph already had it (`excuse`). `bind` gives the sizes at which a graph
-    with symbolic dimensions is measured.
+    opset costs infinitely much, unless the original graph already had it (`excuse`, `begin`). `bind` gives the sizes at which a
+    graph with symbolic dimensions is measured.
     """
 
     def __init__(
@@ -92,6 +103,8 @@ class CostModel:
         self._excused: set[Key] = set()
         self._footprint = 0
         self._together: Mapping[Hashable, float] = {}
+        #: what other graphs are compared with, where that is known as a whole
+        self.start: Start | None = None
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
@@ -122,10 +135,27 @@ class CostModel:
     def excuse(self, graph: Graph) -> None:
         """Takes the original graph: what it has and cannot be measured counts as nothing, instead of infinitely much; and its
         weights are what the processor's caches hold while it runs."""
+        self._weigh(graph)
+        found = self.evaluate(graph)
+        for group, info in zip(found.groups, found.infos, strict=True):
+            if info is not None and info.body == inf:
+                self._excused.add(self.key(group))
+
+    def begin(self, graph: Graph, seconds: float) -> None:
+        """Takes the original graph, which takes so many seconds as a whole. From now on only those groups are measured that other
+        graphs have more or fewer of, or that a rewrite is tried on."""
+        self._weigh(graph)
+        found = Evaluation(self, graph, seconds)
+        keys = Counter(self.key(group) for group in found.groups)
+        self.start = Start(seconds, found, keys, {self.key(group): group for group in found.groups})
+
+    def known(self, key: Key) -> Info | None:
+        """What a group costs, where that was asked for before."""
+        return Info(0.0) if key in self._excused else self._infos.get(key)
+
+    def _weigh(self, graph: Graph) -> None:
         below = topological(value.node for value in graph.outputs)
         self._footprint = sum(_bytes(node.values[0]) for node in below if isinstance(node, Constant))
-        found = self.evaluate(graph)
-        self._excused.update(self.key(g) for g, info in zip(found.groups, found.infos, strict=True) if info.body == inf)
 
     def confirm(self, *graphs: Graph) -> None:
         """Measures what these graphs are made of again, so that their costs can be compared; see `dslc.cost.confirm`.
@@ -136,6 +166,8 @@ class CostModel:
         found = confirmed(self, graphs)
         self._infos.update(found.infos)
         self._together, self.overhead = found.together, found.overhead
+        if self.start is not None:
+            self.start.evaluation.refresh()
 
     def together(self, pairs: Iterable[Pair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
@@ -170,6 +202,8 @@ class CostModel:
             if found is None:
                 self._note(group, self.measure(group))
                 found = self._infos[key]
+                if found.body == inf and self.start is not None and key in self.start.keys:
+                    self._excused.add(key)
             out.append(Info(0.0) if key in self._excused else found)
         return out
 

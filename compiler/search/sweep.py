@@ -6,7 +6,7 @@ predicting equal places once, makes that one step and not a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -28,6 +28,8 @@ SHARE, SECONDS = 1e-3, 2e-7
 CLEAR, SMALL = 0.15, 0.03
 #: gains of so large a share of the whole are compared with each other, and the largest is taken
 LARGE = 0.1
+#: places where so small a share of the whole can be gained wait
+MATTERS = 0.005
 MATCHES = 2000
 ROUNDS = 20
 
@@ -44,13 +46,14 @@ def sweep(
 ) -> Candidate:
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
     state = _largest(State(start, costs), rules, costs, limits, on_best)
-    for least in (CLEAR, SMALL):
+    # what is large enough to matter is measured first: time may not suffice for all
+    for least, share in ((CLEAR, MATTERS), (CLEAR, 0.0), (SMALL, 0.0)):
         for _ in range(ROUNDS):
             before = state
             for rule in rules:
                 while not limits.stopped:
-                    before_all = state.candidate.cost
-                    after = everywhere(state, rule, costs, limits, least, before_all - least_gain(before_all))
+                    whole = state.candidate.cost
+                    after = everywhere(state, rule, costs, limits, least, whole - least_gain(whole), share * whole)
                     if after is None:
                         break
                     state = State(after, costs)
@@ -105,7 +108,7 @@ def everywhere(
     """
     gains: dict[Any, float | None] = {}
     found: list[tuple[float, tuple[int, ...], Match, dict[Value, Value]]] = []
-    for match in find_matches(rule, start.index, limit=MATCHES):
+    for match in start.matches(rule, MATCHES):
         try:
             new = replacements(match)
         except Refused:
@@ -114,9 +117,11 @@ def everywhere(
         if key not in gains:
             if not limits.step():
                 break
-            cost, concerned = start.evaluation.after(new)
+            wanted = max(SECONDS, seconds) if least > 0 else -inf
+            cost, concerned = start.evaluation.after(new, wanted)
+            limits.on_tried(rule.name, cost < inf)
             gain = start.evaluation.cost - cost
-            enough = gain > (max(SECONDS, seconds, least * concerned) if least > 0 else -inf)
+            enough = gain > (max(wanted, least * concerned) if least > 0 else -inf)
             gains[key] = gain if enough else None
         one = gains[key]
         if one is not None:
@@ -148,10 +153,23 @@ class State:
     def __init__(self, candidate: Candidate, costs: CostModel) -> None:
         self.candidate = candidate
         self._costs = costs
+        self._matches: dict[tuple[str, int], list[Match]] = {}
 
     @cached_property
     def index(self) -> GraphIndex:
         return GraphIndex(self.candidate.graph)
+
+    def matches(self, rule: CompiledRule, limit: int) -> Iterator[Match]:
+        """Where a rule matches, so many places at most; looked for once where all of them were asked for."""
+        key = (rule.name, limit)
+        if key in self._matches:
+            yield from self._matches[key]
+            return
+        found = []
+        for match in find_matches(rule, self.index, limit=limit):
+            found.append(match)
+            yield match
+        self._matches[key] = found
 
     @cached_property
     def evaluation(self) -> Evaluation:
