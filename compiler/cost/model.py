@@ -157,10 +157,10 @@ class CostModel:
         below = topological(value.node for value in graph.outputs)
         self._footprint = sum(_bytes(node.values[0]) for node in below if isinstance(node, Constant))
 
-    def confirm(self, *graphs: Graph) -> None:
+    def confirm(self, *graphs: Graph) -> bool:
         """Measures what these graphs are made of again, so that their costs can be compared; see `dslc.cost.confirm`.
 
-        Nothing of what was measured before counts for them any more.
+        Nothing of what was measured before counts for them any more. True where time was up before it was done.
         """
         self._together = {}
         found = confirmed(self, graphs)
@@ -168,6 +168,7 @@ class CostModel:
         self._together, self.overhead = found.together, found.overhead
         if self.start is not None:
             self.start.evaluation.refresh()
+        return found.cut
 
     def together(self, pairs: Iterable[Pair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""

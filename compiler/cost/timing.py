@@ -23,8 +23,8 @@ FEWEST, MOST = 5, 200
 ROUNDS, MANY_ROUNDS = 2, 60
 #: a block lasts about this many seconds, but has at least four samples where these are not long
 BLOCK, SAMPLES, MOST_SAMPLES = 0.03, 4, 50
-#: of the time of a race, a generation takes such a share, but no less than what its start took
-GENERATION = 1 / 12
+#: of the time of a race, a generation takes such a share, so many seconds at most, but no less than what its start took
+GENERATION, LONGEST = 1 / 12, 2.0
 #: one more is begun where time for such a part of it is left
 WORTH = 0.7
 
@@ -132,7 +132,7 @@ def _generation(
             # all in the same way: allocating outputs takes time
             once = [_bound(worker, feeds, found) for worker in workers]
         load = time.monotonic() - began
-        share = min(max(seconds * GENERATION, load), max(load / 3, seconds / FEWEST - load))
+        share = min(max(min(seconds * GENERATION, LONGEST), load), max(load / 3, seconds / FEWEST - load))
         if found.plan is None:
             found.plan = _plan(once, share)
         found.begin()
@@ -257,4 +257,4 @@ def raced(
         raise error("E0811", f"ONNX Runtime cannot run the models: {problem}") from None
 
 
-__all__ = ["MemoryShort", "ModelFile", "Timing", "Times", "WorkerFailed", "check_memory", "race"]
+__all__ = ["MemoryShort", "ModelFile", "Times", "Timing", "WorkerFailed", "check_memory", "race"]

@@ -89,34 +89,35 @@ class Loaded:
 
     def bind(self, feeds: Mapping[str, Any], plain: bool = False) -> bool:
         """Prepares `call`: one run on these inputs. Whether its outputs are allocated anew in each run: where `plain` asks for it, and
-        where the runtime does not write into memory that it gave itself, as it does where the model declares a wrong rank."""
+        where the runtime binds none, as with a model that declares a wrong rank."""
         if not self._tensors():
             given = dict(feeds)
             self.call = lambda: self.session.run(None, given)
             return True
-        names = [output.name for output in self.session.get_outputs()]
         values = self._values(feeds)
-        binding = self._binding(values)
-        self.session.run_with_iobinding(binding)
-        if not plain:
-            kept = binding.get_outputs()
-            for name, value in zip(names, kept, strict=True):
-                binding.bind_ortvalue_output(name, value)
-            try:
-                self.session.run_with_iobinding(binding)
-            except Exception:  # ONNX Runtime raises many kinds, none of them documented
-                plain, binding = True, self._binding(values)
-        self.call = lambda: self.session.run_with_iobinding(binding)
+        try:
+            bound = None if plain else self._binding(values)
+        except Exception:  # ONNX Runtime raises many kinds, none of them documented
+            bound = None
+        if bound is None:
+            self.call = lambda: self.session.run_with_ort_values(None, values)
+        else:
+            self.call = lambda: self.session.run_with_iobinding(bound)
         self.call()
-        return plain
+        return bound is None
 
     def _binding(self, values: Mapping[str, Any]) -> Any:
-        """Inputs bound to memory, and outputs wherever the runtime puts them."""
+        """Inputs and outputs bound to the memory that a first run took."""
         binding = self.session.io_binding()
         for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
-        for output in self.session.get_outputs():
-            binding.bind_output(output.name, "cpu")
+        names = [output.name for output in self.session.get_outputs()]
+        for name in names:
+            binding.bind_output(name, "cpu")
+        self.session.run_with_iobinding(binding)
+        for name, value in zip(names, binding.get_outputs(), strict=True):
+            binding.bind_ortvalue_output(name, value)
+        self.session.run_with_iobinding(binding)
         return binding
 
     def _tensors(self) -> bool:
@@ -205,17 +206,21 @@ def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float]) -
 
     Blocks of samples, each as long as a system's time slices, until three blocks come near the least (3 %): a spell in which
     a neighbour has the processor, or half of the threads wait for one, is longer than a few runs, and no block that lies within
-    it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up.
+    it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up, after one block at least.
     """
-    once = min(clocked(call, 3, 1, now))
+    deadline = time.perf_counter() + seconds
+    once = clocked(call, 1, 1, now)[0]
+    if 3 * once < seconds:
+        once = min(once, *clocked(call, 2, 1, now))
     if once < _SAMPLE:
         # the first runs are slower, and a sample of too few runs would be the clock's time
         once = min(clocked(call, _WARM, 1, now))
     inner = max(1, min(1000, int(_SAMPLE / max(once, 1e-7))))
     count = max(2, ceil(_SLICE / max(once * inner, 1e-7)))
-    deadline = time.perf_counter() + seconds
     blocks: list[float] = []
-    while len(blocks) < _BLOCKS or (time.perf_counter() < deadline and sorted(blocks)[2] > 1.03 * min(blocks)):
+    while not blocks or (
+        time.perf_counter() < deadline and (len(blocks) < _BLOCKS or sorted(blocks)[2] > 1.03 * min(blocks))
+    ):
         blocks.append(min(clocked(call, count, inner, now)))
     return min(blocks)
 

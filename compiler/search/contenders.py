@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Comparison, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
@@ -38,7 +40,10 @@ class Blamed:
 
 
 class Checker:
-    """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding)."""
+    """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding).
+
+    `left` says how many seconds are left for that.
+    """
 
     def __init__(
         self,
@@ -48,7 +53,9 @@ class Checker:
         inputs: Sequence[Inputs],
         threads: int,
         tolerance: float | None,
+        left: Callable[[], float] = lambda: inf,
     ) -> None:
+        self._left = left
         self._context = context
         self._rules = rules
         self._references = references
@@ -62,7 +69,10 @@ class Checker:
         return model, ModelFile(serialized(model), folder_of(self._context.folder))
 
     def check(self, candidate: Candidate) -> Contender | Comparison:
-        """The candidate as a model, or what is wrong with it. Raises MemoryShort where memory does not suffice."""
+        """The candidate as a model, or what is wrong with it.
+
+        Raises MemoryShort where memory does not suffice, and TimeUp where time does not.
+        """
         try:
             model, file = self.exported(candidate.graph)
         except DslcError as problem:
@@ -70,8 +80,10 @@ class Checker:
         worst = 0.0
         for reference, inputs in zip(self._references, self._inputs, strict=True):
             try:
-                found = compare(reference, outputs_of(file, inputs.feeds, self._threads), self._tolerance)
+                found = compare(reference, outputs_of(file, inputs.feeds, self._threads, self._left), self._tolerance)
             except WorkerFailed as problem:
+                if problem.late:
+                    raise TimeUp from None
                 return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
             if not found.same:
                 return found

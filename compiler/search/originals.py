@@ -1,0 +1,81 @@
+"""The original as it runs: its inputs, what it gives for them, and how long that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onnx import ModelProto
+
+from dslc.cost.clock import Clock
+from dslc.cost.compare import Comparison, Reference, compare, ran
+from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs
+from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.timing import MemoryShort, check_memory
+from dslc.search.settings import Settings
+
+#: sizes to try for dimensions that nothing fixes
+SIZES = (8, 64, 224, 1)
+#: the time of a whole run is taken for so many seconds at most
+ALONE = 0.5
+
+
+class Unusable(Exception):
+    """Why a model cannot be searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """One choice of sizes: inputs, the outputs for them, and the seconds of a run."""
+
+    inputs: Inputs
+    reference: Reference
+    seconds: float
+
+
+def original_at(
+    model: ModelProto, file: ModelFile, bind: Mapping[str, int], settings: Settings, threads: int, clock: Clock
+) -> Original:
+    """Runs the original, on inputs that are given or drawn, in every way in which it will have to run later.
+
+    Sizes that neither the model nor `bind` fixes are tried in turn until all of that works; the notes of the inputs name them.
+
+    Raises:
+        Unusable: it runs at none of the sizes, in too little memory, not in time, or gives something else each time.
+        DslcError: as `given_inputs` and `drawn_inputs`.
+    """
+    problem = ""
+    for size in SIZES:
+        if settings.inputs is not None:
+            inputs = given_inputs(settings.inputs, model)
+        else:
+            inputs = drawn_inputs(model, bind, size)
+        try:
+            check_memory([file])
+            with Worker(threads, clock.left) as worker:
+                return _runs(worker, file, inputs, settings.tolerance)
+        except MemoryShort as short:
+            raise Unusable(f"it can be neither checked nor timed: {short}") from None
+        except WorkerFailed as failed:
+            if failed.late:
+                raise Unusable(f"it did not run within the budget of {settings.budget:g} s") from None
+            problem = problem or str(failed)
+        if not inputs.notes:
+            break
+    hint = "" if settings.inputs is not None else "; --inputs gives others, --bind other sizes"
+    raise Unusable(
+        f"ONNX Runtime cannot run it on {'these' if settings.inputs else 'drawn'} inputs: {problem}{hint}"
+    )
+
+
+def _runs(worker: Worker, file: ModelFile, inputs: Inputs, tolerance: float | None) -> Original:
+    names = worker.load(file)
+    reference = ran(worker, names, inputs.feeds)
+    once = Reference(reference.names, reference.outputs[:1])
+    repeated: Comparison = compare(once, ran(worker, names, inputs.feeds[:1]), tolerance)
+    if not repeated.same:
+        raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
+    feeds: Mapping[str, Any] = inputs.feeds[0]
+    worker.ask({"do": "bind", "feeds": dict(feeds)})
+    return Original(inputs, reference, float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"]))
