@@ -132,12 +132,13 @@ class Measurer:
     def _measure(self, model: bytes, weights: Sequence[str], copies: int, layout: bool) -> Measured:
         try:
             overhead = self.overhead
-            self.count += 1
             answer = self._ask(model, weights, copies, layout)
         except WorkerFailed as failed:
             if failed.late:
                 raise TimeUp from None
+            self.count += 1
             return Measured(inf)
+        self.count += 1
         entering, leaving, blocked = answer["layout"]
         return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 

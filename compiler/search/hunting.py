@@ -26,6 +26,8 @@ MOST, VARIANTS = 3, 3
 VARIANT_STEPS = 3000
 #: above so many bytes of weights a model is heavy
 HEAVY = 1 << 28
+#: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
+LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.2, 0.5
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
 #: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
@@ -36,10 +38,16 @@ VALIDATION = 30.0
 class Shares:
     """Of the budget what is kept when a phase ends: for searching, for checking the best, for others beside it, for measuring again."""
 
-    search: float = 0.45
-    check: float = 0.35
-    others: float = 0.3
-    again: float = 0.25
+    search: float
+    check: float
+    others: float
+    again: float
+
+    @classmethod
+    def of(cls, budget: float, load: float, timing: bool) -> Shares:
+        """Where loading a model takes so many seconds; comparing and timing load it again and again."""
+        kept = min(MOST_KEPT, max(LEAST_KEPT, (LOADS if timing else LOADS / 3) * load / budget))
+        return cls(kept, 0.8 * kept, 0.7 * kept, 0.6 * kept)
 
 
 @dataclass(slots=True)
@@ -70,16 +78,17 @@ class Hunt:
         settings: Settings,
         clock: Clock,
         journal: Journal,
+        shares: Shares,
         phase: Callable[[str], None],
         notes: list[str],
     ) -> None:
+        self.shares = shares
         self._rules, self._settings, self._clock, self._journal = rules, settings, clock, journal
         self._phase, self._notes = phase, notes
         self._chosen = list(chosen)
         self._known: Known = {}
         self._validated: dict[Candidate, Validated] = {}
         self._tried: dict[str, bool] = {}
-        self.shares = Shares() if settings.timing else Shares(0.2, 0.15, 0.1, 0.05)
         #: what was found and not found guilty, checked or not
         self.best: Candidate | None = None
         self.checked: list[Contender] = []

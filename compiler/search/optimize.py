@@ -32,7 +32,7 @@ from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report, Sizes
 from dslc.search.candidate import Candidate
 from dslc.search.contenders import Checker, Contender, distinct, folder_of, serialized
-from dslc.search.hunting import Hunt, Journal
+from dslc.search.hunting import Hunt, Journal, Shares
 from dslc.search.judge import Judged, Verdict, judge, winner
 from dslc.search.originals import Original, Unusable, original_at
 from dslc.search.rulesets import chosen_rules, left_out
@@ -217,7 +217,8 @@ class _Run:
                 self.imported.context, self.rules, [one.reference for one in originals], inputs, self.target.threads,
                 self.settings.tolerance, self.clock.left,
             )  # fmt: skip
-            self.hunt = Hunt(self.rules, self.chosen, self.settings, self.clock, journal, self._phase, self.notes)
+            shares = Shares.of(self.settings.budget, originals[0].load, self.settings.timing)
+            self.hunt = Hunt(self.rules, self.chosen, self.settings, self.clock, journal, shares, self._phase, self.notes)
             # what is repeated measures nothing new: it ends where it ended before
             self.keep = inf if repeated else self.hunt.shares.search
             contenders = self.hunt.contenders(start, costs, self.checker, self.before)

@@ -27,11 +27,12 @@ class Unusable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """One choice of sizes: inputs, the outputs for them, and the seconds of a run."""
+    """One choice of sizes: inputs, the outputs for them, and the seconds of a run and of loading it in a new process."""
 
     inputs: Inputs
     reference: Reference
     seconds: float
+    load: float
 
 
 def original_at(
@@ -54,7 +55,9 @@ def original_at(
         try:
             check_memory([file])
             with Worker(threads, clock.left) as worker:
-                return _runs(worker, file, inputs, settings.tolerance)
+                began = clock.now()
+                names = worker.load(file)
+                return _runs(worker, names, inputs, settings.tolerance, clock.now() - began)
         except MemoryShort as short:
             raise Unusable(f"it can be neither checked nor timed: {short}") from None
         except WorkerFailed as failed:
@@ -69,8 +72,7 @@ def original_at(
     )
 
 
-def _runs(worker: Worker, file: ModelFile, inputs: Inputs, tolerance: float | None) -> Original:
-    names = worker.load(file)
+def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | None, load: float) -> Original:
     reference = ran(worker, names, inputs.feeds)
     once = Reference(reference.names, reference.outputs[:1])
     repeated: Comparison = compare(once, ran(worker, names, inputs.feeds[:1]), tolerance)
@@ -78,4 +80,4 @@ def _runs(worker: Worker, file: ModelFile, inputs: Inputs, tolerance: float | No
         raise Unusable(f"it differs from itself in two runs ({repeated.problem})")
     feeds: Mapping[str, Any] = inputs.feeds[0]
     worker.ask({"do": "bind", "feeds": dict(feeds)})
-    return Original(inputs, reference, float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"]))
+    return Original(inputs, reference, float(worker.ask({"do": "alone", "seconds": ALONE})["seconds"]), load)
