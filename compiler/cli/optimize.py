@@ -83,16 +83,17 @@ def command(
     The result has the same outputs, and was either measured to be faster than the original on this machine or is the original.
     Ctrl-C ends it with the best so far that can be checked within 5 s, a second one at once.
     """
-    from dslc.cli.progress import progress
     from dslc.cost.clock import Clock
+
+    seconds = seconds_of(budget, "--budget")
+    clock = Clock(seconds or inf)
+    from dslc.cli.progress import progress
     from dslc.search.optimize import optimize
     from dslc.search.settings import Settings
 
     target = destination(model, output, in_place, dry_run)
     if report_file is not None:
         writable(report_file)
-    seconds = seconds_of(budget, "--budget")
-    clock = Clock(seconds or inf)
     with progress(clock, quiet, verbose) as shown:
         settings = Settings(
             rules=rules,

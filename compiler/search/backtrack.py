@@ -72,7 +72,7 @@ def backtrack(
             heapq.heappush(queue, (swept.cost, next(order), swept))
         shuffled = list(rules)
         random = Random(seed)
-        while queue and not limits.stopped:
+        while queue and not limits.over:
             _, _, current = heapq.heappop(queue)
             if current.cost > alpha * best.cost:
                 break
@@ -167,6 +167,8 @@ def _moves(
 ) -> Iterator[tuple[CompiledRule, dict[Value, Value], float]]:
     """Everything that is one substitution away, with its cost."""
     for rule in rules:
+        if limits.over:
+            return
         for match in state.matches(rule, MATCHES):
             if not limits.step():
                 return

@@ -63,14 +63,20 @@ class Limits:
     idle: bool = False
     gained_at: float | None = None
 
-    def step(self) -> bool:
-        """Counts one candidate; False when the search has to end instead."""
+    @property
+    def over(self) -> bool:
+        """Whether the search has to end, by its clock or because it was stopped; asked where much may be tried between two steps."""
         moment = self.now()
         if self.gained_at is None:
             self.gained_at = moment
         self.late = self.late or moment > self.deadline
         self.idle = self.idle or moment > self.gained_at + self.patience
-        if self.stopped or self.late or self.idle or (self.steps is not None and self.done >= self.steps):
+        self.stopped = self.stopped or self.late or self.idle
+        return self.stopped
+
+    def step(self) -> bool:
+        """Counts one candidate; False when the search has to end instead."""
+        if self.over or (self.steps is not None and self.done >= self.steps):
             self.stopped = True
             return False
         self.done += 1

@@ -200,10 +200,10 @@ class Hunt:
         layouts = None if mode == "none" else layouts_of(rules)
         others = without_layouts(rules)
         found = best
-        if mode != "only":
+        if mode != "only" and not limits.over:
             jointly = layouts if mode == "joint" else None
             found = backtrack(best, others, costs, limits, alpha=alpha, seed=seed, layouts=jointly, on_best=improved)
-        if mode != "joint" and layouts is not None and not limits.stopped:
+        if mode != "joint" and layouts is not None and not limits.over:
             found = backtrack(found, [], costs, limits, alpha=alpha, seed=seed, layouts=layouts, on_best=improved)
         if limits.late:
             self._clock.cut("searching")

@@ -204,6 +204,8 @@ class _Run:
         self._phase("running the original")
         originals = self._originals(file)
         inputs = [one.inputs for one in originals]
+        if self.clock.left() <= 0:
+            raise TimeUp
         identity = digest(self.original, self.folder)
         journal, run_key = self._journal(identity)
         whole = self._whole(identity, originals[0])

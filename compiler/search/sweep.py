@@ -51,7 +51,7 @@ def sweep(
         for _ in range(ROUNDS):
             before = state
             for rule in rules:
-                while not limits.stopped:
+                while not limits.over:
                     whole = state.candidate.cost
                     after = everywhere(state, rule, costs, limits, least, whole - least_gain(whole), share * whole)
                     if after is None:
@@ -72,7 +72,7 @@ def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limi
         whole = state.candidate.cost
         best: Candidate | None = None
         for rule in rules:
-            if limits.stopped:
+            if limits.over:
                 break
             if most_saved(state, rule) <= LARGE * whole:
                 continue

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 
@@ -300,7 +300,10 @@ def spent(budget: float, seconds: float) -> Clock:
     """A clock on which so much of the budget is over."""
     began = time.monotonic() - seconds
     moments: Iterator[float] = iter([began])
-    now: Callable[[], float] = lambda: next(moments, time.monotonic())
+
+    def now() -> float:
+        return next(moments, time.monotonic())
+
     return Clock(budget, now)
 
 
