@@ -232,6 +232,18 @@ def _rounds(workers: Sequence[Worker], found: Times, order: Sequence[int], plan:
             break
 
 
+def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int, clock: Clock) -> bool:
+    """Whether every model runs on some inputs."""
+    try:
+        for model in models:
+            with Worker(threads, clock.left) as worker:
+                worker.load(model)
+                worker.ask({"do": "bind", "feeds": dict(feeds)})
+    except WorkerFailed:
+        return False
+    return True
+
+
 def raced(
     models: Sequence[ModelFile], names: Sequence[str], feeds: Mapping[str, Any], threads: int, clock: Clock
 ) -> list[Timing]:
@@ -257,4 +269,4 @@ def raced(
         raise error("E0811", f"ONNX Runtime cannot run the models: {problem}") from None
 
 
-__all__ = ["MemoryShort", "ModelFile", "Times", "Timing", "WorkerFailed", "check_memory", "race"]
+__all__ = ["MemoryShort", "ModelFile", "Times", "Timing", "WorkerFailed", "check_memory", "race", "raced", "runs"]

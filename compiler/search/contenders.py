@@ -15,9 +15,13 @@ from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.onnx.context import Context
+from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.search.candidate import Candidate
 from dslc.semantics.library import Rules
+
+#: so many bytes of weights are written, sent and loaded in a second, or more
+EXPORTED = 1.5e8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +46,7 @@ class Blamed:
 class Checker:
     """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding).
 
-    `left` says how many seconds are left for that.
+    `left` says how many seconds are left for that, of which `size` bytes of weights take some.
     """
 
     def __init__(
@@ -54,8 +58,9 @@ class Checker:
         threads: int,
         tolerance: float | None,
         left: Callable[[], float] = lambda: inf,
+        size: int = 0,
     ) -> None:
-        self._left = left
+        self._left, self._bytes = left, size
         self._context = context
         self._rules = rules
         self._references = references
@@ -68,11 +73,20 @@ class Checker:
         model = export(self._context, graph, self._rules)
         return model, ModelFile(serialized(model), folder_of(self._context.folder))
 
+    def operators(self, candidate: Candidate) -> float:
+        """How many operators the candidate's model has; infinitely many where ONNX cannot say it."""
+        try:
+            return counts(export(self._context, candidate.graph, self._rules))[0]
+        except DslcError:
+            return inf
+
     def check(self, candidate: Candidate) -> Contender | Comparison:
         """The candidate as a model, or what is wrong with it.
 
         Raises MemoryShort where memory does not suffice, and TimeUp where time does not.
         """
+        if self._left() <= self._bytes / EXPORTED:
+            raise TimeUp
         try:
             model, file = self.exported(candidate.graph)
         except DslcError as problem:

@@ -9,7 +9,6 @@ from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.compare import Comparison
 from dslc.cost.model import CostModel
 from dslc.match import CompiledRule
-from dslc.onnx.describe import counts
 from dslc.report import Counts
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Front, Limits
@@ -214,9 +213,9 @@ class Hunt:
     def _unsearched(self, checker: Checker, start: Candidate, counted: Counts) -> list[Contender]:
         """The model as import and export leave it, where that makes it smaller."""
         self._phase("comparing outputs")
-        found = checker.check(start)
-        if isinstance(found, Contender) and counts(found.model)[0] < counted.operators:
-            self.checked = [found]
+        if checker.operators(start) < counted.operators:
+            found = checker.check(start)
+            self.checked = [found] if isinstance(found, Contender) else []
         return self.checked
 
     def _others(

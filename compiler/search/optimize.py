@@ -217,7 +217,7 @@ class _Run:
             self.start = start = Candidate(self.imported.graph, costs.graph_cost(self.imported.graph))
             self.checker = Checker(
                 self.imported.context, self.rules, [one.reference for one in originals], inputs, self.target.threads,
-                self.settings.tolerance, self.clock.left,
+                self.settings.tolerance, self.clock.left, self.before.bytes,
             )  # fmt: skip
             shares = Shares.of(self.settings.budget, originals[0].load, self.settings.timing)
             self.hunt = Hunt(self.rules, self.chosen, self.settings, self.clock, journal, shares, self._phase, self.notes)

@@ -10,13 +10,11 @@ from onnx import ModelProto
 
 from dslc.cost.clock import Clock
 from dslc.cost.compare import Comparison, Reference, compare, ran
-from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs
+from dslc.cost.inputs import Inputs, tried_inputs
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.cost.timing import MemoryShort, check_memory
 from dslc.search.settings import Settings
 
-#: sizes to try for dimensions that nothing fixes
-SIZES = (8, 64, 224, 1)
 #: the time of a whole run is taken for so many seconds at most
 ALONE = 0.5
 
@@ -44,32 +42,38 @@ def original_at(
 
     Raises:
         Unusable: it runs at none of the sizes, in too little memory, not in time, or gives something else each time.
-        DslcError: as `given_inputs` and `drawn_inputs`.
+        DslcError: as `tried_inputs`.
     """
-    problem = ""
-    for size in SIZES:
-        if settings.inputs is not None:
-            inputs = given_inputs(settings.inputs, model)
-        else:
-            inputs = drawn_inputs(model, bind, size)
+    problem, empty = "", None
+    for inputs in tried_inputs(model, bind, settings.inputs):
         try:
             check_memory([file])
             with Worker(threads, clock.left) as worker:
                 began = clock.now()
                 names = worker.load(file)
-                return _runs(worker, names, inputs, settings.tolerance, clock.now() - began)
+                found = _runs(worker, names, inputs, settings.tolerance, clock.now() - began)
         except MemoryShort as short:
             raise Unusable(f"it can be neither checked nor timed: {short}") from None
         except WorkerFailed as failed:
             if failed.late:
                 raise Unusable(f"it did not run within the budget of {settings.budget:g} s") from None
             problem = problem or str(failed)
-        if not inputs.notes:
-            break
+            continue
+        if not _empty(found.reference):
+            return found
+        # where nothing comes out there is nothing to compare: another size may do better
+        empty = empty or found
+    if empty is not None:
+        return empty
     hint = "" if settings.inputs is not None else "; --inputs gives others, --bind other sizes"
     raise Unusable(
         f"ONNX Runtime cannot run it on {'these' if settings.inputs else 'drawn'} inputs: {problem}{hint}"
     )
+
+
+def _empty(reference: Reference) -> bool:
+    """Whether some output has no element."""
+    return any(getattr(value, "size", 1) == 0 for outputs in reference.outputs for value in outputs)
 
 
 def _runs(worker: Worker, names: list[str], inputs: Inputs, tolerance: float | None, load: float) -> Original:

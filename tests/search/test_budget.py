@@ -17,6 +17,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dslc
+from dslc.cli.main import run as command_line
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import target
@@ -349,3 +350,47 @@ def test_a_second_ctrl_c_ends_at_once_and_writes_nothing(tmp_path: Path) -> None
     code, said, out, _ = interrupted(tmp_path, "comparing outputs", times=2)
     assert code == 130 and "Traceback" not in said
     assert not out.exists() or "was kept" in said
+
+
+# ---- what a model says of itself ----------------------------------------------------------------------------------
+
+
+def misdeclared(width: int | str = 64) -> onnx.ModelProto:
+    """Products with weights whose result has three axes, and is declared with two; it needs 64 columns."""
+    generator = np.random.default_rng(0)
+    names = ["f", "a", "b", "c"]
+    nodes = [helper.make_node("Flatten", ["x"], ["f"])]
+    nodes += [helper.make_node("MatMul", [names[k], f"w{k}"], [names[k + 1]]) for k in range(3)]
+    # what the last product's shape is turned into is not known before it runs
+    nodes.append(helper.make_node("Shape", ["c"], ["size"]))
+    nodes.append(helper.make_node("NonZero", ["f"], ["places"]))
+    nodes.append(helper.make_node("Shape", ["places"], ["count"], start=0, end=1))
+    nodes.append(helper.make_node("Div", ["count", "count"], ["one"]))
+    nodes.append(helper.make_node("Concat", ["one", "size"], ["shape"], axis=0))
+    nodes.append(helper.make_node("Reshape", ["c", "shape"], ["y"]))
+    graph = helper.make_graph(
+        nodes, "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 64])],
+        [numpy_helper.from_array((generator.standard_normal((64, 64)) / 8).astype(np.float32), f"w{k}") for k in range(3)],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_model_whose_declared_rank_is_wrong_is_optimized_and_timed(tmp_path: Path) -> None:
+    report = dslc.optimize(misdeclared(), only="std.reassociate_matmul", budget="60s", threads=1, cache=tmp_path).report
+    assert report.before_ms is not None, report.reason
+    assert report.ratio is not None and "failed" not in report.reason
+
+
+def test_sizes_that_nothing_fixes_are_tried_until_the_model_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = misdeclared("columns")
+    report = dslc.optimize(model, budget="60s", threads=1, cache=tmp_path, timing=False).report
+    assert any("the size columns was taken as 64" in note for note in report.notes)
+    assert not any("taken as 8" in note for note in report.notes)
+    path = tmp_path / "model.onnx"
+    onnx.save(model, path)
+    assert command_line(["bench", str(path), str(path), "--threads", "1", "--budget", "3s"]) == 0
+    assert "the size columns was taken as 64" in capsys.readouterr().out
