@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -78,15 +78,20 @@ class Measurer:
     Args:
         left: seconds that are left for measuring, asked before each measurement. Where there are none, `TimeUp` is raised; what is
             in the cache is given all the same.
+        during: what a measurement takes place in: a phase of a clock.
     """
 
-    def __init__(self, target: Target, cache: CostCache, left: Callable[[], float] = lambda: inf) -> None:
+    def __init__(
+        self,
+        target: Target,
+        cache: CostCache,
+        left: Callable[[], float] = lambda: inf,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.target = target
         self.cache = cache
         self.count = 0
-        #: seconds that measuring took
-        self.seconds = 0.0
-        self._left = left
+        self._left, self._during = left, during
         self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}"
         self._worker = Worker(target.threads, left)
         self._overhead: float | None = None
@@ -149,11 +154,8 @@ class Measurer:
         if left <= 0:
             raise TimeUp
         longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / MANY))
-        began = time.monotonic()
-        try:
+        with self._during():
             return self._worker.measure(model, longest, weights, copies, layout)
-        finally:
-            self.seconds += time.monotonic() - began
 
     @property
     def overhead(self) -> float:

@@ -209,7 +209,7 @@ class _Run:
         identity = digest(self.original, self.folder)
         journal, run_key = self._journal(identity)
         whole = self._whole(identity, originals[0])
-        measurer = Measurer(self.target, self.cache, self._measuring)
+        measurer = Measurer(self.target, self.cache, self._measuring, lambda: self.clock.within("measuring"))
         repeated = journal.earlier is not None
         try:
             costs = CostModel(self.rules, measurer, self._build, self.imported.context.opset, self._sizes(inputs[0]))
@@ -243,13 +243,13 @@ class _Run:
         every = (self.start, *(one.candidate for one in contenders))
         self.cost = {one: one.cost for one in every}
         if contenders:
-            self._phase("measuring again")
+            self._phase("measuring", "measuring again")
             try:
                 if costs.confirm(*(one.graph for one in every)):
-                    self.clock.cut("measuring again")
+                    self.clock.cut("measuring")
                 self.cost = {one: costs.graph_cost(one.graph) for one in every}
             except TimeUp:
-                self.clock.cut("measuring again")
+                self.clock.cut("measuring")
 
     def _share_left(self) -> float:
         """The part of the budget that is left."""
