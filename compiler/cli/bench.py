@@ -40,7 +40,7 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     files = [ModelFile(str(first)), ModelFile(str(second))]
     tried = list(tried_inputs(model, sizes, inputs, draws=1))
     # one that neither runs on is as good as any other to say why
-    feeds = next((one for one in tried if len(tried) > 1 and runs(files, one.feeds[0], machine.threads, clock)), tried[0])
+    feeds = next((one for one in tried if len(tried) > 1 and runs(files, one.feeds[0], machine.threads)), tried[0])
     console = Console(highlight=False)
     with console.status("timing ..."):
         timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, clock)

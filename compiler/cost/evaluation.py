@@ -101,8 +101,8 @@ class Evaluation:
         """The cost of the graph with values replaced, and the part of its cost that this concerns, in seconds.
 
         Only the groups around what is replaced are divided and looked up anew. A replacement that holds what it replaces keeps it.
-        Where all that it concerns takes no more than `least`, it cannot save more either, and the new groups are not measured:
-        the cost is then the graph's own.
+        Where all that it concerns takes no more than `least`, it cannot save more either, and new groups are not measured, nor those
+        that they replace where these are small by far: the cost is then the graph's own.
         """
         change = _Change(self, {old: value for old, value in new.items() if old != value})
         touched = change.touched()
@@ -113,8 +113,11 @@ class Evaluation:
         gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
         before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
         fresh = [group for group in groups if (group.nodes, group.args) not in before]
+        near = least <= 0 or self._near_layouts(touched)
+        if not near and sum(self._model.most(self.groups[k]) for k in gone) <= least:
+            return self.cost, 0.0
         concerned = sum(self._measured(k).body for k in gone)
-        if least > 0 and sum(self._measured(k).alone for k in gone) <= least and not self._near_layouts(touched):
+        if not near and sum(self._measured(k).alone for k in gone) <= least:
             return self.cost, concerned
         infos = self._model.infos(fresh)
         cost = self.cost - concerned + sum(info.body for info in infos)
@@ -134,13 +137,14 @@ class Evaluation:
 
     @cached_property
     def dearest(self) -> Mapping[str, float]:
-        """For each operator of the graph the most that a group costs which one of its applications is in, in seconds; infinite
-        where one of them was not measured yet."""
+        """For each operator of the graph the most that a group costs which one of its applications is in, in seconds; where one was
+        not measured yet, the most that it may cost."""
         out: dict[str, float] = {}
         for group, info in zip(self.groups, self.infos, strict=True):
+            most = self._model.most(group) if info is None else info.alone
             for node in group.nodes:
                 if isinstance(node, Call):
-                    out[node.op] = max(inf if info is None else info.alone, out.get(node.op, 0.0))
+                    out[node.op] = max(most, out.get(node.op, 0.0))
         return out
 
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:

@@ -51,6 +51,9 @@ _WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 #: a group with its changes of layout takes at least such a share of it for itself
 _REST = 0.1
 
+#: bytes and operations a second, and seconds of a node, of an everyday processor; and how far off what follows from them may be
+_MEMORY, _ARITHMETIC, _LAUNCH, _SLACK = 1e10, 5e10, 2e-6, 5.0
+
 Key = tuple[int, ...]
 
 
@@ -111,6 +114,8 @@ class CostModel:
         self._numbers: dict[Any, int] = {}
         self._pointwise: dict[int, bool] = {}
         self._view: dict[int, bool] = {}
+        self._flops: dict[int, float] = {}
+        self._whole_work = 0.0
 
     @property
     def measured(self) -> int:
@@ -148,6 +153,27 @@ class CostModel:
         found = Evaluation(self, graph, seconds)
         keys = Counter(self.key(group) for group in found.groups)
         self.start = Start(seconds, found, keys, {self.key(group): group for group in found.groups})
+
+    def most(self, group: Group) -> float:
+        """More seconds than a group takes: what was measured, or several times its part of the original by operations and bytes."""
+        info = self.known(self.key(group))
+        if info is not None or self.start is None:
+            return inf if info is None else info.alone
+        if self.start.seconds and not self._whole_work:
+            self._whole_work = sum(map(self._work, self.start.evaluation.groups))
+        return _SLACK * self.start.seconds * self._work(group) / max(self._whole_work, 1e-30)
+
+    def _work(self, group: Group) -> float:
+        """About what a group takes at the speed of an everyday processor, in seconds."""
+        total = 0.0
+        for node, args in zip(group.nodes, group.args, strict=True):
+            total += _LAUNCH + sum(map(self.bytes_of, (*args, *node.values))) / _MEMORY
+            if isinstance(node, Call):
+                local = self.number(node)
+                if local not in self._flops:
+                    self._flops[local] = kinds.flops(self.rules, self._static(node)) or 0.0
+                total += self._flops[local] / _ARITHMETIC
+        return total
 
     def known(self, key: Key) -> Info | None:
         """What a group costs, where that was asked for before."""

@@ -27,6 +27,8 @@ BLOCK, SAMPLES, MOST_SAMPLES = 0.03, 4, 50
 GENERATION, LONGEST = 1 / 12, 2.0
 #: one more is begun where time for such a part of it is left
 WORTH = 0.7
+#: what is asked for by itself may take so many seconds longer, for the first of it
+FIRST = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,11 +234,11 @@ def _rounds(workers: Sequence[Worker], found: Times, order: Sequence[int], plan:
             break
 
 
-def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int, clock: Clock) -> bool:
-    """Whether every model runs on some inputs."""
+def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) -> bool:
+    """Whether every model runs on some inputs, within half a minute each."""
     try:
         for model in models:
-            with Worker(threads, clock.left) as worker:
+            with Worker(threads, lambda: FIRST) as worker:
                 worker.load(model)
                 worker.ask({"do": "bind", "feeds": dict(feeds)})
     except WorkerFailed:
@@ -247,20 +249,21 @@ def runs(models: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int, cl
 def raced(
     models: Sequence[ModelFile], names: Sequence[str], feeds: Mapping[str, Any], threads: int, clock: Clock
 ) -> list[Timing]:
-    """As `race` for what is left of a clock, with failures as diagnostics.
+    """As `race` for what is left of a clock, or until every model ran once; failures are diagnostics.
 
     Raises:
-        DslcError: E0811 where a model does not run or not once in time, E0905 where memory does not suffice.
+        DslcError: E0811 where a model does not run, or does not end; E0905 where memory does not suffice.
     """
+    seconds = clock.left()
     try:
-        return race(models, feeds, threads, clock.left(), clock=clock)
+        return race(models, feeds, threads, seconds, clock=Clock(seconds + FIRST))
     except MemoryShort as problem:
         raise error("E0905", str(problem), path=", ".join(names)) from None
     except TimeUp:
-        raise error("E0811", f"no run of both models ended within {clock.budget:g} s", hint="--budget gives more time") from None
+        raise error("E0811", f"the models did not run once within {seconds + FIRST:.0f} s", hint="--budget gives more time") from None
     except WorkerFailed as problem:
         for model, name in zip(models, names, strict=True):
-            with Worker(threads, clock.left) as worker:
+            with Worker(threads, lambda: FIRST) as worker:
                 try:
                     worker.load(model)
                     worker.ask({"do": "run", "feeds": dict(feeds)})

@@ -229,7 +229,9 @@ class _Run:
             self._predict(costs, contenders)
         finally:
             measurer.close()
-        if self.settings.steps is None and not repeated:
+        # a search that time cut short before it found anything is no example
+        example = bool(contenders) or not any(limits.late for limits in journal.begun)
+        if self.settings.steps is None and not repeated and example:
             self.cache.put_verdict(run_key, {"steps": journal.steps})
         self.report = replace(self.report, steps_done=journal.steps[0], measured=measurer.count)
         if not contenders:
