@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from dslc.cost.model import CostModel
 
 Layed = tuple[Info, Port]
+#: a graph costs at least such a part of the original
+LEAST = 0.02
 
 
 class Evaluation:
@@ -67,6 +69,8 @@ class Evaluation:
         if self.cost < inf:
             start.evaluation.refresh()
             self.cost += self.beside() - start.evaluation.beside()
+            # what is measured alone may add up to more than the whole takes, and more may seem to be saved than there is
+            self.cost = max(self.cost, LEAST * start.seconds)
 
     def beside(self) -> float:
         """Seconds for changes of layout, and what pairs take more or less than each of both, as far as that is known."""

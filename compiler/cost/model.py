@@ -154,6 +154,13 @@ class CostModel:
         keys = Counter(self.key(group) for group in found.groups)
         self.start = Start(seconds, found, keys, {self.key(group): group for group in found.groups})
 
+    def part(self) -> float:
+        """Seconds of those groups of the original that were measured, each by itself: at times more than the whole takes."""
+        if self.start is None:
+            return 0.0
+        self.start.evaluation.refresh()
+        return sum(info.body for info in self.start.evaluation.infos if info is not None) + self.start.evaluation.beside()
+
     def most(self, group: Group) -> float:
         """More seconds than a group takes: what was measured, or several times its part of the original by operations and bytes."""
         info = self.known(self.key(group))

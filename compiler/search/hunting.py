@@ -26,7 +26,7 @@ VARIANT_STEPS = 3000
 #: above so many bytes of weights a model is heavy
 HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
-LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.2, 0.5
+LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
 #: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules

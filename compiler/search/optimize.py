@@ -17,7 +17,7 @@ from dslc.cost.machine import Target, target
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
-from dslc.cost.timing import MemoryShort, Times
+from dslc.cost.timing import FEWEST, MemoryShort, Times
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
 from dslc.match import CompiledRule
@@ -90,12 +90,16 @@ class _Run:
         self.verdicts: dict[str, RuleVerdict] = {}
         self.cost: dict[Candidate, float] = {}
         self.start: Candidate | None = None
+        #: seconds of what was measured of the start
+        self.part = 0.0
         self.hunt: Hunt | None = None
         self.checker: Checker | None = None
         self.times = Times()
         self.timed: list[Contender] = []
         #: seconds of the search's budget that are kept while costs are measured
         self.keep = 0.0
+        #: seconds of loading the model in a new process
+        self.load = 0.0
         self._phase("reading", "reading the model")
         self.original, self.folder, self.where = read_model(source)
         self.values = set(wanted_inputs(self.original))
@@ -204,6 +208,7 @@ class _Run:
         self._phase("running the original")
         originals = self._originals(file)
         inputs = [one.inputs for one in originals]
+        self.load = max(one.load for one in originals)
         if self.clock.left() <= 0:
             raise TimeUp
         identity = digest(self.original, self.folder)
@@ -252,6 +257,7 @@ class _Run:
                 self.cost = {one: costs.graph_cost(one.graph) for one in every}
             except TimeUp:
                 self.clock.cut("measuring")
+            self.part = costs.part()
 
     def _share_left(self) -> float:
         """The part of the budget that is left."""
@@ -327,7 +333,7 @@ class _Run:
         self._phase("timing")
         # what the budget left undecided may be decided with another one
         key = f"{identity} {self.settings.budget}"
-        self.timed = contenders
+        self.timed = contenders = self._affordable(contenders)
         try:
             if len(contenders) > FINAL:
                 brief = self._timing(file, f"brief {key}", contenders, inputs[0], BRIEF).verdicts
@@ -362,6 +368,19 @@ class _Run:
             raise _Kept(f"no rewritten model was measured to be faster (best: {best.ratio} times as fast)")
         return self._written(contenders[chosen], [at[chosen] for at in verdicts])
 
+    def _affordable(self, contenders: list[Contender]) -> list[Contender]:
+        """Those that can be timed against each other in what is left: every generation of processes loads all of them."""
+        left = self.clock.left() - self.writing
+
+        def takes(generations: int, count: int) -> float:
+            return generations * (count + 1) * self.load
+
+        if left < takes(FEWEST, FINAL):
+            return contenders[:1]
+        if len(contenders) > FINAL and left < takes(FEWEST, FINAL) + takes(2, len(contenders)) / (1 - BRIEF):
+            return contenders[:FINAL]
+        return contenders
+
     def _timing(
         self, file: ModelFile, key: str, contenders: Sequence[Contender], inputs: Inputs, part: float
     ) -> Judged:
@@ -373,9 +392,12 @@ class _Run:
         )
 
     def _predicted(self, found: Candidate) -> float:
-        """How many times as fast a candidate should be."""
+        """How many times as fast a candidate should be: what it saves of the original, or of what was measured of that where these
+        parts by themselves take longer than the whole."""
         assert self.start is not None
-        return self.cost.get(self.start, self.start.cost) / max(self.cost.get(found, found.cost), 1e-12)
+        before = self.cost.get(self.start, self.start.cost)
+        whole = max(before, self.part)
+        return whole / max(whole - before + self.cost.get(found, found.cost), 1e-12)
 
     def _per_size(self, verdicts: Sequence[Verdict]) -> tuple[Sizes, ...]:
         return tuple(
