@@ -61,6 +61,7 @@ class Checker:
         size: int = 0,
     ) -> None:
         self._left, self._bytes = left, size
+        self._last: tuple[Graph, Any] | None = None
         self._context = context
         self._rules = rules
         self._references = references
@@ -70,13 +71,20 @@ class Checker:
 
     def exported(self, graph: Graph) -> tuple[Any, ModelFile]:
         """The graph as a model; raises DslcError where ONNX cannot say it."""
-        model = export(self._context, graph, self._rules)
+        model = self._exported(graph)
         return model, ModelFile(serialized(model), folder_of(self._context.folder))
+
+    def _exported(self, graph: Graph) -> Any:
+        """The last model once more where it is asked for again: a large one takes seconds."""
+        if self._last is None or self._last[0] is not graph:
+            self._last = None
+            self._last = graph, export(self._context, graph, self._rules)
+        return self._last[1]
 
     def operators(self, candidate: Candidate) -> float:
         """How many operators the candidate's model has; infinitely many where ONNX cannot say it."""
         try:
-            return counts(export(self._context, candidate.graph, self._rules))[0]
+            return counts(self._exported(candidate.graph))[0]
         except DslcError:
             return inf
 

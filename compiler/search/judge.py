@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import Clock
+from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Target
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
@@ -57,12 +57,14 @@ def judge(
     cache: CostCache,
     clock: Clock | None = None,
     times: Times | None = None,
+    load: float = 0.0,
 ) -> Judged:
     """A verdict on each contender, from the cache or timed now, for so many seconds at most.
 
     Args:
         clock: ends everything at once.
         times: collects what is measured of contenders that are timed together.
+        load: seconds of loading a model; nothing is begun where the clock has not twice as many.
 
     Raises:
         WorkerFailed: a model does not run.
@@ -73,6 +75,8 @@ def judge(
     known = [cache.verdict(key) for key in keys]
     fresh = [k for k, found in enumerate(known) if found is None]
     if fresh:
+        if clock is not None and clock.left() < 2 * load:
+            raise TimeUp
         files = [contenders[k].file for k in fresh]
         for k, (first, own) in zip(fresh, _timed(original, files, feeds, target, seconds, clock, times), strict=True):
             known[k] = {

@@ -388,8 +388,9 @@ class _Run:
         self.times = Times()
         seconds = max(0.0, self.clock.left() - self.writing) * part
         return judge(
-            file, key, contenders, inputs.feeds[0], self.target, seconds, self.cache, self.clock, self.times
-        )
+            file, key, contenders, inputs.feeds[0], self.target, seconds, self.cache, self.clock, self.times,
+            self.load,
+        )  # fmt: skip
 
     def _predicted(self, found: Candidate) -> float:
         """How many times as fast a candidate should be: what it saves of the original, or of what was measured of that where these
