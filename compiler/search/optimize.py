@@ -454,7 +454,9 @@ class _Run:
 
     def _half_timed(self) -> Optimized:
         """What was timed so far says which contender is taken, if any."""
-        ratios = {k: self.times.interval(k + 1) for k in range(len(self.timed))} if self.times.complete else {}
+        # what is known from an earlier run is not among the times
+        all_timed = self.times.complete and len(self.times.samples) == len(self.timed) + 1
+        ratios = {k: self.times.interval(k + 1) for k in range(len(self.timed))} if all_timed else {}
         best = max(ratios, key=lambda k: ratios[k].ratio, default=0)
         if ratios and ratios[best].ratio <= 1:
             return self._keep(f"interrupted: what was timed so far is no faster ({ratios[best]} times as fast)")
