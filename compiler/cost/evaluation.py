@@ -117,27 +117,28 @@ class Evaluation:
         gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
         before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
         fresh = [group for group in groups if (group.nodes, group.args) not in before]
-        near = least <= 0 or self._near_layouts(touched)
-        if not near and sum(self._model.most(self.groups[k]) for k in gone) <= least:
+        nearby = self._layouts_near(touched)
+        if least > 0 and sum(self._model.most(self.groups[k]) for k in gone) + nearby <= least:
             return self.cost, 0.0
         concerned = sum(self._measured(k).body for k in gone)
-        if not near and sum(self._measured(k).alone for k in gone) <= least:
+        if least > 0 and sum(self._measured(k).alone for k in gone) + nearby <= least:
             return self.cost, concerned
         infos = self._model.infos(fresh)
         cost = self.cost - concerned + sum(info.body for info in infos)
-        blocked = [*infos, *(self._measured(k) for k in gone)]
-        if any(info.leave > 0 or info.enters or info.blocked is not None for info in blocked):
-            # what neighbours do about layouts is part of what the rewrite changes
-            for k in touched:
-                self._measured(k)
+        old = [self._measured(k) for k in gone]
+        if any(_in_blocks(info) for info in (*infos, *old)):
+            if sorted(map(_layout, infos)) != sorted(map(_layout, old)):
+                # what neighbours do about layouts is part of what the rewrite changes
+                for k in touched:
+                    self._measured(k)
             layed = [(info, port_of(group)) for info, group in zip(infos, fresh, strict=True)]
             cost += self._changes(set(gone), layed, change.now) - self._changes()
         return cost, concerned
 
-    def _near_layouts(self, touched: Sequence[int]) -> bool:
-        """Whether a change of layout is known nearby, which a rewrite may save beside what it replaces."""
+    def _layouts_near(self, touched: Sequence[int]) -> float:
+        """Seconds of known changes of layout nearby, which a rewrite may save beside what it replaces."""
         near = [info for k in touched if (info := self.infos[k]) is not None]
-        return any(info.leave > 0 or any(info.enters) for info in near)
+        return sum(info.leave + sum(info.enters) for info in near)
 
     @cached_property
     def dearest(self) -> Mapping[str, float]:
@@ -161,6 +162,15 @@ class Evaluation:
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
         return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses)
+
+
+def _in_blocks(info: Info) -> bool:
+    return info.leave > 0 or bool(info.enters) or info.blocked is not None
+
+
+def _layout(info: Info) -> tuple[tuple[bool, ...], bool, bool]:
+    """What a group does about layouts, whatever it takes."""
+    return tuple(seconds > 0 for seconds in info.enters), info.leave > 0, info.blocked is not None
 
 
 class _Change:

@@ -52,7 +52,7 @@ _WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 _REST = 0.1
 
 #: bytes and operations a second, and seconds of a node, of an everyday processor; and how far off what follows from them may be
-_MEMORY, _ARITHMETIC, _LAUNCH, _SLACK = 1e10, 5e10, 2e-6, 5.0
+_MEMORY, _ARITHMETIC, _LAUNCH, _SLACK = 1e10, 5e10, 2e-6, 4.0
 
 Key = tuple[int, ...]
 
