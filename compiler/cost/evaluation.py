@@ -108,15 +108,7 @@ class Evaluation:
         Where all that it concerns takes no more than `least`, it cannot save more either, and new groups are not measured, nor those
         that they replace where these are small by far: the cost is then the graph's own.
         """
-        change = _Change(self, {old: value for old, value in new.items() if old != value})
-        touched = change.touched()
-        members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
-        ordered = change.ordered([*members, *change.added])
-        groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
-        same = {(group.nodes, group.args) for group in groups}
-        gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
-        before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
-        fresh = [group for group in groups if (group.nodes, group.args) not in before]
+        change, touched, gone, fresh = self._divided(new)
         nearby = self._layouts_near(touched)
         if least > 0 and sum(self._model.most(self.groups[k]) for k in gone) + nearby <= least:
             return self.cost, 0.0
@@ -134,6 +126,24 @@ class Evaluation:
             layed = [(info, port_of(group)) for info, group in zip(infos, fresh, strict=True)]
             cost += self._changes(set(gone), layed, change.now) - self._changes()
         return cost, concerned
+
+    def _divided(self, new: Mapping[Value, Value]) -> tuple[_Change, list[int], list[int], list[Group]]:
+        """What a replacement changes; the groups around it; those that are gone, and those that are there instead."""
+        change = _Change(self, {old: value for old, value in new.items() if old != value})
+        touched = change.touched()
+        members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
+        ordered = change.ordered([*members, *change.added])
+        groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
+        same = {(group.nodes, group.args) for group in groups}
+        gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
+        before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
+        return change, touched, gone, [group for group in groups if (group.nodes, group.args) not in before]
+
+    def hoped(self, new: Mapping[Value, Value]) -> float:
+        """What replacing values may save, in seconds, by operations and bytes alone: where to look first, and nothing else."""
+        _, _, gone, fresh = self._divided(new)
+        guess = self._model.guess
+        return sum(guess(self.groups[k]) for k in gone) - sum(map(guess, fresh))
 
     def _layouts_near(self, touched: Sequence[int]) -> float:
         """Seconds of known changes of layout nearby, which a rewrite may save beside what it replaces."""

@@ -166,9 +166,15 @@ class CostModel:
         info = self.known(self.key(group))
         if info is not None or self.start is None:
             return inf if info is None else info.alone
-        if self.start.seconds and not self._whole_work:
+        return _SLACK * self.guess(group)
+
+    def guess(self, group: Group) -> float:
+        """A group's part of what the original takes, by operations and bytes, in seconds; 0 where that is not known."""
+        if self.start is None:
+            return 0.0
+        if not self._whole_work:
             self._whole_work = sum(map(self._work, self.start.evaluation.groups))
-        return _SLACK * self.start.seconds * self._work(group) / max(self._whole_work, 1e-30)
+        return self.start.seconds * self._work(group) / max(self._whole_work, 1e-30)
 
     def _work(self, group: Group) -> float:
         """About what a group takes at the speed of an everyday processor, in seconds."""
