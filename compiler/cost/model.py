@@ -14,6 +14,7 @@ from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group
+from dslc.cost.guess import Work
 from dslc.cost.layout import Info
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
@@ -51,8 +52,8 @@ _WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 #: a group with its changes of layout takes at least such a share of it for itself
 _REST = 0.1
 
-#: bytes and operations a second, and seconds of a node, of an everyday processor; and how far off what follows from them may be
-_MEMORY, _ARITHMETIC, _LAUNCH, _SLACK = 1e10, 5e10, 2e-6, 4.0
+#: how many times what a guess says a group may take
+_SLACK = 4.0
 
 Key = tuple[int, ...]
 
@@ -114,7 +115,7 @@ class CostModel:
         self._numbers: dict[Any, int] = {}
         self._pointwise: dict[int, bool] = {}
         self._view: dict[int, bool] = {}
-        self._flops: dict[int, float] = {}
+        self._work = Work(lambda node: kinds.flops(rules, self._static(node)), self.number, self.bytes_of)
         self._whole_work = 0.0
 
     @property
@@ -173,20 +174,8 @@ class CostModel:
         if self.start is None:
             return 0.0
         if not self._whole_work:
-            self._whole_work = sum(map(self._work, self.start.evaluation.groups))
-        return self.start.seconds * self._work(group) / max(self._whole_work, 1e-30)
-
-    def _work(self, group: Group) -> float:
-        """About what a group takes at the speed of an everyday processor, in seconds."""
-        total = 0.0
-        for node, args in zip(group.nodes, group.args, strict=True):
-            total += _LAUNCH + sum(map(self.bytes_of, (*args, *node.values))) / _MEMORY
-            if isinstance(node, Call):
-                local = self.number(node)
-                if local not in self._flops:
-                    self._flops[local] = kinds.flops(self.rules, self._static(node)) or 0.0
-                total += self._flops[local] / _ARITHMETIC
-        return total
+            self._whole_work = sum(map(self._work.of, self.start.evaluation.groups))
+        return self.start.seconds * self._work.of(group) / max(self._whole_work, 1e-30)
 
     def known(self, key: Key) -> Info | None:
         """What a group costs, where that was asked for before."""
