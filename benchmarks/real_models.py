@@ -77,7 +77,7 @@ def main() -> int:
     """The command line; exit code 1 where a model failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.real_models", description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="which models (default: all)")
-    parser.add_argument("--budget", type=float, default=60.0, help="seconds of search for each model (default 60)")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds for each model, all phases (default 60)")
     parser.add_argument("--threads", type=int, help="threads of the runtime (default: its own choice)")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cache", type=Path, help="folder of the cost cache (default: dslc's own)")

@@ -22,11 +22,12 @@ def optimize(
     model: PathLike | ModelProto,
     *,
     rules: PathLike | Sequence[PathLike] = (),
-    only: Sequence[str] = (),
-    disable: Sequence[str] = (),
-    allow: Sequence[str] = (),
+    only: str | Sequence[str] = (),
+    disable: str | Sequence[str] = (),
+    allow: str | Sequence[str] = (),
     layouts: Literal["joint", "after", "only", "none"] = "joint",
-    budget: float = 60.0,
+    budget: float | str = 60.0,
+    patience: float | str | None = None,
     alpha: float = 1.05,
     seed: int = 0,
     steps: int | None = None,
@@ -44,12 +45,15 @@ def optimize(
     Args:
         model: a path, or a model whose external data (if any) lies relative to the working folder.
         rules: more libraries or `.rules` files, beside the standard library.
-        only: names of rule sets or rules: nothing else is used.
-        disable: names of rules that are not used.
+        only: names of rule sets or rules, or one name: nothing else is used. By default each library's rule set `default`, and all
+            rules of a library that has none.
+        disable: names of rules that are not used, or one name.
         allow: statuses of rules that are used beside proved and bounded ones: `tested`, `trusted`, `undecided`. Whatever is used,
             the outputs are compared.
         layouts: when layouts are chosen: jointly with substitutions, after them, nothing else, or not at all.
-        budget: seconds for the search. 0: import, canonical form, export, and nothing is measured.
+        budget: seconds for everything together, also as a text (`"20s"`, `"2m"`). 0: import, canonical form, export, and nothing is
+            measured.
+        patience: seconds without a gain after which the search ends; by default a quarter of the budget.
         alpha: how much worse than the best a graph may be and still be explored.
         seed: 0 tries rules in the order of the files, other seeds in other orders.
         steps: stop after so many evaluated graphs, whatever time that takes.
@@ -79,14 +83,16 @@ def optimize(
     from dslc.search.optimize import optimize as run
     from dslc.search.settings import Settings, each_binding
 
+    seconds, waited = _seconds(budget, "budget"), None if patience is None else _seconds(patience, "patience")
     listed = [rules] if isinstance(rules, str | os.PathLike) else list(rules)
     settings = Settings(
         rules=[str(rule) for rule in listed],
-        only=tuple(only),
-        disable=tuple(disable),
+        only=_listed(only),
+        disable=_listed(disable),
         allow=_statuses(allow),
         layouts=layouts,
-        budget=float(budget),
+        budget=seconds,
+        patience=waited,
         alpha=alpha,
         seed=seed,
         steps=steps,
@@ -102,11 +108,30 @@ def optimize(
     return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)
 
 
-def _statuses(allow: Sequence[str]) -> tuple[str, ...]:
+def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _seconds(time: float | str, option: str) -> float:
+    """Raises DslcError E0906 for what is no time."""
+    from dslc.errors import error
+    from dslc.search.settings import seconds_of
+
+    try:
+        seconds = seconds_of(time) if isinstance(time, str) else float(time)
+    except (ValueError, TypeError):
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise error("E0906", f"{time!r} is no time", hint=f'{option}=60.0, or "60s", "2m", "1h"')
+    return seconds
+
+
+def _statuses(allow: str | Sequence[str]) -> tuple[str, ...]:
     from dslc.errors import error
     from dslc.prove.verdict import STATUSES
 
-    listed = (allow,) if isinstance(allow, str) else tuple(allow)
+    listed = _listed(allow)
     for status in listed:
         if status not in STATUSES or status == "refuted":
             raise error("E0906", f"{status!r} is no status that may be allowed", hint="tested, trusted or undecided")
@@ -201,8 +226,9 @@ def verify(
     return run(loaded, inside, workers, "beside" if lock else None)
 
 
-def session(path: PathLike, *, threads: int = 0) -> Any:
-    """An `onnxruntime.InferenceSession` on the CPU for a model file; 0 threads leave the number to ONNX Runtime.
+def session(model: PathLike | ModelProto, *, threads: int = 0) -> Any:
+    """An `onnxruntime.InferenceSession` on the CPU for a model file, or a model without external data; 0 threads leave the number to
+    ONNX Runtime.
 
     Raises:
         DslcError: where ONNX Runtime does not load the model.
@@ -217,4 +243,4 @@ def session(path: PathLike, *, threads: int = 0) -> Any:
     """
     from dslc.onnx.runtime import session as run
 
-    return run(os.fspath(path), threads=threads)
+    return run(os.fspath(model) if isinstance(model, str | os.PathLike) else model, threads=threads)

@@ -58,7 +58,7 @@ class Report:
     """The outcome of one run. Times are milliseconds, medians of interleaved runs; None where nothing was timed.
 
     `ratio` is how much faster the written model is (1 where the original was kept), `predicted_ratio` what the sums of costs
-    promised. `steps_done` repeats the search with `--steps`.
+    promised. `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early.
     """
 
     model: str
@@ -82,6 +82,9 @@ class Report:
     interrupted: bool = False
     rules: str = ""
     notes: tuple[str, ...] = field(default=())
+    budget: float = 0.0
+    phases: Mapping[str, float] = field(default_factory=dict)
+    cut: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

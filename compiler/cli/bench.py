@@ -20,26 +20,30 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     """Time two models interleaved, and print medians, minima and the ratio.
 
     Both run on the same inputs. The ratio says how many times as fast B is; its 95 % interval comes from paired blocks of
-    runs. Exit code 0 whichever is faster.
+    runs. It ends as soon as it is clear which is faster, or with the budget. Exit code 0 whichever is faster.
     """
     from rich.console import Console
     from rich.table import Table
 
-    from dslc.cost.inputs import drawn_inputs, given_inputs
+    from dslc.cost.clock import Clock
+    from dslc.cost.inputs import tried_inputs
     from dslc.cost.machine import target
     from dslc.cost.process import ModelFile
-    from dslc.cost.timing import raced
+    from dslc.cost.timing import raced, runs
     from dslc.onnx.reading import read_for_inputs
 
+    clock = Clock(seconds_of(budget, "--budget"))
     model = read_for_inputs(first)
     read_for_inputs(second)
     (sizes,) = bindings(bind, several=False)
-    feeds = given_inputs(inputs, model) if inputs else drawn_inputs(model, sizes, draws=1)
     machine = target(threads)
     files = [ModelFile(str(first)), ModelFile(str(second))]
+    tried = list(tried_inputs(model, sizes, inputs, draws=1))
+    # one that neither runs on is as good as any other to say why
+    feeds = next((one for one in tried if len(tried) > 1 and runs(files, one.feeds[0], machine.threads)), tried[0])
     console = Console(highlight=False)
     with console.status("timing ..."):
-        timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, seconds_of(budget, "--budget"))
+        timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, clock)
     table = Table("model", "median", "minimum", "blocks")
     for file, timing in zip((first, second), timings, strict=True):
         table.add_row(str(file), f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))

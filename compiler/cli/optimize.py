@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from dslc.cli.options import bindings, seconds_of
 if TYPE_CHECKING:
     from dslc.report import Report
     from dslc.search.layouts import Mode
-    from dslc.search.settings import Progress
 
 
 @click.command("optimize")
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="Choose layouts with substitutions, after them, instead of them, or not.",
 )
-@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the search; 0: only rewrite.")
+@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole command; 0: only rewrite.")
+@click.option("--patience", metavar="TIME", help="End the search after so long without a gain (default: a quarter of the budget).")
 @click.option("--steps", type=click.IntRange(min=0), metavar="N", help="Stop after so many steps of the search.")
 @click.option("--alpha", type=click.FloatRange(min=1), default=1.05, show_default=True, help="How much worse is explored.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Order in which rules are tried.")
@@ -63,6 +63,7 @@ def command(
     allow: tuple[str, ...],
     layouts: Mode,
     budget: str,
+    patience: str | None,
     steps: int | None,
     alpha: float,
     seed: int,
@@ -82,16 +83,20 @@ def command(
     """Make an ONNX model faster, and print what was gained by which rules.
 
     The result has the same outputs, and was either measured to be faster than the original on this machine or is the original.
-    Ctrl-C ends the search with the best so far.
+    Ctrl-C ends it with the best so far that can be checked within 5 s, a second one at once.
     """
+    from dslc.cost.clock import Clock
+
+    seconds = seconds_of(budget, "--budget")
+    clock = Clock(seconds or inf)
+    from dslc.cli.progress import progress
     from dslc.search.optimize import optimize
     from dslc.search.settings import Settings
 
     target = destination(model, output, in_place, dry_run)
     if report_file is not None:
         writable(report_file)
-    seconds = seconds_of(budget, "--budget")
-    with progress(seconds, quiet, verbose) as shown:
+    with progress(clock, quiet, verbose) as shown:
         settings = Settings(
             rules=rules,
             only=only,
@@ -99,6 +104,7 @@ def command(
             allow=allowed(allow),
             layouts=layouts,
             budget=seconds,
+            patience=None if patience is None else seconds_of(patience, "--patience"),
             alpha=alpha,
             seed=seed,
             steps=steps,
@@ -112,7 +118,11 @@ def command(
             cache=cache,
             progress=shown,
         )
-        result = optimize(model, settings)
+        try:
+            result = optimize(model, settings, clock)
+        except KeyboardInterrupt:
+            click.echo("interrupted: nothing was kept, nothing was written", err=True)
+            return 130
     report = result.report
     if target is not None and not (in_place and report.kept_original):
         from dslc.onnx.save import save
@@ -186,44 +196,6 @@ def write_text(path: Path, text: str) -> None:
         raise error("E0903", f"cannot write {path}: {problem.strerror}", path=str(path)) from None
 
 
-@contextmanager
-def progress(budget: float, quiet: bool, verbose: bool) -> Iterator[Progress]:
-    """A bar on the terminal: the phase, the time of the budget, and the best so far."""
-    import sys
-    import time
-
-    from dslc.search.settings import Progress
-
-    if quiet or not (sys.stderr.isatty() or verbose):
-        yield Progress()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
-    console = Console(stderr=True, highlight=False)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[best]}"))
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("starting", total=max(budget, 1e-3), best="")
-        began = time.monotonic()
-
-        def phase(name: str) -> None:
-            bar.update(task, description=name)
-            if verbose:
-                console.print(f"{time.monotonic() - began:6.1f} s  {name}")
-
-        def step(_: int) -> None:
-            bar.update(task, completed=min(budget, time.monotonic() - began))
-
-        def best(ratio: float, steps: int) -> None:
-            text = f"{ratio:.3f} times as fast predicted, step {steps}"
-            bar.update(task, best=text)
-            if verbose:
-                console.print(f"{time.monotonic() - began:6.1f} s  {text}")
-
-        yield Progress(phase, step, best)
-
-
 def show(report: Report, target: Path | None, verbose: bool) -> None:
     """The table of what every rule gained, the sizes of the model, and one line with the outcome."""
     from rich.console import Console
@@ -251,9 +223,12 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     if verbose:
         console.print(f"{report.steps_done} steps, {report.measured} costs measured, {report.seconds:.1f} s; --steps "
                       f"{report.steps_done} repeats the search")  # fmt: skip
+        console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))
     for note in report.notes:
         console.print(f"note: {note}")
     console.print(f"target: {report.target}")
     console.print(report.summary())
+    if report.interrupted:
+        console.print(f"interrupted: {'the original' if report.kept_original else 'the best so far'} was kept")
     if target is not None:
         console.print(f"written: {target}")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import click
 
-_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
-_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
-
 
 def seconds_of(text: str, option: str) -> float:
     """`90`, `90s`, `1.5m`, `2h` as seconds; raises click.BadParameter."""
-    found = _TIME.fullmatch(text.strip().lower())
-    if found is None:
-        raise click.BadParameter(f"{text!r} is no time; write 60s, 2m or 1h", param_hint=option)
-    return float(found.group(1)) * _UNITS[found.group(2)]
+    from dslc.search.settings import seconds_of as parsed
+
+    try:
+        return parsed(text)
+    except ValueError as problem:
+        raise click.BadParameter(str(problem), param_hint=option) from None
 
 
 def bindings(texts: Sequence[str], several: bool = True) -> list[dict[str, int]]:

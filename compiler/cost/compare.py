@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -48,17 +49,26 @@ class Reference:
         """What it gives for one of the inputs."""
         return Reference(self.names, self.outputs[k : k + 1])
 
-
-def outputs_of(file: ModelFile, feeds: Sequence[Feeds], threads: int, plain: bool = False) -> Reference:
-    """Runs a model on each of the inputs; raises WorkerFailed where it fails, MemoryShort where memory is too small.
+def outputs_of(
+    file: ModelFile, feeds: Sequence[Feeds], threads: int, left: Callable[[], float] = lambda: inf, plain: bool = False
+) -> Reference:
+    """Runs a model on each of the inputs; `left` says how many seconds that may take.
 
     `plain` turns the runtime's own optimizations of graphs off.
+
+    Raises:
+        WorkerFailed: it fails, or takes longer.
+        MemoryShort: memory is too small.
     """
     check_memory([file])
-    with Worker(threads) as worker:
-        names = worker.load(file, plain)
-        ran = [worker.ask({"do": "run", "feeds": dict(one)})["arrays"] for one in feeds]
-    return Reference(tuple(names), tuple(tuple(outputs) for outputs in ran))
+    with Worker(threads, left) as worker:
+        return ran(worker, worker.load(file, plain), feeds)
+
+
+def ran(worker: Worker, names: Sequence[str], feeds: Sequence[Feeds]) -> Reference:
+    """What the loaded model, whose outputs have these names, gives for each of the inputs; raises WorkerFailed."""
+    outputs = [worker.ask({"do": "run", "feeds": dict(one)})["arrays"] for one in feeds]
+    return Reference(tuple(names), tuple(map(tuple, outputs)))
 
 
 def compare(

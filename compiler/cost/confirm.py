@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
+from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info, medians
 from dslc.cost.pairs import Pair, deciding
@@ -16,6 +17,7 @@ from dslc.cost.statistics import median
 from dslc.ir.graph import Graph
 
 if TYPE_CHECKING:
+    from dslc.cost.evaluation import Evaluation
     from dslc.cost.model import CostModel, Key, Small
 
 #: rounds over what is measured: over little, and over more
@@ -29,11 +31,13 @@ _SAVED = 0.7
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """What groups cost, what pairs of them take more or less than each by itself, and a run without nodes, in seconds."""
+    """What groups cost, what pairs of them take more or less than each by itself, and a run without nodes, in seconds; and whether
+    time was up before all rounds were complete."""
 
     infos: Mapping[Key, Info]
     together: Mapping[Hashable, float]
     overhead: float
+    cut: bool = False
 
 
 def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
@@ -43,12 +47,9 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     different ones say nothing about which graph is faster. What is measured in the same rounds can be compared.
     """
     states = [model.evaluate(graph) for graph in graphs]
-    groups: dict[Key, Group] = {}
-    for state in states:
-        for group, info in zip(state.groups, state.infos, strict=True):
-            if info.body < inf:
-                groups[model.key(group)] = group
+    groups = _differing(model, states)
     pairs = _deciding(model, [state.pairs() for state in states])
+    groups |= {model.key(group): group for pair in pairs.values() for group in (pair.first, pair.then)}
     texts = sorted(model.text(model.small(group)) for group in groups.values())
     texts += sorted(model.text(_small(model, pair)) for pair in pairs.values())
     occasion = hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
@@ -57,39 +58,72 @@ def confirmed(model: CostModel, graphs: Sequence[Graph]) -> Confirmed:
     more: dict[Hashable, list[float]] = {key: [] for key in pairs}
     turns = [f"{occasion}:{k}" for k in range(_TURNS if len(groups) + len(pairs) <= _FEW else _TURNS_OF_MANY)]
     # one graph is compared with nothing yet: what was measured of it before is as good
+    cut = False
     for turn in turns if len(graphs) > 1 else ["", *turns[: _TURNS_OF_MANY - 1]]:
-        runs.append(model.measurer.run_alone(turn))
-        now = {key: model.measure(group, turn) for key, group in groups.items()}
+        try:
+            run = model.measurer.run_alone(turn)
+            now = {key: model.measure(group, turn) for key, group in groups.items()}
+            passing: dict[Hashable, float] = {}
+            for name, pair in pairs.items():
+                parts = pair.sum(now[model.key(pair.first)], now[model.key(pair.then)])
+                seconds = model.alone(_small(model, pair), turn)[0].seconds
+                passing[name] = max(seconds - parts, -_SAVED * parts) if seconds < inf else 0.0
+        except TimeUp:
+            # a round that is not complete compares nothing
+            cut = True
+            break
+        runs.append(run)
         for key, info in now.items():
             infos[key].append(info)
-        for name, pair in pairs.items():
-            first, then = now[model.key(pair.first)], now[model.key(pair.then)]
-            parts = pair.sum(first, then)
-            seconds = model.alone(_small(model, pair), turn)[0].seconds
-            more[name].append(max(seconds - parts, -_SAVED * parts) if seconds < inf else 0.0)
+        for name, more_or_less in passing.items():
+            more[name].append(more_or_less)
+    if not runs:
+        return Confirmed({}, {}, 0.0, True)
     return Confirmed(
         _bounded(model, groups, {key: medians(found) for key, found in infos.items()}),
         {name: median(values) for name, values in more.items()},
         median(runs),
+        cut,
     )
+
+
+def _differing(model: CostModel, states: Sequence[Evaluation]) -> dict[Key, Group]:
+    """The groups that can be run, without those that all graphs have equally often where the rest is the original's own time."""
+    groups: dict[Key, Group] = {}
+    counts: list[Counter[Key]] = []
+    for state in states:
+        count: Counter[Key] = Counter()
+        for group in state.groups:
+            key = model.key(group)
+            groups[key] = group
+            count[key] += 1
+        counts.append(count)
+    if model.start is not None:
+        groups = {key: group for key, group in groups.items() if len({count[key] for count in counts}) > 1}
+    return {key: group for key, group in groups.items() if model.infos([group])[0].body < inf}
 
 
 def _deciding(model: CostModel, pairs: Sequence[Sequence[Pair]]) -> dict[Hashable, Pair]:
     """The pairs that the graphs do not have in common. Of one graph, none."""
     known: dict[Hashable, Pair] = {}
-    weights: dict[Hashable, float] = {}
     counts: list[Counter[Hashable]] = []
     for own in pairs:
         count: Counter[Hashable] = Counter()
         for pair in own:
-            parts = pair.sum(*model.infos([pair.first, pair.then]))
-            views = model.is_view(pair.first) or model.is_view(pair.then)
-            passed = sum(model.bytes_of(value) for value in pair.first.nodes[-1].values)
-            if parts < inf and not views and passed > max(_PASSED, _SHARE * parts * _SPEED):
+            if not (model.is_view(pair.first) or model.is_view(pair.then)):
                 name = model.pair_key(pair)
-                known[name], weights[name] = pair, parts
+                known[name] = pair
                 count[name] += 1
         counts.append(count)
+    weights: dict[Hashable, float] = {}
+    for name in dict.fromkeys(name for count in counts for name in count):
+        pair = known[name]
+        passed = sum(model.bytes_of(value) for value in pair.first.nodes[-1].values)
+        if passed > _PASSED and len({count[name] for count in counts}) > 1:
+            parts = pair.sum(*model.infos([pair.first, pair.then]))
+            if parts < inf and passed > _SHARE * parts * _SPEED:
+                weights[name] = parts
+    counts = [Counter({name: number for name, number in count.items() if name in weights}) for count in counts]
     return {name: known[name] for name in deciding(counts, weights.__getitem__)}
 
 

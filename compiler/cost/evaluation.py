@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
+from math import inf
 from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group, groups_of, working_nodes
-from dslc.cost.layout import layout_cost, port_of
+from dslc.cost.layout import Info, Port, layout_cost, port_of
 from dslc.cost.pairs import Pair, pairs_of
 from dslc.ir.graph import Call, Graph, Input, Node, Value
 
 if TYPE_CHECKING:
     from dslc.cost.model import CostModel
 
+Layed = tuple[Info, Port]
+#: a graph costs at least such a part of the original
+LEAST = 0.02
+
 
 class Evaluation:
-    """A graph divided into groups with their costs. `cost` is their sum, in seconds."""
+    """A graph divided into groups with their costs. `cost` is their sum, in seconds.
 
-    def __init__(self, model: CostModel, graph: Graph) -> None:
+    Where the model knows what the whole original takes, only those groups are measured that the graph has more or fewer of; the rest
+    is the original's own time. What a rewrite then touches is measured when it is asked for.
+    """
+
+    def __init__(self, model: CostModel, graph: Graph, seconds: float | None = None) -> None:
+        """`seconds`: what the graph takes as a whole, where that is known; nothing is measured then."""
         self._model = model
         self.graph = graph
         self._nodes = working_nodes(graph.outputs)
@@ -33,51 +44,122 @@ class Evaluation:
         for value in graph.outputs:
             self._uses[value] = self._uses.get(value, 0) + 1
         self.groups = groups_of(self._nodes, lambda node: node.args, self._uses.__getitem__, model.pointwise)
-        self.infos = model.infos(self.groups)
         self._ports = [port_of(group) for group in self.groups]
-        self._layouts = any(info.leave > 0 for info in self.infos)
-        changes = layout_cost(list(zip(self.infos, self._ports, strict=True)), graph.outputs) if self._layouts else 0.0
-        self._body = sum(info.body for info in self.infos)
-        self.cost = self._body + changes + model.together(self.pairs())
         self._group_of = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
+        start = model.start
+        self.infos: list[Info | None]
+        if seconds is not None:
+            self.infos, self.cost = [model.known(model.key(group)) for group in self.groups], seconds
+            return
+        if start is None:
+            self.infos = list(model.infos(self.groups))
+            self.cost = sum(info.body for info in self.infos if info is not None) + self.beside()
+            return
+        keys = [model.key(group) for group in self.groups]
+        more = Counter(keys)
+        more.subtract(start.keys)
+        self.infos = [
+            model.infos([group])[0] if more[key] else model.known(key) for group, key in zip(self.groups, keys, strict=True)
+        ]
+        bodies = {key: info.body for key, info in zip(keys, self.infos, strict=True) if info is not None}
+        for key, group in start.groups.items():
+            if more[key] and key not in bodies:
+                bodies[key] = model.infos([group])[0].body
+        self.cost = start.seconds + sum(count * bodies[key] for key, count in more.items() if count)
+        if self.cost < inf:
+            start.evaluation.refresh()
+            self.cost += self.beside() - start.evaluation.beside()
+            # what is measured alone may add up to more than the whole takes, and more may seem to be saved than there is
+            self.cost = max(self.cost, LEAST * start.seconds)
+
+    def beside(self) -> float:
+        """Seconds for changes of layout, and what pairs take more or less than each of both, as far as that is known."""
+        return self._changes() + self._model.together(self.pairs())
+
+    def refresh(self) -> None:
+        """Takes over what was measured in the meantime, again or for the first time."""
+        self.infos = [self._model.known(self._model.key(group)) for group in self.groups]
+
+    def _changes(self, gone: Collection[int] = (), new: Sequence[Layed] = (), now: Callable[[Value], Value] = lambda v: v) -> float:
+        kept = [
+            (Info(0.0) if info is None else info, port)
+            for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True))
+            if k not in gone
+        ]
+        every = [*kept, *new]
+        return layout_cost(every, self.graph.outputs, now) if any(info.leave > 0 for info, _ in every) else 0.0
 
     def pairs(self) -> list[Pair]:
         """Groups that follow each other."""
         return pairs_of(self.groups, lambda value: self._uses.get(value, 0))
 
-    def after(self, new: Mapping[Value, Value]) -> tuple[float, float]:
+    def _measured(self, k: int) -> Info:
+        """What a group of the graph costs, measured now where it was not yet."""
+        found = self.infos[k]
+        if found is None:
+            (found,) = self._model.infos([self.groups[k]])
+            self.infos[k] = found
+        return found
+
+    def after(self, new: Mapping[Value, Value], least: float = 0.0) -> tuple[float, float]:
         """The cost of the graph with values replaced, and the part of its cost that this concerns, in seconds.
 
         Only the groups around what is replaced are divided and looked up anew. A replacement that holds what it replaces keeps it.
+        Where all that it concerns takes no more than `least`, it cannot save more either, and new groups are not measured, nor those
+        that they replace where these are small by far: the cost is then the graph's own.
         """
+        change, touched, gone, fresh = self._divided(new)
+        nearby = self._layouts_near(touched)
+        if least > 0 and sum(self._model.most(self.groups[k]) for k in gone) + nearby <= least:
+            return self.cost, 0.0
+        concerned = sum(self._measured(k).body for k in gone)
+        if least > 0 and sum(self._measured(k).alone for k in gone) + nearby <= least:
+            return self.cost, concerned
+        infos = self._model.infos(fresh)
+        cost = self.cost - concerned + sum(info.body for info in infos)
+        old = [self._measured(k) for k in gone]
+        if any(_in_blocks(info) for info in (*infos, *old)):
+            if sorted(map(_layout, infos)) != sorted(map(_layout, old)):
+                # what neighbours do about layouts is part of what the rewrite changes
+                for k in touched:
+                    self._measured(k)
+            layed = [(info, port_of(group)) for info, group in zip(infos, fresh, strict=True)]
+            cost += self._changes(set(gone), layed, change.now) - self._changes()
+        return cost, concerned
+
+    def _divided(self, new: Mapping[Value, Value]) -> tuple[_Change, list[int], list[int], list[Group]]:
+        """What a replacement changes; the groups around it; those that are gone, and those that are there instead."""
         change = _Change(self, {old: value for old, value in new.items() if old != value})
         touched = change.touched()
         members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
         ordered = change.ordered([*members, *change.added])
         groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
-        infos = self._model.infos(groups)
-        before = sum(self.infos[k].body for k in touched)
         same = {(group.nodes, group.args) for group in groups}
-        kept_as_is = sum(self.infos[k].body for k in touched if (self.groups[k].nodes, self.groups[k].args) in same)
-        concerned = before - kept_as_is
-        body = self._body + sum(info.body for info in infos) - before
-        if not self._layouts and not any(info.leave > 0 for info in infos):
-            return body, concerned
-        gone = set(touched)
-        kept = [
-            (info, port) for k, (info, port) in enumerate(zip(self.infos, self._ports, strict=True)) if k not in gone
-        ]
-        every = [*kept, *((info, port_of(group)) for info, group in zip(infos, groups, strict=True))]
-        return body + layout_cost(every, self.graph.outputs, change.now), concerned
+        gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
+        before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
+        return change, touched, gone, [group for group in groups if (group.nodes, group.args) not in before]
+
+    def hoped(self, new: Mapping[Value, Value]) -> float:
+        """What replacing values may save, in seconds, by operations and bytes alone: where to look first, and nothing else."""
+        _, _, gone, fresh = self._divided(new)
+        guess = self._model.guess
+        return sum(guess(self.groups[k]) for k in gone) - sum(map(guess, fresh))
+
+    def _layouts_near(self, touched: Sequence[int]) -> float:
+        """Seconds of known changes of layout nearby, which a rewrite may save beside what it replaces."""
+        near = [info for k in touched if (info := self.infos[k]) is not None]
+        return sum(info.leave + sum(info.enters) for info in near)
 
     @cached_property
     def dearest(self) -> Mapping[str, float]:
-        """For each operator of the graph the most that a group costs which one of its applications is in, in seconds."""
+        """For each operator of the graph the most that a group costs which one of its applications is in, in seconds; where one was
+        not measured yet, the most that it may cost."""
         out: dict[str, float] = {}
         for group, info in zip(self.groups, self.infos, strict=True):
+            most = self._model.most(group) if info is None else info.alone
             for node in group.nodes:
                 if isinstance(node, Call):
-                    out[node.op] = max(info.alone, out.get(node.op, 0.0))
+                    out[node.op] = max(most, out.get(node.op, 0.0))
         return out
 
     def likeness(self, nodes: Mapping[int, Node]) -> tuple[object, ...]:
@@ -90,6 +172,15 @@ class Evaluation:
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
         return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses)
+
+
+def _in_blocks(info: Info) -> bool:
+    return info.leave > 0 or bool(info.enters) or info.blocked is not None
+
+
+def _layout(info: Info) -> tuple[tuple[bool, ...], bool, bool]:
+    """What a group does about layouts, whatever it takes."""
+    return tuple(seconds > 0 for seconds in info.enters), info.leave > 0, info.blocked is not None
 
 
 class _Change:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,17 @@ from dslc.errors import Diagnostic, DslcError, error
 
 #: outputs are compared on so many draws
 DRAWS = 3
+#: sizes to try for dimensions that nothing fixes
+SIZES = (8, 64, 224, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Several sets of inputs, and what had to be assumed for them."""
+    """Several sets of inputs, and what had to be assumed for them; `special`: further ones, on which a model may well fail."""
 
     feeds: tuple[Mapping[str, Any], ...]
     notes: tuple[str, ...] = ()
+    special: tuple[Mapping[str, Any], ...] = ()
 
 
 def given_inputs(path: str | Path, model: Any) -> Inputs:
@@ -69,6 +72,25 @@ def _check(feeds: Mapping[str, Any], model: Any, path: str) -> None:
 
 def _fits(shape: Sequence[int], wanted: Sequence[int | None]) -> bool:
     return len(shape) == len(wanted) and all(w is None or s == w for s, w in zip(shape, wanted, strict=True))
+
+
+def tried_inputs(
+    model: Any, bind: Mapping[str, int], given: str | Path | None = None, draws: int = DRAWS
+) -> Iterator[Inputs]:
+    """Inputs to try in turn until a model runs on them: those of a file, or drawn ones, at one size after the other where nothing
+    fixes sizes. The notes name what was assumed.
+
+    Raises:
+        DslcError: as `given_inputs` and `drawn_inputs`.
+    """
+    if given is not None:
+        yield given_inputs(given, model)
+        return
+    for size in SIZES:
+        inputs = drawn_inputs(model, bind, size, draws)
+        yield replace(inputs, special=special_inputs(model, bind, size))
+        if not inputs.notes:
+            return
 
 
 def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int = DRAWS) -> Inputs:

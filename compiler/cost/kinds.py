@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dslc.analysis.counts import known_flops
 from dslc.analysis.numeric import Unknown, vector
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
@@ -25,6 +26,12 @@ def instance_of(rules: Rules, node: Call) -> Instance | None:
         return expanded(rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
     except (Mismatch, EvalError, DslcError, ValueError):
         return None
+
+
+def flops(rules: Rules, node: Call) -> float | None:
+    """Operations of an application; None where they are not known."""
+    instance = instance_of(rules, node)
+    return None if instance is None else known_flops(instance.outputs)
 
 
 def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:

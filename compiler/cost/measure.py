@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
 from dslc.cost.cache import CostCache
+from dslc.cost.clock import TimeUp
 from dslc.cost.machine import Target
 from dslc.cost.process import Worker, WorkerFailed
 
@@ -16,6 +18,8 @@ from dslc.cost.process import Worker, WorkerFailed
 LONGEST = 0.3
 #: nor so long where it is measured once more
 AGAIN = 0.15
+#: where little time is left a measurement takes such a part of it, but no less than so many seconds
+MANY, SHORTEST = 100, 0.04
 #: what is faster than the run that surrounds it still costs this much, in seconds
 LEAST = 2e-7
 #: nodes of the chain that tells the time of a node from the time of a run
@@ -70,14 +74,26 @@ class Measurer:
 
     A time is the least of many runs of one session with inputs and outputs bound, less the time of a run without nodes; infinite
     for what the runtime refuses or dies of.
+
+    Args:
+        left: seconds that are left for measuring, asked before each measurement. Where there are none, `TimeUp` is raised; what is
+            in the cache is given all the same.
+        during: what a measurement takes place in: a phase of a clock.
     """
 
-    def __init__(self, target: Target, cache: CostCache) -> None:
+    def __init__(
+        self,
+        target: Target,
+        cache: CostCache,
+        left: Callable[[], float] = lambda: inf,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.target = target
         self.cache = cache
         self.count = 0
+        self._left, self._during = left, during
         self._context = f"{target.device}; threads={target.threads}; {target.runtime}; {METHOD}"
-        self._worker = Worker(target.threads)
+        self._worker = Worker(target.threads, left)
         self._overhead: float | None = None
 
     def close(self) -> None:
@@ -119,19 +135,27 @@ class Measurer:
         return None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
 
     def _measure(self, model: bytes, weights: Sequence[str], copies: int, layout: bool) -> Measured:
-        self.count += 1
         try:
             overhead = self.overhead
             answer = self._ask(model, weights, copies, layout)
-        except WorkerFailed:
+        except WorkerFailed as failed:
+            if failed.late:
+                raise TimeUp from None
+            self.count += 1
             return Measured(inf)
+        self.count += 1
         entering, leaving, blocked = answer["layout"]
         return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 
     def _ask(
         self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False
     ) -> dict[str, Any]:
-        return self._worker.measure(model, LONGEST if layout else AGAIN, weights, copies, layout)
+        left = self._left()
+        if left <= 0:
+            raise TimeUp
+        longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / MANY))
+        with self._during():
+            return self._worker.measure(model, longest, weights, copies, layout)
 
     @property
     def overhead(self) -> float:
@@ -151,7 +175,12 @@ class Measurer:
         key = f"overhead:{turn}" if turn else "overhead"
         known = self.cache.seconds(self._context, key)
         if known is None:
-            few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
+            try:
+                few, many = (float(self._ask(empty_model(nodes))["seconds"]) for nodes in (1, 1 + CHAIN))
+            except WorkerFailed as failed:
+                if failed.late:
+                    raise TimeUp from None
+                raise
             known = few - min(max(many - few, 0.0) / CHAIN, few)
             self.cache.put_seconds(self._context, {key: known})
         return known

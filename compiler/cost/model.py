@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, log2
@@ -13,6 +14,7 @@ from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group
+from dslc.cost.guess import Work
 from dslc.cost.layout import Info
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
@@ -50,6 +52,9 @@ _WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
 #: a group with its changes of layout takes at least such a share of it for itself
 _REST = 0.1
 
+#: how many times what a guess says a group may take
+_SLACK = 4.0
+
 Key = tuple[int, ...]
 
 
@@ -62,12 +67,22 @@ class Small:
     outputs: tuple[Value, ...]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Start:
+    """The original graph, what it takes as a whole in seconds, and its groups."""
+
+    seconds: float
+    evaluation: Evaluation
+    keys: Mapping[Key, int]
+    groups: Mapping[Key, Group]
+
+
 class CostModel:
     """Costs of nodes and graphs in seconds on one target.
 
     What depends on weights only costs nothing, and so do opaque nodes, which never change. What ONNX cannot say at the model's
-    opset costs infinitely much, unless the original graph already had it (`excuse`). `bind` gives the sizes at which a graph
-    with symbolic dimensions is measured.
+    opset costs infinitely much, unless the original graph already had it (`excuse`, `begin`). `bind` gives the sizes at which a
+    graph with symbolic dimensions is measured.
     """
 
     def __init__(
@@ -92,12 +107,16 @@ class CostModel:
         self._excused: set[Key] = set()
         self._footprint = 0
         self._together: Mapping[Hashable, float] = {}
+        #: what other graphs are compared with, where that is known as a whole
+        self.start: Start | None = None
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
         self._numbers: dict[Any, int] = {}
         self._pointwise: dict[int, bool] = {}
         self._view: dict[int, bool] = {}
+        self._work = Work(lambda node: kinds.flops(rules, self._static(node)), self.number, self.bytes_of)
+        self._whole_work = 0.0
 
     @property
     def measured(self) -> int:
@@ -122,20 +141,62 @@ class CostModel:
     def excuse(self, graph: Graph) -> None:
         """Takes the original graph: what it has and cannot be measured counts as nothing, instead of infinitely much; and its
         weights are what the processor's caches hold while it runs."""
+        self._weigh(graph)
+        found = self.evaluate(graph)
+        for group, info in zip(found.groups, found.infos, strict=True):
+            if info is not None and info.body == inf:
+                self._excused.add(self.key(group))
+
+    def begin(self, graph: Graph, seconds: float) -> None:
+        """Takes the original graph, which takes so many seconds as a whole. From now on only those groups are measured that other
+        graphs have more or fewer of, or that a rewrite is tried on."""
+        self._weigh(graph)
+        found = Evaluation(self, graph, seconds)
+        keys = Counter(self.key(group) for group in found.groups)
+        self.start = Start(seconds, found, keys, {self.key(group): group for group in found.groups})
+
+    def part(self) -> float:
+        """Seconds of those groups of the original that were measured, each by itself: at times more than the whole takes."""
+        if self.start is None:
+            return 0.0
+        self.start.evaluation.refresh()
+        return sum(info.body for info in self.start.evaluation.infos if info is not None) + self.start.evaluation.beside()
+
+    def most(self, group: Group) -> float:
+        """More seconds than a group takes: what was measured, or several times its part of the original by operations and bytes."""
+        info = self.known(self.key(group))
+        if info is not None or self.start is None:
+            return inf if info is None else info.alone
+        return _SLACK * self.guess(group)
+
+    def guess(self, group: Group) -> float:
+        """A group's part of what the original takes, by operations and bytes, in seconds; 0 where that is not known."""
+        if self.start is None:
+            return 0.0
+        if not self._whole_work:
+            self._whole_work = sum(map(self._work.of, self.start.evaluation.groups))
+        return self.start.seconds * self._work.of(group) / max(self._whole_work, 1e-30)
+
+    def known(self, key: Key) -> Info | None:
+        """What a group costs, where that was asked for before."""
+        return Info(0.0) if key in self._excused else self._infos.get(key)
+
+    def _weigh(self, graph: Graph) -> None:
         below = topological(value.node for value in graph.outputs)
         self._footprint = sum(_bytes(node.values[0]) for node in below if isinstance(node, Constant))
-        found = self.evaluate(graph)
-        self._excused.update(self.key(g) for g, info in zip(found.groups, found.infos, strict=True) if info.body == inf)
 
-    def confirm(self, *graphs: Graph) -> None:
+    def confirm(self, *graphs: Graph) -> bool:
         """Measures what these graphs are made of again, so that their costs can be compared; see `dslc.cost.confirm`.
 
-        Nothing of what was measured before counts for them any more.
+        Nothing of what was measured before counts for them any more. True where time was up before it was done.
         """
         self._together = {}
         found = confirmed(self, graphs)
         self._infos.update(found.infos)
         self._together, self.overhead = found.together, found.overhead
+        if self.start is not None:
+            self.start.evaluation.refresh()
+        return found.cut
 
     def together(self, pairs: Iterable[Pair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
@@ -170,6 +231,8 @@ class CostModel:
             if found is None:
                 self._note(group, self.measure(group))
                 found = self._infos[key]
+                if found.body == inf and self.start is not None and key in self.start.keys:
+                    self._excused.add(key)
             out.append(Info(0.0) if key in self._excused else found)
         return out
 

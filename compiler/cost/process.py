@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -18,14 +20,18 @@ from dslc.cost.worker import receive, send
 
 #: models of so many bytes are worth a file
 LARGE = 1 << 22
+#: a request may take so many seconds longer than is left, since starting a process is part of it
+GRACE = 0.5
 
 
 class WorkerFailed(Exception):
-    """The request could not be answered: the runtime refused, or the process died (`died`)."""
+    """The request could not be answered: the runtime refused, the process died (`died`), or it was killed because its time was
+    over (`late`, a case of `died`)."""
 
-    def __init__(self, message: str, died: bool = False) -> None:
+    def __init__(self, message: str, died: bool = False, late: bool = False) -> None:
         super().__init__(message)
         self.died = died
+        self.late = late
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +88,16 @@ def _external_bytes(data: bytes, folder: str | None) -> int:
 
 
 class Worker:
-    """A process that runs models. Use it as a context manager, or call `close`."""
+    """A process that runs models. Use it as a context manager, or call `close`.
 
-    def __init__(self, threads: int) -> None:
+    Args:
+        threads: of the runtime.
+        left: seconds that a request may take, asked at each one; a process that has not answered then is killed.
+    """
+
+    def __init__(self, threads: int, left: Callable[[], float] = lambda: inf) -> None:
         self.threads = threads
+        self._left = left
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
@@ -116,11 +128,30 @@ class Worker:
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
         return self.ask({**request, "layout": layout, "threads": self.threads})
 
+    def start(self) -> None:
+        """Starts the process where there is none, and does not wait for it."""
+        if self._process is None:
+            self._running()
+
     def ask(self, request: dict[str, Any]) -> dict[str, Any]:
         """Sends a request and waits for the answer; raises WorkerFailed. A dead process is started anew next time."""
+        seconds = self._left()
+        if seconds <= 0:
+            raise WorkerFailed("there was no time left to run it", died=True, late=True)
         process = self._running()
         assert process.stdin is not None and process.stdout is not None
+        late = threading.Event()
+
+        def kill() -> None:
+            late.set()
+            process.kill()
+
+        # a session that hangs inside the runtime answers no signal but this one
+        timer = threading.Timer(seconds + GRACE, kill) if seconds < inf else None
         try:
+            if timer is not None:
+                timer.daemon = True
+                timer.start()
             send(process.stdin, request)
             answer = receive(process.stdout)
         except (BrokenPipeError, OSError, EOFError):
@@ -129,8 +160,13 @@ class Worker:
             # interrupted between a request and its answer: the next answer would be the wrong one
             self.close()
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
         if answer is None:
             code = self._ended()
+            if late.is_set():
+                raise WorkerFailed(f"it did not end within {seconds:.3g} s", died=True, late=True)
             raise WorkerFailed(f"the process that runs models died ({_reason(code)})", died=True)
         if not answer["ok"]:
             raise WorkerFailed(answer["error"])

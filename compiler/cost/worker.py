@@ -28,6 +28,8 @@ CPUS = allowed_cpus()
 _SAMPLE, _SLICE, _BLOCKS = 2e-4, 4e-3, 6
 #: runs of a fast model before it is measured
 _WARM = 30
+#: seconds of runs before a block of samples that are compared with another model's
+_WARMING = 2e-3
 LENGTH = struct.Struct("<Q")
 
 
@@ -89,14 +91,29 @@ class Loaded:
             return list(self.session.run(None, dict(feeds)))
         return [_array(value) for value in values]
 
-    def bind(self, feeds: Mapping[str, Any]) -> None:
-        """Prepares `call`: one run on these inputs."""
+    def bind(self, feeds: Mapping[str, Any], plain: bool = False) -> bool:
+        """Prepares `call`: one run on these inputs. Whether its outputs are allocated anew in each run: where `plain` asks for it, and
+        where the runtime binds none, as with a model that declares a wrong rank."""
         if not self._tensors():
-            plain = dict(feeds)
-            self.call = lambda: self.session.run(None, plain)
-            return
+            given = dict(feeds)
+            self.call = lambda: self.session.run(None, given)
+            return True
+        values = self._values(feeds)
+        try:
+            bound = None if plain else self._binding(values)
+        except Exception:  # ONNX Runtime raises many kinds, none of them documented
+            bound = None
+        if bound is None:
+            self.call = lambda: self.session.run_with_ort_values(None, values)
+        else:
+            self.call = lambda: self.session.run_with_iobinding(bound)
+        self.call()
+        return bound is None
+
+    def _binding(self, values: Mapping[str, Any]) -> Any:
+        """Inputs and outputs bound to the memory that a first run took."""
         binding = self.session.io_binding()
-        for name, value in self._values(feeds).items():
+        for name, value in values.items():
             binding.bind_ortvalue_input(name, value)
         names = [output.name for output in self.session.get_outputs()]
         for name in names:
@@ -104,8 +121,8 @@ class Loaded:
         self.session.run_with_iobinding(binding)
         for name, value in zip(names, binding.get_outputs(), strict=True):
             binding.bind_ortvalue_output(name, value)
-        self.call = lambda: self.session.run_with_iobinding(binding)
-        self.call()
+        self.session.run_with_iobinding(binding)
+        return binding
 
     def _tensors(self) -> bool:
         ends = [*self.session.get_inputs(), *self.session.get_outputs()]
@@ -174,22 +191,40 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
     return times
 
 
+def _once(call: Callable[[], Any], now: Callable[[], float]) -> float:
+    """About what a run takes, in seconds; a slow one runs once."""
+    first = clocked(call, 1, 1, now)[0]
+    return first if first > _SLICE else min(clocked(call, _WARM, 1, now))
+
+
+def _warmed(call: Callable[[], Any]) -> None:
+    """Runs until the caches hold what a run leaves in them, and not what another process left."""
+    until = time.perf_counter() + _WARMING
+    call()
+    while time.perf_counter() < until:
+        call()
+
+
 def fastest(call: Callable[[], Any], seconds: float, now: Callable[[], float]) -> float:
     """The least time of a run, in seconds.
 
     Blocks of samples, each as long as a system's time slices, until three blocks come near the least (3 %): a spell in which
     a neighbour has the processor, or half of the threads wait for one, is longer than a few runs, and no block that lies within
-    it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up.
+    it says what a run takes. So a busy machine gets more samples than a quiet one; or until time is up, after one block at least.
     """
-    once = min(clocked(call, 3, 1, now))
+    deadline = time.perf_counter() + seconds
+    once = clocked(call, 1, 1, now)[0]
+    if 3 * once < seconds:
+        once = min(once, *clocked(call, 2, 1, now))
     if once < _SAMPLE:
         # the first runs are slower, and a sample of too few runs would be the clock's time
         once = min(clocked(call, _WARM, 1, now))
     inner = max(1, min(1000, int(_SAMPLE / max(once, 1e-7))))
     count = max(2, ceil(_SLICE / max(once * inner, 1e-7)))
-    deadline = time.perf_counter() + seconds
     blocks: list[float] = []
-    while len(blocks) < _BLOCKS or (time.perf_counter() < deadline and sorted(blocks)[2] > 1.03 * min(blocks)):
+    while not blocks or (
+        time.perf_counter() < deadline and (len(blocks) < _BLOCKS or sorted(blocks)[2] > 1.03 * min(blocks))
+    ):
         blocks.append(min(clocked(call, count, inner, now)))
     return min(blocks)
 
@@ -235,11 +270,13 @@ class Server:
         if what == "run":
             return {"arrays": self.loaded.run(request["feeds"])}
         if what == "bind":
-            self.loaded.bind(request["feeds"])
-            return {"seconds": min(clocked(_bound(self.loaded), 3, 1, self.loaded.clock))}
+            plain = self.loaded.bind(request["feeds"], request.get("plain", False))
+            return {"plain": plain, "seconds": _once(_bound(self.loaded), self.loaded.clock)}
+        if what == "alone":
+            return {"seconds": fastest(_bound(self.loaded), request["seconds"], self.loaded.clock)}
         if what == "time":
             call = _bound(self.loaded)
-            call()
+            _warmed(call)
             return {"seconds": clocked(call, request["calls"], request["inner"], self.loaded.clock)}
         raise RuntimeError(f"unknown request {what}")
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from math import inf
 from random import Random
 
+from dslc.cost.clock import TimeUp
 from dslc.cost.model import CostModel
 from dslc.ir.graph import Node, Value
-from dslc.match import CompiledRule, find_matches
+from dslc.match import CompiledRule
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.chains import chained
@@ -51,6 +53,7 @@ def backtrack(
         nonlocal best
         if found.cost < best.cost:
             best = found
+            limits.gained()
             on_best(found)
 
     try:
@@ -69,7 +72,7 @@ def backtrack(
             heapq.heappush(queue, (swept.cost, next(order), swept))
         shuffled = list(rules)
         random = Random(seed)
-        while queue and not limits.stopped:
+        while queue and not limits.over:
             _, _, current = heapq.heappop(queue)
             if current.cost > alpha * best.cost:
                 break
@@ -93,18 +96,23 @@ def backtrack(
                     break
             if len(queue) > longest:
                 queue = heapq.nsmallest(longest, queue)
+    except TimeUp:
+        limits.time_up()
     except KeyboardInterrupt:
         limits.stopped = True
         limits.interrupted = True
     return best
 
 
-def _starts(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts | None) -> list[Candidate]:
-    """The graph, and the cheapest of its other layouts that gain: substitutions may take away what a layout would have gained."""
-    if layouts is None:
-        return [start]
-    gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-    return [start, *sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]]
+def _starts(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts | None) -> Iterator[Candidate]:
+    """The graph, and the cheapest of its other layouts that gain: substitutions may take away what a layout would have gained.
+
+    The layouts are looked at when the graph itself is done with: each has costs that must be measured.
+    """
+    yield start
+    if layouts is not None:
+        gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
+        yield from sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
 
 
 def _successors(
@@ -159,11 +167,15 @@ def _moves(
 ) -> Iterator[tuple[CompiledRule, dict[Value, Value], float]]:
     """Everything that is one substitution away, with its cost."""
     for rule in rules:
-        for match in find_matches(rule, state.index, limit=MATCHES):
+        if limits.over:
+            return
+        for match in state.matches(rule, MATCHES):
             if not limits.step():
                 return
             try:
                 new = replacements(match)
             except Refused:
                 continue
-            yield rule, new, state.evaluation.after(new)[0]
+            cost = state.evaluation.after(new)[0]
+            limits.on_tried(rule.name, cost < inf)
+            yield rule, new, cost

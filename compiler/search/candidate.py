@@ -40,7 +40,8 @@ class Candidate:
 
 @dataclass(slots=True)
 class Limits:
-    """When a search stops: after `steps` evaluated candidates, at a time (`time.monotonic`), or when asked to.
+    """When a search stops: after `steps` evaluated candidates, at a time (`now`), when it has gained nothing for `patience`
+    seconds, or when asked to.
 
     Only the number of steps decides what is found, so that a run that was stopped by its clock is repeated by its step count.
     """
@@ -53,15 +54,42 @@ class Limits:
     on_step: Callable[[int], None] = lambda _: None
     #: told of every graph that was built, whatever becomes of it
     on_built: Callable[[Candidate], None] = lambda _: None
+    #: told of every rule whose rewrite cannot be run here, or can
+    on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
+    patience: float = inf
+    now: Callable[[], float] = time.monotonic
+    #: whether time was up, and whether patience was
+    late: bool = False
+    idle: bool = False
+    gained_at: float | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the search has to end, by its clock or because it was stopped; asked where much may be tried between two steps."""
+        moment = self.now()
+        if self.gained_at is None:
+            self.gained_at = moment
+        self.late = self.late or moment > self.deadline
+        self.idle = self.idle or moment > self.gained_at + self.patience
+        self.stopped = self.stopped or self.late or self.idle
+        return self.stopped
 
     def step(self) -> bool:
         """Counts one candidate; False when the search has to end instead."""
-        if self.stopped or (self.steps is not None and self.done >= self.steps) or time.monotonic() > self.deadline:
+        if self.over or (self.steps is not None and self.done >= self.steps):
             self.stopped = True
             return False
         self.done += 1
         self.on_step(self.done)
         return True
+
+    def gained(self) -> None:
+        """Something better was found: patience begins anew."""
+        self.gained_at = self.now()
+
+    def time_up(self) -> None:
+        """The step that was begun cannot be finished: something it asks for was not measured in time."""
+        self.stopped = self.late = True
 
 
 class Front:

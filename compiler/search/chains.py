@@ -35,9 +35,11 @@ def chained(
     """
     growing = [rule for rule in rules if len(rule.left.tops) > 1 or _joins(rule)]
     best = start
-    while not limits.stopped:
+    while not limits.over:
         ways: list[tuple[float, int, list[Candidate]]] = []
         for number, rule in enumerate(growing):
+            if limits.over:
+                break
             found = _ways(best, rule, costs, limits)
             if found:
                 ways.append((min(one.cost for one in found), number, found))
@@ -92,7 +94,7 @@ def _turns(
     current, been = start, {hash(start.graph.outputs)}
     places = MATCHES + 1
     for turn in range(MOST_TURNS):
-        if limits.stopped:
+        if limits.over:
             return
         state = State(current, costs)
         if turn >= TURNS:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
@@ -15,9 +17,14 @@ from dslc.cost.steady import steady
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.onnx.context import Context
+from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.search.candidate import Candidate
+from dslc.search.originals import Unusable
 from dslc.semantics.library import Rules
+
+#: so many bytes of weights are written, sent and loaded in a second, or more
+EXPORTED = 1.5e8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,12 +46,12 @@ class Blamed:
     before: Candidate
 
 
-class Disputed(Exception):
-    """What the runtime does by itself changes what the original gives, for every input: nothing can be compared with it."""
-
-
 class Checker:
-    """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding)."""
+    """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding).
+
+    `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
+    which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows.
+    """
 
     def __init__(
         self,
@@ -57,7 +64,11 @@ class Checker:
         original: ModelFile,
         computed: Mapping[str, Any] = MappingProxyType({}),
         meant: Callable[[Feeds], Reference | None] = lambda _: None,
+        left: Callable[[], float] = lambda: inf,
+        size: int = 0,
     ) -> None:
+        self._left, self._bytes = left, size
+        self._last: tuple[Graph, Any] | None = None
         self._context = context
         self._rules = rules
         self._references = references
@@ -71,8 +82,22 @@ class Checker:
 
     def exported(self, graph: Graph) -> tuple[Any, ModelFile]:
         """The graph as a model; raises DslcError where ONNX cannot say it."""
-        model = export(self._context, graph, self._rules)
+        model = self._exported(graph)
         return model, ModelFile(serialized(model), folder_of(self._context.folder))
+
+    def _exported(self, graph: Graph) -> Any:
+        """The last model once more where it is asked for again: a large one takes seconds."""
+        if self._last is None or self._last[0] is not graph:
+            self._last = None
+            self._last = graph, export(self._context, graph, self._rules)
+        return self._last[1]
+
+    def operators(self, candidate: Candidate) -> float:
+        """How many operators the candidate's model has; infinitely many where ONNX cannot say it."""
+        try:
+            return counts(self._exported(candidate.graph))[0]
+        except DslcError:
+            return inf
 
     def check(self, candidate: Candidate) -> Contender | Comparison:
         """The candidate as a model, or what is wrong with it.
@@ -80,9 +105,11 @@ class Checker:
         An input for which the runtime's own doings change what the original gives says nothing (`dslc.cost.steady`).
 
         Raises:
-            MemoryShort: where memory does not suffice.
-            Disputed: where no input says anything.
+            MemoryShort, TimeUp: memory or time does not suffice.
+            Unusable: no input says anything.
         """
+        if self._left() <= self._bytes / EXPORTED:
+            raise TimeUp
         try:
             model, file = self.exported(candidate.graph)
         except DslcError as problem:
@@ -90,8 +117,10 @@ class Checker:
         worst = 0.0
         for at, (reference, inputs) in enumerate(zip(self._references, self._inputs, strict=True)):
             try:
-                ran = outputs_of(file, inputs.feeds, self._threads)
+                ran = outputs_of(file, inputs.feeds, self._threads, self._left)
             except WorkerFailed as problem:
+                if problem.late:
+                    raise TimeUp from None
                 return Comparison(float("inf"), f"ONNX Runtime cannot run it: {problem}")
             agreed = 0
             for k in range(len(inputs.feeds)):
@@ -102,7 +131,7 @@ class Checker:
                 elif not self._is_disputed(at, k):
                     return found
             if not agreed:
-                raise Disputed
+                raise Unusable("its outputs depend on rounding or on ONNX Runtime's own optimizations, and cannot be compared")
         return Contender(candidate, model, file, worst)
 
     def _is_disputed(self, at: int, k: int) -> bool:
@@ -110,7 +139,7 @@ class Checker:
         if (at, k) not in self._disputed:
 
             def run(feeds: Feeds, plain: bool) -> Reference:
-                return outputs_of(self._original, [feeds], self._threads, plain)
+                return outputs_of(self._original, [feeds], self._threads, self._left, plain)
 
             feeds, reference = self._inputs[at].feeds[k], self._references[at].only(k)
             self._disputed[at, k] = not steady(run, feeds, reference, self._computed, self._tolerance, self._meant)

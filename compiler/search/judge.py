@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from dslc.cost.cache import CostCache
+from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Target
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
-from dslc.cost.timing import MemoryShort, Timing, race
+from dslc.cost.timing import MemoryShort, Times, Timing, race
 from dslc.search.contenders import Contender
 
 #: a model that gains at one size may lose this much at another before it counts as slower there: what timing cannot tell apart
 UNCLEAR = 0.99
+#: no time is spent on the chance of a smaller gain
+LEAST = 0.01
+_HIGH = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,14 @@ class Verdict:
         return self.ratio.high < 1 or self.ratio.ratio < UNCLEAR
 
 
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A verdict on each contender, and whether the time was over before it was decided whether the best is faster."""
+
+    verdicts: tuple[Verdict, ...]
+    cut: bool = False
+
+
 def judge(
     original: ModelFile,
     identity: str,
@@ -43,47 +55,68 @@ def judge(
     target: Target,
     seconds: float,
     cache: CostCache,
-) -> list[Verdict]:
-    """A verdict on each contender, from the cache or timed now.
+    clock: Clock | None = None,
+    times: Times | None = None,
+    load: float = 0.0,
+) -> Judged:
+    """A verdict on each contender, from the cache or timed now, for so many seconds at most.
 
-    Raises WorkerFailed where a model does not run, and MemoryShort where not even two models fit into memory.
+    Args:
+        clock: ends everything at once.
+        times: collects what is measured of contenders that are timed together.
+        load: seconds of loading a model; nothing is begun where the clock has not twice as many.
+
+    Raises:
+        WorkerFailed: a model does not run.
+        MemoryShort: not even two models fit into memory.
+        TimeUp: time did not suffice for anything that could be judged.
     """
     keys = [_key(identity, contender, feeds, target) for contender in contenders]
     known = [cache.verdict(key) for key in keys]
     fresh = [k for k, found in enumerate(known) if found is None]
     if fresh:
-        for k, (first, own) in _timed(original, contenders, fresh, feeds, target, seconds).items():
+        if clock is not None and clock.left() < 2 * load:
+            raise TimeUp
+        files = [contenders[k].file for k in fresh]
+        for k, (first, own) in zip(fresh, _timed(original, files, feeds, target, seconds, clock, times), strict=True):
             known[k] = {
                 "before": first.median,
                 "after": own.median,
                 "ratio": own.ratio.ratio,
                 "low": own.ratio.low,
-                "high": own.ratio.high,
+                # JSON has no infinity
+                "high": min(own.ratio.high, _HIGH),
             }
             cache.put_verdict(keys[k], known[k] or {})
-    return [_verdict(found) for found in known if found is not None]
+    verdicts = tuple(_verdict(found) for found in known if found is not None)
+    # one that is faster decides; as long as none is, one that still may be does not
+    open_ends = [verdict for verdict in verdicts if verdict.ratio.low <= 1 and verdict.ratio.high > 1 + LEAST]
+    return Judged(verdicts, bool(open_ends) and not any(verdict.faster for verdict in verdicts))
 
 
 def _timed(
     original: ModelFile,
-    contenders: Sequence[Contender],
-    fresh: Sequence[int],
+    files: Sequence[ModelFile],
     feeds: Mapping[str, Any],
     target: Target,
     seconds: float,
-) -> dict[int, tuple[Timing, Timing]]:
-    files = [contenders[k].file for k in fresh]
+    clock: Clock | None,
+    times: Times | None,
+) -> list[tuple[Timing, Timing]]:
+    """The original's and the own times of each file."""
     try:
-        first, *others = race([original, *files], feeds, target.threads, seconds)
-        return {k: (first, own) for k, own in zip(fresh, others, strict=True)}
+        first, *others = race(
+            [original, *files], feeds, target.threads, seconds, clock=clock, least=LEAST, times=times
+        )
+        return [(first, own) for own in others]
     except MemoryShort:
         if len(files) == 1:
             raise
-    out = {}
-    for k, file in zip(fresh, files, strict=True):
-        first, own = race([original, file], feeds, target.threads, seconds / len(files))
-        out[k] = (first, own)
-    return out
+    found = []
+    for file in files:
+        first, own = race([original, file], feeds, target.threads, seconds / len(files), clock=clock, least=LEAST)
+        found.append((first, own))
+    return found
 
 
 def _verdict(found: Mapping[str, float]) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from dslc.errors import Diagnostic, DslcError
@@ -11,11 +11,16 @@ from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
 
+#: the rule set of a library that is searched with where nobody names another
+DEFAULT = "default"
+
 
 def chosen_rules(
     rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = (), strict_floats: bool = False
 ) -> list[CompiledRule]:
-    """Every direction of the substitutions of the rule sets `only` (default: all), without those of `disable`.
+    """Every direction of the substitutions of the rule sets `only`, without those of `disable`.
+
+    Where `only` names none, each library's rule set `default` is meant, and all of a library that has none.
 
     `strict_floats` leaves out those that say that they change infinities, NaN or overflows (`verify numerics = nonfinite`).
     A name is qualified or short, and may be a pattern (`std.merge_*`). `name^-1` disables only the reverse of a two-way rule.
@@ -34,6 +39,9 @@ def chosen_rules(
                 hint = "rule sets: " + ", ".join(rules.rulesets)
                 findings.append(Diagnostic("E0909", f"no rule set and no rule is named `{name}`", hint=hint))
             kept |= found
+        names = [name for name in names if name in kept]
+    else:
+        kept = _defaults(rules)
         names = [name for name in names if name in kept]
     reverse_only: set[str] = set()
     for name in disable:
@@ -55,6 +63,39 @@ def chosen_rules(
 
 def _directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule, ...]:
     return () if definition.syntax.partial else compile_directions(rules, definition)
+
+
+def _defaults(rules: Rules) -> set[str]:
+    """What is searched with where nobody says anything."""
+    kept: set[str] = set()
+    chosen = {name.rpartition(".")[0]: one for name, one in rules.rulesets.items() if name.rpartition(".")[2] == DEFAULT}
+    for name in rules.substitutions:
+        if name.rpartition(".")[0] not in chosen:
+            kept.add(name)
+    for one in chosen.values():
+        kept |= _members(rules, one)
+    return kept
+
+
+def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
+    """What of some libraries no search can use, in words, one line for each library that has any of it."""
+    out = []
+    for library in libraries:
+
+        def own(names: Iterable[str], library: str = library) -> int:
+            return sum(name.rpartition(".")[0] == library for name in names)
+
+        partial = [name for name, one in rules.substitutions.items() if one.syntax.partial]
+        counts = [
+            (own(partial), "partial substitution"),
+            (own(rules.derivations), "derivation"),
+            (own(rules.lowerings), "lowering"),
+        ]
+        parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
+        if parts:
+            text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+            out.append(f"of {library} {text} {'was' if sum(c for c, _ in counts) == 1 else 'were'} left out: they are not run yet")
+    return out
 
 
 def _ruleset(rules: Rules, name: str) -> RulesetDef | None:

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from dslc.search.layouts import Mode
+
+_TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
+_UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
+
+
+def seconds_of(text: str) -> float:
+    """`90`, `90s`, `1.5m`, `2h` as seconds; raises ValueError."""
+    found = _TIME.fullmatch(text.strip().lower())
+    if found is None:
+        raise ValueError(f"{text!r} is no time; write 60s, 2m or 1h")
+    return float(found.group(1)) * _UNITS[found.group(2)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +41,8 @@ class Settings:
     allow: Sequence[str] = ()
     layouts: Mode = "joint"
     budget: float = 60.0
+    #: seconds without a gain after which the search ends; None: a quarter of the budget
+    patience: float | None = None
     alpha: float = 1.05
     seed: int = 0
     steps: int | None = None

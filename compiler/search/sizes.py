@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any
 
 from onnx import ModelProto
@@ -16,9 +17,18 @@ from dslc.onnx.shapes import with_outputs
 
 
 def sizes_of(
-    graph: Graph, context: Context, model: ModelProto, folder: str | None, feeds: Mapping[str, Any], threads: int
+    graph: Graph,
+    context: Context,
+    model: ModelProto,
+    folder: str | None,
+    feeds: Mapping[str, Any],
+    threads: int,
+    left: Callable[[], float] = lambda: inf,
 ) -> dict[str, int]:
-    """Every symbol that stands for a size: from the inputs, or from a run of the original that shows intermediate values."""
+    """Every symbol that stands for a size: from the inputs, or from a run of the original that shows intermediate values.
+
+    `left` says how many seconds that run may take; what it did not show in time is left out.
+    """
     sizes: dict[str, int] = {}
     hidden: dict[str, tuple[Value, int]] = {}
     for node in graph.nodes():
@@ -35,7 +45,7 @@ def sizes_of(
                     hidden.setdefault(size.name, (value, axis))
     hidden = {name: place for name, place in hidden.items() if name not in sizes}
     if hidden:
-        sizes.update(_seen(hidden, context, model, folder, feeds, threads))
+        sizes.update(_seen(hidden, context, model, folder, feeds, threads, left))
     return sizes
 
 
@@ -46,12 +56,13 @@ def _seen(
     folder: str | None,
     feeds: Mapping[str, Any],
     threads: int,
+    left: Callable[[], float],
 ) -> dict[str, int]:
     names = {context.names[value]: ELEM_TYPES[value.type.dtype] for value, _ in hidden.values()}
     data = with_outputs(model, names)
     if data is None:
         return {}
-    with Worker(threads) as worker:
+    with Worker(threads, left) as worker:
         try:
             outputs = worker.load(ModelFile(data, folder))
             arrays = worker.ask({"do": "run", "feeds": dict(feeds)})["arrays"]

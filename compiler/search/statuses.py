@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from dslc.match import CompiledRule
@@ -16,6 +18,12 @@ from dslc.semantics.library import Rules
 
 #: seconds for one prover and one rule before a search: `dslc verify` takes more, and writes a lock
 LIMIT = 10.0
+#: where little time is left: so many times that long must fit in, but it is no shorter than so many seconds
+SHARES, SHORTEST = 8, 0.5
+#: what more time would not change
+DECIDED: frozenset[Status] = frozenset({"proved", "refuted"})
+#: the reason of a rule that there was no time for
+LATE = "the budget left no time to prove it"
 #: with these nothing has to be known of a rule
 ANY: frozenset[Status] = frozenset({"tested", "trusted", "undecided"})
 
@@ -28,12 +36,14 @@ def statuses(
     cache: Path,
     allow: Sequence[str] = (),
     told: Told = lambda _done, _total: None,
+    left: Callable[[], float] = lambda: inf,
 ) -> dict[str, RuleVerdict]:
     """The verdict of every definition by name; what neither a lock nor the cache knows is proved, and goes into the cache.
 
     A rule with one of its modes chosen (a padding, an activation) is a case of the rule of its name, which is what is proved.
 
     Where rules of every status are allowed nothing is proved: a refutation is worth as much as the check of the outputs.
+    `left` says how many seconds proving may take; rules that it did not come to have the reason `LATE`, and are not remembered.
     """
     locks: dict[Path, Lock] = {}
     kept = ProofCache(cache)
@@ -52,9 +62,35 @@ def statuses(
     if set(allow) >= ANY:
         found.update((name, RuleVerdict(name, "undecided", (), "", "not asked")) for name in unknown)
     elif unknown:
-        new = verify(rules, unknown, 2, None, lambda done, total, _: told(done, total), limit=LIMIT)
-        kept.put(new)
-        found.update((verdict.rule, verdict) for verdict in new)
+        # a rule has several provers: none may take so long that a few rules take all of the time
+        limit = min(LIMIT, max(SHORTEST, left() / SHARES))
+        for verdict in _proved(rules, unknown, limit, told, left):
+            found[verdict.rule] = verdict
+            if limit == LIMIT or verdict.status in DECIDED:
+                kept.put([verdict])
+        found.update((name, RuleVerdict(name, "undecided", (), "", LATE)) for name in unknown if name not in found)
+    return found
+
+
+class _Enough(Exception):
+    """There is no more time for proofs."""
+
+
+def _proved(
+    rules: Rules, names: Sequence[str], limit: float, told: Told, left: Callable[[], float]
+) -> list[RuleVerdict]:
+    """The verdicts that time suffices for."""
+    found: list[RuleVerdict] = []
+
+    def progress(done: int, total: int, verdict: RuleVerdict) -> None:
+        found.append(verdict)
+        told(done, total)
+        if left() <= 0 and done < total:
+            raise _Enough
+
+    if left() > 0:
+        with suppress(_Enough):
+            verify(rules, names, 2, None, progress, limit=limit)
     return found
 
 

@@ -6,7 +6,8 @@ predicting equal places once, makes that one step and not a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cached_property
 from math import inf
 from typing import Any
@@ -28,6 +29,10 @@ SHARE, SECONDS = 1e-3, 2e-7
 CLEAR, SMALL = 0.15, 0.03
 #: gains of so large a share of the whole are compared with each other, and the largest is taken
 LARGE = 0.1
+#: what operations and bytes promise may be as small a part of what is gained
+HOPED = 0.25
+#: places where so small a share of the whole can be gained wait
+MATTERS = 0.005
 MATCHES = 2000
 ROUNDS = 20
 
@@ -44,13 +49,14 @@ def sweep(
 ) -> Candidate:
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""
     state = _largest(State(start, costs), rules, costs, limits, on_best)
-    for least in (CLEAR, SMALL):
+    # what is large enough to matter is measured first: time may not suffice for all
+    for least, share in ((CLEAR, MATTERS), (CLEAR, 0.0), (SMALL, 0.0)):
         for _ in range(ROUNDS):
             before = state
-            for rule in rules:
-                while not limits.stopped:
-                    before_all = state.candidate.cost
-                    after = everywhere(state, rule, costs, limits, least, before_all - least_gain(before_all))
+            for rule in _promising(state, rules, limits) if share else rules:
+                while not limits.over:
+                    whole = state.candidate.cost
+                    after = everywhere(state, rule, costs, limits, least, whole - least_gain(whole), share * whole)
                     if after is None:
                         break
                     state = State(after, costs)
@@ -58,6 +64,13 @@ def sweep(
             if state is before or limits.stopped:
                 break
     return state.candidate
+
+
+def _promising(state: State, rules: Sequence[CompiledRule], limits: Limits) -> list[CompiledRule]:
+    """The rules that may save enough to matter by operations and bytes, those first that may save most; all of them where nothing
+    is known of the original as a whole."""
+    hopes = [(-state.hoped(rule, limits)[0], number) for number, rule in enumerate(rules)]
+    return [rules[number] for hope, number in sorted(hopes) if -hope > MATTERS * state.candidate.cost]
 
 
 def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress) -> State:
@@ -69,9 +82,9 @@ def _largest(state: State, rules: Sequence[CompiledRule], costs: CostModel, limi
         whole = state.candidate.cost
         best: Candidate | None = None
         for rule in rules:
-            if limits.stopped:
+            if limits.over:
                 break
-            if most_saved(state, rule) <= LARGE * whole:
+            if most_saved(state, rule) <= LARGE * whole or state.hoped(rule, limits)[1] <= HOPED * LARGE * whole:
                 continue
             found = everywhere(state, rule, costs, limits, CLEAR, whole - least_gain(whole), LARGE * whole)
             if found is not None and (best is None or found.cost < best.cost):
@@ -105,7 +118,7 @@ def everywhere(
     """
     gains: dict[Any, float | None] = {}
     found: list[tuple[float, tuple[int, ...], Match, dict[Value, Value]]] = []
-    for match in find_matches(rule, start.index, limit=MATCHES):
+    for match in start.matches(rule, MATCHES):
         try:
             new = replacements(match)
         except Refused:
@@ -114,9 +127,11 @@ def everywhere(
         if key not in gains:
             if not limits.step():
                 break
-            cost, concerned = start.evaluation.after(new)
+            wanted = max(SECONDS, seconds) if least > 0 else -inf
+            cost, concerned = start.evaluation.after(new, wanted)
+            limits.on_tried(rule.name, cost < inf)
             gain = start.evaluation.cost - cost
-            enough = gain > (max(SECONDS, seconds, least * concerned) if least > 0 else -inf)
+            enough = gain > (max(wanted, least * concerned) if least > 0 else -inf)
             gains[key] = gain if enough else None
         one = gains[key]
         if one is not None:
@@ -148,10 +163,41 @@ class State:
     def __init__(self, candidate: Candidate, costs: CostModel) -> None:
         self.candidate = candidate
         self._costs = costs
+        self._matches: dict[tuple[str, int], list[Match]] = {}
+        self._hoped: dict[str, tuple[float, float]] = {}
+
+    def hoped(self, rule: CompiledRule, limits: Limits) -> tuple[float, float]:
+        """What a rule may save by operations and bytes, in seconds: at all places, and at one; looked at once.
+
+        Infinite where nothing is known of the original as a whole, and nothing where time is up.
+        """
+        if self._costs.start is None:
+            return inf, inf
+        if limits.over:
+            return 0.0, 0.0
+        if rule.name not in self._hoped:
+            gains = [0.0]
+            for match in self.matches(rule, MATCHES):
+                with suppress(Refused):
+                    gains.append(max(0.0, self.evaluation.hoped(replacements(match))))
+            self._hoped[rule.name] = sum(gains), max(gains)
+        return self._hoped[rule.name]
 
     @cached_property
     def index(self) -> GraphIndex:
         return GraphIndex(self.candidate.graph)
+
+    def matches(self, rule: CompiledRule, limit: int) -> Iterator[Match]:
+        """Where a rule matches, so many places at most; looked for once where all of them were asked for."""
+        key = (rule.name, limit)
+        if key in self._matches:
+            yield from self._matches[key]
+            return
+        found = []
+        for match in find_matches(rule, self.index, limit=limit):
+            found.append(match)
+            yield match
+        self._matches[key] = found
 
     @cached_property
     def evaluation(self) -> Evaluation:

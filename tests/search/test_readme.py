@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
 
 import dslc
 from benchmarks import neighbours
@@ -32,3 +37,21 @@ def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Pa
     assert result.report.max_rel_error is not None and result.report.max_rel_error < 1e-5
     # The size stays symbolic.
     assert result.model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+
+
+def test_the_python_example_runs_on_the_model_that_the_shell_example_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    rules = re.search(r"^```rules\n(.*?)^```$", text, re.M | re.S)
+    example = re.search(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    assert rules is not None and example is not None
+    (tmp_path / "distances.rules").write_text(rules[1], "utf-8")
+    onnx.save(neighbours.model(), tmp_path / "neighbours.onnx")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    names: dict[str, Any] = {}
+    exec(example[1], names)
+    given = np.zeros((256, 32), np.float32)
+    assert names["session"].run(None, {"x": given})[0].shape == (256, 64)
+    assert "neighbours.onnx" in capsys.readouterr().out

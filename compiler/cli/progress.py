@@ -1,0 +1,112 @@
+"""What `dslc optimize` shows while it works: a bar on a terminal, a line every ten seconds elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dslc.cost.clock import Clock
+    from dslc.search.settings import Progress
+
+#: seconds between two lines where there is no terminal, and between two looks of the bar at the clock
+LINES, LOOKS = 10.0, 0.2
+#: a bar that is full would stop its clock
+_FULL = 0.999
+
+
+class Shown:
+    """What is being done, as of now."""
+
+    def __init__(self, clock: Clock, log: Callable[[str], None]) -> None:
+        self._clock, self._log = clock, log
+        self.what = "starting"
+        self.best = ""
+
+    def phase(self, name: str) -> None:
+        if name != self.what:
+            self.what = name
+            self._log(f"{self._clock.seconds:6.1f} s  {name}")
+
+    def found(self, ratio: float, steps: int) -> None:
+        self.best = f"{ratio:.3f} times as fast predicted, step {steps}"
+        self._log(f"{self._clock.seconds:6.1f} s  {self.best}")
+
+    @property
+    def line(self) -> str:
+        """Seconds, what is being done, and the best so far."""
+        return f"{self._clock.seconds:6.1f} s  {self.what}" + (f" ({self.best})" if self.best else "")
+
+
+@contextmanager
+def progress(clock: Clock, quiet: bool, verbose: bool) -> Iterator[Progress]:
+    """Shows on stderr what is told to the progress that it gives; nothing where `quiet`, and every phase where `verbose`.
+
+    A thread of its own looks at the clock, so that time goes on while a phase blocks.
+    """
+    from dslc.search.settings import Progress
+
+    if quiet:
+        yield Progress()
+        return
+    if sys.stderr.isatty():
+        with _bar(clock, verbose) as shown:
+            yield Progress(phase=shown.phase, best=shown.found)
+        return
+    shown = Shown(clock, _say if verbose else _silent)
+    with _every(LINES, lambda: _say(shown.line)):
+        yield Progress(phase=shown.phase, best=shown.found)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def _silent(_line: str) -> None:
+    pass
+
+
+@contextmanager
+def _bar(clock: Clock, verbose: bool) -> Iterator[Shown]:
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True, highlight=False)
+    total = clock.budget if clock.budget < inf else None
+    clocked = "{task.fields[seconds]:.0f} s" + (f" of {total:.0f} s" if total is not None else "")
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn(clocked), TextColumn("{task.fields[best]}"))
+    with Bar(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=total, best="", seconds=0.0)
+        shown = Shown(clock, console.print if verbose else _silent)
+
+        def look() -> None:
+            seconds = clock.seconds
+            done = 0.0 if total is None else min(seconds, _FULL * total)
+            bar.update(task, description=shown.what, best=shown.best, seconds=seconds, completed=done)
+
+        with _every(LOOKS, look):
+            yield shown
+
+
+@contextmanager
+def _every(seconds: float, call: Callable[[], None]) -> Iterator[None]:
+    """Calls something every so many seconds, in a thread that ends with the block."""
+    over = threading.Event()
+
+    def loop() -> None:
+        while not over.wait(seconds):
+            call()
+
+    thread = threading.Thread(target=loop, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join(timeout=1)

@@ -1,0 +1,38 @@
+"""About what a group takes, before anything was measured: where to look first, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dslc.cost.groups import Group
+from dslc.ir.graph import Call, Value
+
+#: bytes and operations a second, and seconds of a node, of an everyday processor
+_MEMORY, _ARITHMETIC, _LAUNCH = 1e10, 5e10, 2e-6
+
+
+class Work:
+    """Seconds by operations and bytes at the speed of an everyday processor.
+
+    Args:
+        flops: operations of an application, None where they are not known; asked once for each number.
+        number: equal for applications that do the same.
+        bytes_of: the size of a tensor.
+    """
+
+    def __init__(
+        self, flops: Callable[[Call], float | None], number: Callable[[Call], int], bytes_of: Callable[[Value], int]
+    ) -> None:
+        self._flops, self._number, self._bytes_of = flops, number, bytes_of
+        self._known: dict[int, float] = {}
+
+    def of(self, group: Group) -> float:
+        total = 0.0
+        for node, args in zip(group.nodes, group.args, strict=True):
+            total += _LAUNCH + sum(map(self._bytes_of, (*args, *node.values))) / _MEMORY
+            if isinstance(node, Call):
+                local = self._number(node)
+                if local not in self._known:
+                    self._known[local] = self._flops(node) or 0.0
+                total += self._known[local] / _ARITHMETIC
+        return total
