@@ -6,6 +6,7 @@ are none, and what may be rounding is looked at over the fractions.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -28,6 +29,8 @@ from dslc.semantics.values import numbers_of
 
 # draws of names for one instance that counts, elements of an instance, and manners of its inputs
 _ATTEMPTS, _ELEMENTS, _MANNERS = 8, 20_000, 3
+# so many instances with lists of the same lengths are welcome
+_SEEN = 2
 # what is larger than what floats round
 _CLEAR = 1e-3
 
@@ -57,7 +60,7 @@ def differing(
     near, options = numbers_of(sub), term_options(rules, sub)
     if sub.syntax.partial or not all(options.values()):
         return None
-    found = 0.0
+    found, forms = 0.0, Counter[tuple[int, ...]]()
     for _ in range(_ATTEMPTS * instances):
         if found >= instances:
             break
@@ -66,8 +69,11 @@ def differing(
             instance = instantiate(rules, sub, rng, terms, tuple(dtypes), types, adversarial(near, rng))
         except (Rejected, ArithmeticError):
             continue
-        if _elements(instance) > _ELEMENTS:
+        # ranks and lengths that were seen often are taken less often
+        form = tuple(len(value) for value in instance.drawn.values() if isinstance(value, tuple))
+        if _elements(instance) > _ELEMENTS or (form and rng.random() * (1 + forms[form]) > _SEEN):
             continue
+        forms[form] += 1
         mistyped = _types(instance)
         if mistyped is not None:
             return Wrong(instance, mistyped)

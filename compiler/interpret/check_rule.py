@@ -87,7 +87,8 @@ def check_substitution(
     wrong = differing(rules, sub, rng, _ADVERSE) if found else None
     if wrong is not None:
         message = f"the sides of `{sub.name}` differ"
-        return Outcome(sub.name, False, "differs", (Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong)),), found)
+        finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
+        return Outcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding),), found)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"

@@ -10,7 +10,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import show
 from dslc.interpret.run import InterpretError
 from dslc.ir.dtype import DType
-from dslc.prove.counterexample import trace
+from dslc.prove.counterexample import smaller_counterexample, trace
 from dslc.prove.verdict import Counterexample, Types
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
@@ -24,6 +24,9 @@ def refutation(rules: Rules, sub: SubstitutionDef, types: Types, seed: int = 0, 
     if wrong is None:
         return None
     instance, one = wrong.instance, wrong.difference
+    small = smaller_counterexample(rules, sub, instance, one.way)
+    if small is not None:
+        return small
     names = tuple(instance.left)
     left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
     try:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.interpret.check_rule import draw
+from dslc.interpret.differ import Way
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.exact import Exact
 from dslc.interpret.field import Field
@@ -43,9 +44,11 @@ def types_differ(instance: Instance, drawn: Mapping[str, str]) -> Counterexample
     return None
 
 
-def smaller_counterexample(rules: Rules, sub: SubstitutionDef, instance: Instance) -> Counterexample | None:
+def smaller_counterexample(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, way: Way | None = None
+) -> Counterexample | None:
     """The smallest sizes, attributes and inputs at which the sides still differ; None where the interpreter shows no difference."""
-    found = smallest(rules, sub, instance)
+    found = smallest(rules, sub, instance, way)
     if found is None:
         return None
     one, small = found.difference, found.instance
