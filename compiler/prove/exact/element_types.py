@@ -129,3 +129,9 @@ def best(name: str, numbers: Sequence[Fraction]) -> Fraction | None:
         if not all(low <= number <= high for number in numbers):
             return None
     return min(numbers) if head == "smallest" else max(numbers)
+
+
+def neutral(name: str) -> int:
+    """The number that is the end of its type: the smallest one for a largest, and the other way round."""
+    head, _, rest = name.partition(":")
+    return ends(DTYPES[rest])[head == "smallest"]

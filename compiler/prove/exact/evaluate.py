@@ -249,6 +249,8 @@ class Evaluator:
         if name in {"max", "min"}:
             return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
         if name == "abs":
+            if isinstance(args[0], Apply) and args[0].name == "abs":
+                return values[0]  # also where it is the smallest number, whose opposite is itself
             members = [(values[0], domain, 0), (negated(values[0]), domain, 0)]
             return self._functions.largest(members, domain, f"largest:{dtype}") if is_signed(dtype) else values[0]
         if name in _ROUNDING and (name == "trunc" or not _is_quotient(args[0])):

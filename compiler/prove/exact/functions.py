@@ -26,7 +26,7 @@ from dslc.prove.exact.coefficient import (
     is_positive,
     positive_factor,
 )
-from dslc.prove.exact.element_types import best, folded
+from dslc.prove.exact.element_types import best, folded, neutral
 from dslc.prove.exact.shifted import INFINITY, without_common
 from dslc.prove.exact.terms import Algebra, Atom, Sum, Term, Unsolved, negated
 
@@ -356,6 +356,9 @@ class Functions:
         numbers = {label: label[2].number for label, _ in parts if not label[1] and label[2].number is not None}
         if len(numbers) > 1 and (top := best(name, [value for value in numbers.values() if value is not None])) is not None:
             parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] == top]
+        if len(parts) > 1 and numbers and ":" in name:  # the end of the type, which says nothing beside others
+            end = neutral(name)
+            parts = [part for part in parts if part[0] not in numbers or numbers[part[0]] != end] or parts[:1]
         if not parts:
             sign = ONE if name.startswith("smallest") else MINUS_ONE
             return (Term(sign, (INFINITY,), self.algebra.frame.relation(region, ())),)

@@ -31,6 +31,7 @@ from dslc.ir.scalar import (
     num,
     raw_apply,
     read,
+    rebuild,
     reduce,
     table,
 )
@@ -144,7 +145,7 @@ class Inliner:
             return body
         if source is None and isinstance(body, Num):
             return body if _is_small(body.value, target) else raw_apply(f"convert:{target}", body)
-        if source is None and target is DType.I64 and (body.integral or is_whole(body)):
+        if source is None and target is DType.I64 and is_whole(body):
             return body
         return raw_apply(f"convert:{target}", body)
 
@@ -187,7 +188,7 @@ class Inliner:
         if isinstance(node, Table):
             return table(node.values, tuple([self._put(part, body) for part in node.index]))
         if isinstance(node, Read):
-            index = tuple([self._put(part, body) for part in node.index])
+            index = tuple([_position(self._put(part, body)) for part in node.index])
             operand = body.args[node.operand]
             value = self._value(operand, index, body.depth)
             if node.other is None:
@@ -241,6 +242,13 @@ class Inliner:
         below = depth + len(iters)
         where = None if node.where is None else self._scalar(node.where, inner, args, below)
         return reduce(node.kind, tuple(iters), tuple(extents), self._scalar(node.body, inner, args, below), where)
+
+
+def _position(index: Scalar) -> Scalar:
+    """An index of numbers alone, which are integers there."""
+    if index.reads or index.integral:
+        return index
+    return rebuild(index, lambda part: part.args[0] if isinstance(part, Apply) and part.name == "convert:int64" else None)
 
 
 def _is_small(value: Any, dtype: DType) -> bool:

@@ -136,8 +136,12 @@ class _Formula:
             members = [self._product(atoms, c, map) for (_, atoms, c), map in arguments]
             self._solver.add(z3.Or(*(value == member for member in members)), *(value >= member for member in members))
             return
+        if name.startswith(("largest:", "smallest:")):
+            # of integers it is one of them, which says the same of reals, and no more
+            self._solver.add(z3.Or(*(value == self._product(atoms, c, map) for (_, atoms, c), map in arguments)))
+            return
         first = [(label, map) for label, map in arguments if label[0] == 0]
-        if name == "sum":
+        if name.partition(":")[0] == "sum":
             self._solver.add(value == self._sum(first))
         elif name == "positive":
             self._solver.add(z3.If(self._sum(first) > 0, value == 1, value == 0))
