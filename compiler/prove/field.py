@@ -19,10 +19,10 @@ from dslc.interpret.domain import Domain, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
-from dslc.interpret.run import InterpretError, run_scopes
+from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
-from dslc.prove.counterexample import replayed, types_differ
+from dslc.prove.counterexample import outside, replayed, types_differ
 from dslc.prove.degree import difference_degree
 from dslc.prove.verdict import Counterexample, Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -156,6 +156,9 @@ def compare_values(
     sides = scopes[: len(left)], scopes[len(left) :]
     if sides[0] == sides[1]:
         return Compared("field", 0.0)
+    out = outside(rules, left, right, names, inputs, rng, drawn)
+    if out is not None:
+        return Compared("field", counterexample=out)
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
     draws = 2 * DRAWS if sum(value.type.elements for value in left) < _FEW else DRAWS
@@ -199,7 +202,7 @@ def _differs(
         except Redraw:
             continue
         except InterpretError as problem:
-            if "is read at" in str(problem):
+            if problem.kind is InterpretKind.OUT_OF_BOUNDS:
                 continue
             return None
         pairs = zip(left, results[: len(left)], results[len(left) :], strict=True)
