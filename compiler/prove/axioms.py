@@ -18,6 +18,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar
 from dslc.prove.axiom_laws import Inexpressible, Law, Symbols, axioms_of, encoded_law
 from dslc.prove.axiom_terms import NO_PROGRAM, Known, Program, involutions
+from dslc.prove.in_bounds import leaves_bounds
 from dslc.prove.instance_terms import term_operators
 from dslc.prove.instances import Uncovered, cover
 from dslc.prove.laws import law_substitutions
@@ -172,6 +173,10 @@ class AxiomProver:
             if isinstance(laws, str):
                 return said(False, f"{laws} (at {instance.text})" if instance.text else laws)
             used.update(dict.fromkeys(laws))
+            place = leaves_bounds(instance.left, instance.right, sub.syntax.arrow == "<=>")
+            if place is not None:
+                # a law may bring in a tensor of which it reads nothing
+                return said(False, f"data used as a position may be out of bounds: {place}")
         found = said(True, f"by {', '.join(sorted(used))}" if used else "the sides are the same program", covered.scope)
         return self._resting(rules, found, used)
 

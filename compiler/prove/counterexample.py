@@ -16,10 +16,12 @@ from dslc.interpret.exact import Exact
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, show
-from dslc.interpret.run import InterpretError, run
+from dslc.interpret.run import InterpretError, InterpretKind, run
 from dslc.interpret.smallest import smallest
+from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import float_digits
-from dslc.ir.graph import Call, Constant, Input, Value, topological
+from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, topological
+from dslc.ir.scalar import Read, walk
 from dslc.prove.verdict import Counterexample
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.elaborate import expand
@@ -28,6 +30,8 @@ from dslc.semantics.library import Rules
 
 _TRIES = 6
 _TOLERANCE = 1e-7
+# draws of positions, of which the left side can read some
+_OUTSIDE = 16
 # arrays up to so many elements are printed
 _PRINTED = 256
 _LINES = 200
@@ -95,6 +99,56 @@ def replayed(
                 steps = trace(rules, left, right, names, feeds, domain)
                 return Counterexample(drawn, name, found, _item(a[found]), _item(b[found]), monomial, steps)
     return None
+
+
+def outside(
+    rules: Rules, left: Sequence[Value], right: Sequence[Value], names: Sequence[str], inputs: Sequence[Value],
+    rng: np.random.Generator, drawn: Mapping[str, str],
+) -> Counterexample | None:  # fmt: skip
+    """Positions (data) that the left side can read and the right side cannot; None where none are found.
+
+    They are anywhere in some axis, counted from its end too, or just behind it.
+    """
+    sizes = [int(str(size)) for value in inputs for size in value.type.shape]
+    if not sizes or not _reads_at_data(rules, right):
+        return None
+    domain = Floats(rounded=False)
+    for attempt in range(_OUTSIDE):
+        feeds = {value: _position(value, domain, rng, attempt, sizes) for value in inputs}
+        try:
+            results = run(rules, left, feeds, domain)
+        except (Redraw, InterpretError):
+            continue
+        try:
+            run(rules, right, feeds, domain)
+        except Redraw:
+            continue
+        except InterpretError as problem:
+            if problem.kind is not InterpretKind.OUT_OF_BOUNDS:
+                return None
+            lines = [f"{getattr(value.node, 'name', '?')}: {value.type} = {_array(array)}" for value, array in feeds.items()]
+            lines += ["left:", *(f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True))]
+            trace = "\n".join([*lines, "right:", f"  {problem}"])
+            return Counterexample(drawn, names[0], (), _array(results[0]), "a read out of bounds", "", trace)
+    return None
+
+
+def _reads_at_data(rules: Rules, values: Sequence[Value]) -> bool:
+    try:
+        nodes = topological(value.node for value in expand(rules, tuple(values)))
+    except Mismatch:
+        return False
+    reads = (part for node in nodes if isinstance(node, ScopeNode) for part in walk(node.scope.body) if isinstance(part, Read))
+    return any(isinstance(inner, Read) for part in reads for index in part.index for inner in walk(index))
+
+
+def _position(value: Value, domain: Domain, rng: np.random.Generator, attempt: int, sizes: Sequence[int]) -> Any:
+    dtype = value.type.dtype
+    if not dtype.is_integer:
+        return draw(value.type, domain, rng)
+    most = max(1, int(rng.choice(sizes)) + int(rng.integers(4) == 0))
+    signed = attempt % 2 and np.dtype(NUMPY[dtype]).kind == "i"
+    return rng.integers(-most if signed else 0, most, tuple(int(str(size)) for size in value.type.shape))
 
 
 def _brief(rules: Rules, values: tuple[Value, ...]) -> bool:

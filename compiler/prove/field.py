@@ -24,7 +24,7 @@ from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType
 from dslc.ir.graph import ScopeNode, Value, topological
 from dslc.ir.scalar import Apply, walk
-from dslc.prove.counterexample import replayed, smaller_counterexample, types_differ
+from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
 from dslc.prove.degree import difference_degree
 from dslc.prove.element_types import admits, types_of
 from dslc.prove.verdict import Counterexample, Types, Verdict
@@ -162,6 +162,9 @@ def compare_values(
     sides = scopes[: len(left)], scopes[len(left) :]
     if sides[0] == sides[1]:
         return Compared("field", 0.0)
+    out = outside(rules, left, right, names, inputs, rng, drawn)
+    if out is not None:
+        return Compared("field", counterexample=out)
     degree = difference_degree(*sides)
     # a few elements may agree by chance where a function has few values, so small results are compared more often
     draws = 2 * DRAWS if sum(value.type.elements for value in left) < _FEW else DRAWS

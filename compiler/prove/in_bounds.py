@@ -48,6 +48,12 @@ def out_of_bounds(left: Sequence[Value], right: Sequence[Value]) -> str | None:
     return next((place.text for place in wanted if not proof.shows(place)), None)
 
 
+def leaves_bounds(left: Sequence[Value], right: Sequence[Value], both_ways: bool) -> str | None:
+    """As `out_of_bounds`, for a rule that is used in one direction or in both."""
+    found = out_of_bounds(left, right)
+    return out_of_bounds(right, left) if found is None and both_ways else found
+
+
 # ---- the reads of a side ------------------------------------------------------------------------------------------
 
 

@@ -221,7 +221,7 @@ def _on_cover(
 ) -> Verdict:
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Habit, Undecided, compare
-    from dslc.prove.in_bounds import out_of_bounds
+    from dslc.prove.in_bounds import leaves_bounds
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
         return Verdict("exact", answer, reason=reason, scope=scope, counterexample=found)
@@ -259,10 +259,9 @@ def _on_cover(
     if undecided:
         return undecided[0]
     for instance in covered.instances:
-        for one, other in ((instance.left, instance.right), (instance.right, instance.left))[: 2 if both_ways else 1]:
-            place = out_of_bounds(one, other)
-            if place is not None:
-                return verdict("unknown", _at(f"data used as a position may be out of bounds: {place}", instance.text))
+        place = leaves_bounds(instance.left, instance.right, both_ways)
+        if place is not None:
+            return verdict("unknown", _at(f"data used as a position may be out of bounds: {place}", instance.text))
     count = len(covered.instances)
     needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
     shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)
