@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from benchmarks.attacking import Attack, Broken
+from benchmarks.attacking import Attack, Broken, Claimed
 from dslc.errors import DslcError
 from dslc.prove.digest import rule_digest
 from dslc.prove.laws import load_with_laws
@@ -73,13 +73,25 @@ def statuses(rules: Rules, names: Sequence[str], jobs: int = 2) -> Mapping[str, 
     return {**known, **{one.rule: one for one in verify(rules, missing, jobs)}}
 
 
-def attacked(rules: Rules, one: Definition, verdict: RuleVerdict, options: argparse.Namespace) -> Row:
+def claims(verdict: RuleVerdict, everything: bool = False) -> Claimed | None:
+    """Where a rule is called proved or bounded, as a condition on its names; None where it is nowhere.
+
+    A verdict may be for some classes of element types only (`usable`): then the rule is used for these, and attacked there.
+    """
+    usable = getattr(verdict, "usable", None)
+    types = None if usable is None else usable(RELIABLE)
+    if everything or (types is None and (usable is not None or verdict.status in RELIABLE)):
+        return lambda names: True
+    return (lambda names: any(one.fits(names) for one in types)) if types else None
+
+
+def attacked(rules: Rules, one: Definition, verdict: RuleVerdict, claimed: Claimed, options: argparse.Namespace) -> Row:
     """One rule, or all equations of one law, until it breaks."""
     row = Row(one.name, verdict.status, verdict.digest)
     began = time.perf_counter()
     types: dict[str, None] = {}
     for sub in subjects(rules, one):
-        attack = Attack(rules, sub, options.seed)
+        attack = Attack(rules, sub, options.seed, claimed)
         broken = attack.run(options.trials, options.seconds, own=not options.no_tests)
         row.instances += attack.instances
         row.comparisons += attack.comparisons
@@ -106,11 +118,12 @@ def run(
     old = _kept(kept)
     for name in names:
         verdict = verdicts[name]
-        if not options.all and verdict.status not in RELIABLE:
+        claimed = claims(verdict, options.all)
+        if claimed is None:
             continue
         row = old.get(name)
         if row is None or (row.digest, row.status) != (verdict.digest, verdict.status):
-            row = attacked(rules, definition_of(rules, name), verdict, options)
+            row = attacked(rules, definition_of(rules, name), verdict, claimed, options)
             if kept is not None:
                 with kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row.__dict__) + "\n")
@@ -170,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if broken else 0
 
 
-__all__ = ["Attack", "Broken", "attacked", "main", "run", "statuses"]
+__all__ = ["Attack", "Broken", "attacked", "claims", "main", "run", "statuses"]
 
 if __name__ == "__main__":
     sys.exit(main())

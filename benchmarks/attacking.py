@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -43,6 +43,9 @@ _MATCHES = 2
 _SEEN = 4
 
 
+Claimed = Callable[[Mapping[str, Any]], bool]
+
+
 @dataclass(frozen=True, eq=False)
 class Found:
     """A difference between `left` and `right` over `inputs`; `drawn`: what the names of the rule stand for."""
@@ -68,7 +71,9 @@ class Broken:
 class Attack:
     """The attack on one substitution; `instances`, `comparisons` and `types` say how far it came."""
 
-    def __init__(self, rules: Rules, sub: SubstitutionDef, seed: int = 0) -> None:
+    def __init__(self, rules: Rules, sub: SubstitutionDef, seed: int = 0, claimed: Claimed = lambda names: True) -> None:
+        """`claimed`: whether the rule is said to hold where its names are these, element types among them."""
+        self._claimed = claimed
         self.rules, self.sub = rules, sub
         self.rng = np.random.default_rng(seed)
         self.near = numbers_of(sub)
@@ -112,6 +117,9 @@ class Attack:
             try:
                 instance = instantiate(self.rules, self.sub, self.rng, terms, (first,), draws=draws)
             except (Rejected, ArithmeticError):
+                self._refused.update(set(fixed.values()))
+                continue
+            if not self._claimed(instance.drawn):
                 self._refused.update(set(fixed.values()))
                 continue
             if _elements((*instance.inputs, *instance.left.values(), *instance.right.values())) > _ELEMENTS:
@@ -198,7 +206,7 @@ class Attack:
         index = GraphIndex(graph)
         for rule in self._compiled:
             for match in find_matches(rule, index, limit=_MATCHES, constants=True):
-                result = apply_match(match, graph)
+                result = apply_match(match, graph) if self._claimed(match.names) else None
                 if result is None:
                     continue
                 found = self._differs(drawn, inputs, graph.outputs, result.outputs, 2, matched=True)

@@ -134,7 +134,8 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
         return subs, others[0] if others else None
 
     def subscript(self, meta: Meta, c: Args) -> t.Subscript:
-        subs, other = c[1]
+        # `X[]` is the one element of a tensor of rank 0
+        subs, other = c[1] or ((), None)
         return t.Subscript(self._expr(c[0]), subs, other, span=self._span(meta))
 
     def kwarg(self, meta: Meta, c: Args) -> t.Keyword:

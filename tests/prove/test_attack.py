@@ -149,3 +149,11 @@ def test_the_command_says_what_breaks_and_goes_on_from_what_it_kept(
     assert main(given) == 1
     assert capsys.readouterr().out == first
     assert os.path.getsize(tmp_path / "kept") == size
+
+
+def test_a_rule_is_attacked_where_it_is_claimed_only(tmp_path: Path) -> None:
+    head, rule, _ = WRONG["division of integers cuts"]
+    rules = _rules(tmp_path, head, rule)
+    sub = rules.substitutions["wrong.rule"]
+    assert Attack(rules, sub, claimed=lambda names: names["T"].is_float).run(trials=30, seconds=20) is None
+    assert Attack(rules, sub, claimed=lambda names: names["T"].is_integer).run(trials=300, seconds=60) is not None

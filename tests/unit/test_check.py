@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from dslc.cli.check import check_files
+from dslc.cli.rule_tests import run_tests
 from dslc.diagnostics.registry import pages
 from dslc.errors import Diagnostic, DslcError
 from dslc.interpret.check import check_all
-from dslc.semantics.library import standard
+from dslc.semantics.library import load, standard
 
 EXAMPLES = [
     pytest.param(page.code, kind, text, id=f"{page.code}-{kind}-{number}")
@@ -168,6 +169,8 @@ def test_a_library_of_another_version_is_to_be_replaced_by_a_newer_or_an_older_o
 
 def test_an_error_as_text_has_its_hint() -> None:
     assert str(DslcError([Diagnostic("E0203", "no file x", hint="a file ends in .rules")])) == "E0203 no file x (a file ends in .rules)"
+
+
 @pytest.mark.parametrize(
     ("numerics", "wrong"),
     [
@@ -194,3 +197,14 @@ substitution odd(X: T[*S]) -> Y {{
     findings = [finding for finding in check_text(tmp_path, text) if finding.code == "E0326"]
     assert bool(findings) == wrong
     assert all("nonfinite" in finding.hint or "exact" in finding.message for finding in findings)
+
+
+def test_a_tensor_of_rank_0_is_read_with_and_without_brackets(tmp_path: Path) -> None:
+    (tmp_path / "own.rules").write_text(
+        'dslc 1\noperator both(X: T[], Z: T[N]) -> Y: T[], W: T[N] {\n  """Twice, and times."""\n'
+        "  Y[] = X + X[]\n  W[i] = Z[i] * X[]\n  example both(3, [1, 2]).Y == 6\n  example both(3, [1, 2]).W == [3, 6]\n}\n"
+    )
+    assert check_files([tmp_path / "own.rules"]) == []
+    assert all(outcome.passed for outcome in run_tests(load(tmp_path / "own.rules")))
+    text = "dslc 1\noperator wrong(X: T[N]) -> Y: T[N] {\n  Y[i] = X[]\n}\n"
+    assert [finding.code[:3] for finding in check_text(tmp_path, text) if finding.severity == "error"] == ["E03"]
