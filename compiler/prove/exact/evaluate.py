@@ -455,7 +455,7 @@ class Evaluator:
         if node.where is not None:
             body = apply("and", node.where, body)
         inner = self.ranged(place, node.iters)
-        members = [(self.value(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
+        members = [(self.truth(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
         found = self._functions.largest(members, place.domain)
         return found if node.kind == "any" else self._one(place) + negated(found)
 
