@@ -29,6 +29,7 @@ STD = load("std")
 N, I0 = dimension("n"), iterator("i0")
 INTEGERS = (DType.I8, DType.U8, DType.I16, DType.I32, DType.I64)
 _SAMPLES = 500
+ENDS = {dtype: int(np.iinfo(NUMPY[dtype]).min) for dtype in INTEGERS}
 FLOATS = (DType.F16, DType.F32, DType.F64)
 
 
@@ -346,6 +347,11 @@ def test_laws_of_rings_and_lattices_are_proved(a: Node, b: Node, c: Node) -> Non
         (larger(larger(a, b), c), larger(c, larger(b, larger(a, a)))),
         (larger(plus(a, b), c), larger(c, plus(b, a))),
         (Node("min", a.dtype, (Node("min", a.dtype, (a, b)), a)), Node("min", a.dtype, (b, a))),
+        (larger(Node("min", a.dtype, (a, b)), c), Node("min", a.dtype, (larger(a, c), larger(b, c)))),
+        (larger(Node("min", a.dtype, (a, b)), a), plus(a, number(0, a))),
+        (Node("select", a.dtype, (Node("<", DType.BOOL, (a, b)), b, a)), larger(a, b)),
+        (times(Node("abs", a.dtype, (a,)), Node("abs", a.dtype, (a,))), times(a, a)),
+        (larger(a, number(ENDS[a.dtype], a)), plus(a, number(0, a))),
         (Node("<", DType.BOOL, (plus(a, b), c)), Node("<", DType.BOOL, (plus(b, a), c))),
         (Node("==", DType.BOOL, (plus(a, b), c)), Node("==", DType.BOOL, (b, plus(c, negative(a))))),
         (Node("/", a.dtype, (plus(a, b), number(1, a))), plus(b, a)),
@@ -380,6 +386,10 @@ WRONG = {
     ),
     "a factor out of a comparison": (
         Node("==", DType.BOOL, (times(X8, number(2, X8)), number(0, X8))), Node("==", DType.BOOL, (X8, number(0, X8)))
+    ),
+    "the larger of negatives": (larger(negative(X8), negative(Y8)), negative(Node("min", DType.I8, (X8, Y8)))),
+    "an order of sums": (
+        Node("select", DType.I8, (Node("<", DType.BOOL, (X8, Y8)), plus(Y8, Z8), plus(X8, Z8))), larger(plus(X8, Z8), plus(Y8, Z8))
     ),
     "signed and unsigned": (cast(cast(X8, DType.U8), DType.I16), cast(X8, DType.I16)),
 }

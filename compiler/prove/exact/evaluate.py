@@ -399,6 +399,10 @@ class Evaluator:
             # sizes and numbers that a program is written with have any type, and the integers are mapped to every ring
             if about_sizes(inner) if target.is_float else is_whole(inner):
                 return value
+            if target is DType.I64 and isinstance(inner, Apply) and inner.name in {"max", "min"}:
+                # truncation keeps the order of numbers, of which int64 is taken to hold all
+                parts = [raw_apply(node.name, arg) for arg in inner.args]
+                return self._extreme(inner.name, [(part, place, 0) for part in parts], target, place)
             source = DType.I64 if is_whole(inner) else DType.F64
         if isinstance(inner, Apply) and inner.name.startswith("convert:"):
             first = self.dtype(inner.args[0])
@@ -451,7 +455,7 @@ class Evaluator:
         if node.where is not None:
             body = apply("and", node.where, body)
         inner = self.ranged(place, node.iters)
-        members = [(self.value(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
+        members = [(self.truth(body, inner), inner.domain, len(node.iters)), ((), place.domain, 0)]
         found = self._functions.largest(members, place.domain)
         return found if node.kind == "any" else self._one(place) + negated(found)
 

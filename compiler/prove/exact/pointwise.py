@@ -11,8 +11,10 @@ from fractions import Fraction
 from typing import Any
 
 from dslc.analysis.poly import Poly, as_poly
+from dslc.ir.dtype import DTYPES
 from dslc.ir.scalar import Scalar, Sym
-from dslc.prove.exact.coefficient import Ratio, from_poly
+from dslc.prove.exact.coefficient import ONE, ZERO, Ratio, from_poly
+from dslc.prove.exact.element_types import ends
 from dslc.prove.exact.functions import Functions, Label
 from dslc.prove.exact.terms import Atom, Sum, Term
 
@@ -48,6 +50,7 @@ class _Formula:
         self._functions = functions
         self._solver: Any = self._z3.SolverFor("QF_NRA")
         self._elements: dict[Atom, list[tuple[Any, Any]]] = {}
+        self._places: dict[tuple[str, tuple[tuple[tuple[Atom, ...], Ratio], ...]], list[tuple[list[Any], Any]]] = {}
         self._sizes: dict[Scalar, Any] = {}
         self._count = 0
 
@@ -137,8 +140,11 @@ class _Formula:
             self._solver.add(z3.Or(*(value == member for member in members)), *(value >= member for member in members))
             return
         if name.startswith(("largest:", "smallest:")):
-            # of integers it is one of them, which says the same of reals, and no more
-            self._solver.add(z3.Or(*(value == self._product(atoms, c, map) for (_, atoms, c), map in arguments)))
+            self._among_integers(name, atom, index, value, arguments)
+            return
+        if name.startswith("less:"):
+            smaller, larger = (self._place([(label, map) for label, map in arguments if label[0] == side], name) for side in (0, 1))
+            self._solver.add(z3.If(smaller < larger, value == 1, value == 0))
             return
         first = [(label, map) for label, map in arguments if label[0] == 0]
         if name.partition(":")[0] == "sum":
@@ -159,3 +165,49 @@ class _Formula:
             twice = tuple(Term(c * _TWO, atoms, map) for (_, atoms, c), map in first)
             power = self._sum([((0, t.atoms, t.coefficient), t.map) for t in self._functions.applied("exp", [twice], index.domain())])
             self._solver.add(power > 0, value * (power + 1) == power - 1)
+
+    def _among_integers(self, name: str, atom: Atom, index: Any, value: Any, members: list[tuple[Label, Any]]) -> None:
+        """An integer that is one of some, by an order that has nothing to do with what their sums and products are.
+
+        So each element has a place in that order, besides its value: but for an element of a tensor, and what is one of such, for which
+        the value may be the number of the type. What holds for all places and values holds in the ring.
+        """
+        z3, largest = self._z3, name.startswith("largest:")
+        own = self._place([((0, (atom,), ONE), index)], name)
+        both = [(self._place([(label, map)], name), self._product(label[1], label[2], map)) for label, map in members]
+        self._solver.add(z3.Or(*(z3.And(value == each, own == place) for place, each in both)))
+        self._solver.add(*(own >= place if largest else own <= place for place, _ in both))
+
+    def _place(self, terms: list[tuple[Label, Any]], name: str) -> Any:
+        """The unknown for the place of a sum among the numbers of a type: that of a number is the number."""
+        type_ = name.partition(":")[2]
+        key = tuple((atoms, coefficient) for (_, atoms, coefficient), _ in terms)
+        if all(not atoms for atoms, _ in key):
+            number = sum((c for _, c in key), ZERO).number
+            low, high = ends(DTYPES[type_])
+            if number is not None and low <= number <= high:
+                return self._number(number)
+        if len(terms) == 1 and self._is_plain(terms[0][0], type_):
+            return self._product(terms[0][0][1], ONE, terms[0][1])
+        known = self._places.setdefault((type_, key), [])
+        for maps, variable in known:
+            if all(a.is_equal(b) for a, (_, b) in zip(maps, terms, strict=True)):
+                return variable
+        variable = self._fresh("o")
+        known.append(([map for _, map in terms], variable))
+        return variable
+
+    def _is_plain(self, label: Label, type_: str) -> bool:
+        """Whether a term is an element, or one of some elements and numbers of the type: no sum and no product."""
+        _, atoms, coefficient = label
+        if not atoms:
+            low, high = ends(DTYPES[type_])
+            return coefficient.number is not None and low <= coefficient.number <= high
+        if len(atoms) > 1 or coefficient != ONE:
+            return False
+        name = self._functions.name(self._functions.resolve(atoms[0]))
+        head, _, of_type = name.partition(":")
+        if head not in {"largest", "smallest"} or not of_type:
+            return name.startswith(("$", "read ")) or (bool(of_type) and head != "sum")
+        found = self._functions.definition(self._functions.resolve(atoms[0]))
+        return found is not None and all(self._is_plain(inner, type_) for inner in found[1])
