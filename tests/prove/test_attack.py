@@ -122,11 +122,13 @@ def test_what_only_rounding_tells_apart_is_not_broken(tmp_path: Path) -> None:
 
 def test_what_has_no_meaning_on_the_left_is_not_broken(tmp_path: Path) -> None:
     rules = _rules(
-        tmp_path, "import std (div, slice)",
-        "rule(X: T[A], Z: T[A]) -> Y { Y = slice(div(X, Z), start=[0], size=[1]) where integer(T)\n"
-        "=> Y = div(slice(X, start=[0], size=[1]), slice(Z, start=[0], size=[1])) }",
+        tmp_path, "import std (modulo, slice)",
+        "rule(X: T[A], Z: T[A]) -> Y { Y = slice(modulo(X, Z), start=[0], size=[1]) where integer(T)\n"
+        "=> Y = modulo(slice(X, start=[0], size=[1]), slice(Z, start=[0], size=[1])) }",
     )  # fmt: skip
-    assert Attack(rules, rules.substitutions["wrong.rule"]).run(trials=60, seconds=30) is None
+    attack = Attack(rules, rules.substitutions["wrong.rule"])
+    assert attack.run(trials=40, seconds=30) is None
+    assert attack.instances > 0
 
 
 def test_a_sample_of_the_standard_library_holds() -> None:
