@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from dslc.cost.compare import Comparison, Feeds, Reference, compare, outputs_of
+from dslc.cost.compare import Comparison, Feeds, Reference, compare, finite, outputs_of
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.steady import steady
@@ -17,6 +17,7 @@ from dslc.ir.graph import Graph
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import export
 from dslc.search.candidate import Candidate
+from dslc.search.validate import Validated
 from dslc.semantics.library import Rules
 
 
@@ -128,6 +129,42 @@ class Checker:
             else:
                 bad, problem = middle, found.problem
         return Blamed(path[bad].rule, f"with it, {problem}", path[good])
+
+
+def guilty(best: Candidate, found: Validated) -> list[Blamed]:
+    """The rules that a candidate must do without: one whose rewrite is wrong, or all that are not proved here and have to be."""
+    return [_refuted(best, found)] if found.failed else _unproved(best, found)
+
+
+def _refuted(best: Candidate, found: Validated) -> Blamed:
+    """The rule whose rewrite is wrong at the shapes of this model, and the last candidate before its first step."""
+    before = next(step.parent for step in best.path() if step.rule == found.failed)
+    assert before is not None
+    problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
+    return Blamed(found.failed, f"with it, a rewrite is wrong at this model's shapes: {problem}", before)
+
+
+def _unproved(best: Candidate, found: Validated) -> list[Blamed]:
+    """The bounded rules of which some rewrite has no proof at this model's shapes, each with the last candidate before it."""
+    path = best.path()
+    first = {name: next(step.parent for step in path if step.rule == name) for name in found.unproved}
+    problem = "it is bounded, and a rewrite is not proved at this model's shapes"
+    return [Blamed(name, problem, before) for name, before in first.items() if before is not None]
+
+
+def with_special(
+    original: ModelFile, inputs: Inputs, reference: Reference, others: Sequence[Feeds], threads: int
+) -> tuple[Inputs, Reference]:
+    """Other inputs beside those that the original was run on, where it runs on them and gives numbers."""
+    for feeds in others:
+        try:
+            found = outputs_of(original, [feeds], threads)
+        except WorkerFailed:
+            continue
+        if finite(found):
+            inputs = replace(inputs, feeds=(*inputs.feeds, feeds))
+            reference = replace(reference, outputs=(*reference.outputs, *found.outputs))
+    return inputs, reference
 
 
 def folder_of(folder: Path | None) -> str | None:

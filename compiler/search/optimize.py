@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from dslc.analysis.counts import known_flops
 from dslc.cost.cache import CostCache
-from dslc.cost.compare import Comparison, Reference, compare, finite, outputs_of
+from dslc.cost.compare import Comparison, Reference, compare, outputs_of
 from dslc.cost.inputs import Inputs, drawn_inputs, given_inputs, special_inputs
 from dslc.cost.machine import Target, target
 from dslc.cost.measure import Measurer
@@ -36,7 +36,7 @@ from dslc.prove.verdict import RuleVerdict
 from dslc.report import Counts, Report, Sizes
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Front, Limits
-from dslc.search.contenders import Blamed, Checker, Contender, Disputed, distinct, folder_of, serialized
+from dslc.search.contenders import Checker, Contender, Disputed, distinct, folder_of, guilty, serialized, with_special
 from dslc.search.judge import Verdict, judge, winner
 from dslc.search.layouts import layouts_of, without_layouts
 from dslc.search.rulesets import chosen_rules
@@ -242,7 +242,9 @@ class _Run:
             else:
                 found = drawn_inputs(self.original, bind, size)
             try:
-                return self._with_special(original, found, outputs_of(original, found.feeds, self.target.threads), bind, size)
+                reference = outputs_of(original, found.feeds, self.target.threads)
+                others = () if self.settings.inputs is not None else special_inputs(self.original, bind, size)
+                return with_special(original, found, reference, others, self.target.threads)
             except MemoryShort as short:
                 raise _Kept(f"it can be neither checked nor timed: {short}") from None
             except WorkerFailed as failed:
@@ -253,20 +255,6 @@ class _Run:
         raise _Kept(
             f"ONNX Runtime cannot run it on {'these' if self.settings.inputs else 'drawn'} inputs: {problem}{hint}"
         )
-
-    def _with_special(
-        self, original: ModelFile, inputs: Inputs, reference: Reference, bind: Mapping[str, int], size: int
-    ) -> tuple[Inputs, Reference]:
-        """Extreme numbers and zeros beside drawn inputs, where the original gives numbers for them."""
-        for feeds in () if self.settings.inputs is not None else special_inputs(self.original, bind, size):
-            try:
-                found = outputs_of(original, [feeds], self.target.threads)
-            except WorkerFailed:
-                continue
-            if finite(found):
-                inputs = replace(inputs, feeds=(*inputs.feeds, feeds))
-                reference = replace(reference, outputs=(*reference.outputs, *found.outputs))
-        return inputs, reference
 
     def _meant(self, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Reference | None]:
         """What the original gives by its operators' equations, where that takes no long time."""
@@ -350,7 +338,7 @@ class _Run:
                 blamed = [checker.blame(best, checked.problem)]
             else:
                 assert refuted is not None
-                blamed = [_refuted(best, refuted)] if refuted.failed else _unproved(best, refuted)
+                blamed = guilty(best, refuted)
             self.guilty = True
             self.notes.extend(f"{one.rule} was left out: {one.problem}" for one in blamed)
             names = {one.rule for one in blamed}
@@ -507,22 +495,6 @@ class _Run:
             )
         note(contender.model, values)
         return Optimized(contender.model, self._finished(report))
-
-
-def _refuted(best: Candidate, found: Validated) -> Blamed:
-    """The rule whose rewrite is wrong at the shapes of this model, and the last candidate before its first step."""
-    before = next(step.parent for step in best.path() if step.rule == found.failed)
-    assert before is not None
-    problem = found.problem.strip().splitlines()[-1] if found.problem.strip() else "its sides differ"
-    return Blamed(found.failed, f"with it, a rewrite is wrong at this model's shapes: {problem}", before)
-
-
-def _unproved(best: Candidate, found: Validated) -> list[Blamed]:
-    """The bounded rules of which some rewrite has no proof at this model's shapes, each with the last candidate before it."""
-    path = best.path()
-    first = {name: next(step.parent for step in path if step.rule == name) for name in found.unproved}
-    problem = "it is bounded, and a rewrite is not proved at this model's shapes"
-    return [Blamed(name, problem, before) for name, before in first.items() if before is not None]
 
 
 def import_bind_check(model: ModelProto, bind: Mapping[str, int], where: str) -> None:
