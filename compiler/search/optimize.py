@@ -130,6 +130,10 @@ class _Run:
                 return self._keep(f"the budget of {self.settings.budget:g} s left no time to check a rewritten model")
         except KeyboardInterrupt:
             return self._interrupted()
+        except Exception:
+            if not self.settings.interrupts():
+                raise
+            return self._interrupted()
 
     def _dimensions(self, bind: Mapping[str, int]) -> dict[str, int]:
         """The entries of `bind` that are sizes, and not values of integer inputs."""
