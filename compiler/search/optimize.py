@@ -244,8 +244,10 @@ class _Run:
             self.cache.put_verdict(run_key, {"steps": journal.steps})
         self.report = replace(self.report, steps_done=journal.steps[0], measured=measurer.count)
         if not contenders:
-            guilty = self.hunt.guilty
-            raise _Kept("no rewritten model gives the same outputs" if guilty else "no rule predicts a gain")
+            if self.hunt.guilty:
+                raise _Kept("no rewritten model gives the same outputs")
+            late = any(limits.late for limits in journal.begun)
+            raise _Kept("the search found no gain in its time" if late else "no rule predicts a gain")
         return self._judged(file, identity, contenders, inputs)
 
     def _predict(self, costs: CostModel, contenders: Sequence[Contender]) -> None:
