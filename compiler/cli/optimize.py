@@ -89,14 +89,14 @@ def command(
 
     seconds = seconds_of(budget, "--budget")
     clock = Clock(seconds or inf)
-    from dslc.cli.progress import progress
+    from dslc.cli.progress import interrupts, progress
     from dslc.search.optimize import optimize
     from dslc.search.settings import Settings
 
     target = destination(model, output, in_place, dry_run)
     if report_file is not None:
         writable(report_file)
-    with progress(clock, quiet, verbose) as shown:
+    with interrupts() as pressed, progress(clock, quiet, verbose) as shown:
         settings = Settings(
             rules=rules,
             only=only,
@@ -117,10 +117,13 @@ def command(
             strict_floats=strict_floats,
             cache=cache,
             progress=shown,
+            interrupts=pressed,
         )
         try:
             result = optimize(model, settings, clock)
-        except KeyboardInterrupt:
+        except BaseException as problem:
+            if not pressed() and not isinstance(problem, KeyboardInterrupt):
+                raise
             click.echo("interrupted: nothing was kept, nothing was written", err=True)
             return 130
     report = result.report

@@ -1,12 +1,14 @@
-"""What `dslc optimize` shows while it works: a bar on a terminal, a line every ten seconds elsewhere."""
+"""What `dslc optimize` shows while it works, a bar on a terminal, a line every ten seconds elsewhere; and Ctrl-C."""
 
 from __future__ import annotations
 
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import inf
+from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,6 +42,28 @@ class Shown:
     def line(self) -> str:
         """Seconds, what is being done, and the best so far."""
         return f"{self._clock.seconds:6.1f} s  {self.what}" + (f" ({self.best})" if self.best else "")
+
+
+@contextmanager
+def interrupts() -> Iterator[Callable[[], int]]:
+    """Counts how often Ctrl-C is pressed; it raises KeyboardInterrupt as ever."""
+    count = 0
+
+    def pressed(number: int, frame: FrameType | None) -> None:
+        nonlocal count
+        count += 1
+        signal.default_int_handler(number, frame)
+
+    try:
+        before = signal.signal(signal.SIGINT, pressed)
+    except ValueError:
+        # not the main thread, which alone is told of signals
+        yield lambda: 0
+        return
+    try:
+        yield lambda: count
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

@@ -138,6 +138,10 @@ class _Run:
                 return self._keep(f"the budget of {self.settings.budget:g} s left no time to check a rewritten model")
         except KeyboardInterrupt:
             return self._interrupted()
+        except Exception:
+            if not self.settings.interrupts():
+                raise
+            return self._interrupted()
 
     def _dimensions(self, bind: Mapping[str, int]) -> dict[str, int]:
         """The entries of `bind` that are sizes, and not values of integer inputs."""
@@ -251,8 +255,10 @@ class _Run:
             self.cache.put_verdict(run_key, {"steps": journal.steps})
         self.report = replace(self.report, steps_done=journal.steps[0], measured=measurer.count)
         if not contenders:
-            guilty = self.hunt.guilty
-            raise _Kept("no rewritten model gives the same outputs" if guilty else "no rule predicts a gain")
+            if self.hunt.guilty:
+                raise _Kept("no rewritten model gives the same outputs")
+            late = any(limits.late for limits in journal.begun)
+            raise _Kept("the search found no gain in its time" if late else "no rule predicts a gain")
         return self._judged(file, identity, contenders, inputs)
 
     def _meant(self, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Reference | None]:

@@ -56,6 +56,8 @@ class Settings:
     strict_floats: bool = False
     cache: str | Path | None = None
     progress: Progress = Progress()
+    #: how often Ctrl-C was pressed, where someone counts: libraries in C may turn the exception into an error of their own
+    interrupts: Callable[[], int] = lambda: 0
 
 
 def each_binding(bind: Mapping[str, int | Sequence[int]]) -> list[dict[str, int]]:

@@ -422,3 +422,16 @@ def test_sizes_that_nothing_fixes_are_tried_until_the_model_runs(
     onnx.save(model, path)
     assert command_line(["bench", str(path), str(path), "--threads", "1", "--budget", "3s"]) == 0
     assert "the size columns was taken as 64" in capsys.readouterr().out
+
+
+def test_an_error_that_a_library_made_of_ctrl_c_is_an_interruption(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise RuntimeError("a callback failed")
+
+    monkeypatch.setattr("dslc.search.optimize.statuses", fails)
+    pressed = optimize(chain(2), Settings(budget=30.0, cache=tmp_path, interrupts=lambda: 1)).report
+    assert pressed.interrupted and pressed.kept_original
+    with pytest.raises(RuntimeError):
+        optimize(chain(2), Settings(budget=30.0, cache=tmp_path))
