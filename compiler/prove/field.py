@@ -185,8 +185,8 @@ def compare_values(
             return Compared("none")
         if not any(verdicts):
             # what a conversion rounds may be less than the comparison of floats tolerates
-            found = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
-            return Compared("floats") if found is None else Compared("field", counterexample=found)
+            shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
+            return Compared("floats") if shown is None else Compared("field", counterexample=shown)
     counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
     return Compared("none") if counterexample is None else Compared("field", counterexample=counterexample)
 

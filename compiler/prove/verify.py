@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dslc.errors import Diagnostic, DslcError
+from dslc.ir.dtype import DType, TypeClass
 from dslc.prove.counterexample import text_of
 from dslc.prove.digest import rule_digest
 from dslc.prove.lock import LOCK, Lock, lock_path, read_lock, write_lock
 from dslc.prove.provers import PROVERS, Definition
-from dslc.prove.verdict import STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
+from dslc.prove.verdict import RELIABLE, STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
 from dslc.prove.worker import Task, answers, definition_of
 from dslc.prove.workers import Workers
 from dslc.semantics.apply import rules_cache
@@ -270,7 +271,23 @@ def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | 
     else:
         code, what = ("E0502" if law else "E0501"), "differ"
     message = f"the sides of `{definition.name}` {what}"
-    return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found))
+    guard = type_guard(verdict)
+    hint = f"it holds `where {guard}`" if guard else ""
+    return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found), hint=hint)
+
+
+def type_guard(verdict: RuleVerdict) -> str:
+    """The guard under which a wrong rule with one type variable is shown; empty where it is shown for no element types."""
+    kept = verdict.usable(RELIABLE) or ()
+    if not kept or any(len(types.kinds) != 1 for types in kept):
+        return ""
+    name, kinds = kept[0].kinds[0][0], {types.kinds[0][1] for types in kept}
+    if kinds == {TypeClass.FLOATS}:
+        return f"floating({name})"
+    if kinds == {TypeClass.SIGNED, TypeClass.UNSIGNED}:
+        return f"integer({name})"
+    members = [dtype for kind in kinds for dtype in (kind.members if isinstance(kind, TypeClass) else (kind,))]
+    return f"{name} in [{', '.join(str(dtype) for dtype in DType if dtype in members)}]"
 
 
 def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:

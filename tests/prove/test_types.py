@@ -9,7 +9,7 @@ import pytest
 from dslc.prove.element_types import types_of
 from dslc.prove.lock import from_dict, to_dict
 from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.prove.verify import verify_rule
+from dslc.prove.verify import diagnostic_of, verify_rule
 from dslc.semantics.library import Rules, load_many
 
 HEAD = """dslc 1
@@ -122,8 +122,11 @@ RULES: dict[str, tuple[str, str, str]] = {
 @pytest.fixture(scope="module")
 def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
     file = tmp_path_factory.mktemp("types") / "typed.rules"
-    texts = (f"substitution {head} -> Y {{\n  Y = {text.replace('=>', chr(10) + '  =>' + chr(10) + '  Y =')}\n}}" for head, (text, _, _) in RULES.items())
-    file.write_text(HEAD + "\n".join(texts) + MIXED, "utf-8")
+    texts = []
+    for head, (text, _, _) in RULES.items():
+        left, right = text.split(" => ")
+        texts.append(f"substitution {head} -> Y {{\n  Y = {left}\n  =>\n  Y = {right}\n}}\n")
+    file.write_text(HEAD + "".join(texts) + MIXED, "utf-8")
     return load_many([file])
 
 
@@ -212,6 +215,14 @@ def test_the_lock_keeps_the_types(rules: Rules) -> None:
 def test_shown_where_they_differ(rules: Rules) -> None:
     assert verdict(rules, "halves").types_text == "floats proved; signed, unsigned refuted"
     assert verdict(rules, "doubled").types_text == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "guard"), [("halves", "floating(T)"), ("absolute_anyway", "T in [uint8, uint16, uint32, uint64]")]
+)
+def test_a_guard_is_proposed(rules: Rules, name: str, guard: str) -> None:
+    found = diagnostic_of(rules.substitutions[f"typed.{name}"], verdict(rules, name))
+    assert found is not None and found.hint == f"it holds `where {guard}`"
 
 
 def test_matching_is_restricted(rules: Rules, tmp_path: Path) -> None:
