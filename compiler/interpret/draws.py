@@ -52,7 +52,7 @@ _TINY = replace(_SMALL, sizes=(1, 1, 2, 2, 3))
 def adversarial(near: Numbers, rng: np.random.Generator) -> Draws:
     """Draws that look for mistakes: tiny, small or wide ones, with the numbers that a rule names and those beside them."""
     base = (_TINY, _SMALL, _WIDE, ORDINARY)[int(rng.choice(4, p=(0.35, 0.35, 0.2, 0.1)))]
-    if not near.every or rng.random() < 0.4:
+    if not near.every or rng.random() < (0.2 if near.own else 0.4):
         return base
     whole = [n for n in near.whole if abs(n) <= 64]
     beside = tuple(n + k for n in whole for k in (-1, 0, 1))
@@ -62,8 +62,14 @@ def adversarial(near: Numbers, rng: np.random.Generator) -> Draws:
         sizes=(*base.sizes, *(n for n in beside if n > 0), *far_sizes(near)),
         ranks=(*base.ranks, *(n for n in beside if 0 <= n <= 6)),
         entries=(*base.entries, *values("int", near=near)),
-        numbers=(*(n + k * Fraction(1, 64) for n in named for k in (-1, 1)), *values("float", near=near), *near.own),
+        numbers=(*(n + k * Fraction(1, 64) for n in named for k in (-1, 1)), *values("float", near=near), *_inside(near)),
     )
+
+
+def _inside(near: Numbers) -> tuple[Fraction, ...]:
+    """The numbers of a rule itself, and what lies between them and 0, and just beyond: there guards let little in."""
+    parts = (Fraction(1), Fraction(1, 2), Fraction(63, 64), Fraction(3, 2))
+    return tuple(n * part for n in near.own if n and abs(n) < 1 << 20 for part in parts) * 2
 
 
 # ---- elements ----------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dslc.ir.dtype import DTYPES
 from dslc.prove.axis_kinds import (
     Count,
     Entries,
@@ -187,6 +188,13 @@ class _Rule(Operators):
             self.guard(condition.left, env)
             self.guard(condition.right, env)
             return
+        if _of_types(condition):
+            return
+        if (counted := _some(condition)) is not None:
+            value = self.value(counted, env)
+            if isinstance(value, Count):
+                self.needed[value.segments] = None
+                return
         if (listed := _not_empty(condition)) is not None:
             value = self.value(listed, env)
             if isinstance(value, Places):
@@ -253,6 +261,24 @@ def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
                     names = [arg.id for arg in call.args if isinstance(arg, t.Name) and arg.id in only]
                     found.update((name, target) for name in names)
     return found
+
+
+def _of_types(condition: t.Expr) -> bool:
+    """`T in [f32, f64]`, `T != bool`: what is asked of an element type is asked at every rank."""
+    if not isinstance(condition, t.Compare) or len(condition.operands) != 2 or not isinstance(condition.operands[0], t.Name):
+        return False
+    other = condition.operands[1]
+    named = other.elements if isinstance(other, t.ListExpr) else (other,)
+    return bool(named) and all(isinstance(each, t.Name) and each.id in DTYPES for each in named)
+
+
+def _some(condition: t.Expr) -> t.Expr | None:
+    """`rank(S)` of `rank(S) > 0` and `rank(S) >= 1`: it must keep an axis."""
+    if not isinstance(condition, t.Compare) or len(condition.ops) != 1 or not isinstance(condition.operands[1], t.Int):
+        return None
+    count, least = condition.operands[0], condition.operands[1].value
+    asks = (condition.ops[0], least) in {(">", 0), (">=", 1)}
+    return count if asks and isinstance(count, t.Call) and count.function in {"rank", "len"} else None
 
 
 def _not_empty(condition: t.Expr) -> t.Expr | None:
