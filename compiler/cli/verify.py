@@ -96,13 +96,14 @@ def command(
         if output_format == "concise":
             for verdict in verdicts:
                 click.echo(f"{verdict.rule}: {verdict.status}" + (f": {verdict.reason}" if verdict.reason else ""))
-        elif not quiet:
+        elif verdicts and not quiet:
             _table(verdicts)
             for line in needs(verdicts):
                 click.echo(line)
         for note in dict.fromkeys(notes):
             click.echo(f"note: {note}", err=True)
-        click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
+        if verdicts or not mistakes:
+            click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
     return 1 if findings else 0
 
 
