@@ -102,13 +102,14 @@ def command(
             for verdict in verdicts:
                 said = verdict.types_text
                 click.echo(f"{verdict.rule}: {verdict.status}" + "".join(f": {text}" for text in (verdict.reason, said) if text))
-        elif not quiet:
+        elif verdicts and not quiet:
             _table(verdicts)
             for line in needs(verdicts):
                 click.echo(line)
         for note in dict.fromkeys(notes):
             click.echo(f"note: {note}", err=True)
-        click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
+        if verdicts or not mistakes:
+            click.echo(f"{summary(verdicts)} in {seconds:.1f} s")
     short = below(verdicts, require)
     if short:
         click.echo(f"less than {require}: {', '.join(short)}", err=True)

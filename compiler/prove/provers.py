@@ -194,8 +194,8 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             maps = cover_of_maps(rules, sub, types)
             if maps is not None:
                 # what differs for some maps may be equal for windows
-                found = on_cover(maps, brief, Deadline(_TOGETHER * brief), most_open=1)
-                if found.answer == "equal":
+                found = on_cover(maps, brief, Deadline(_TOGETHER * brief), most_open=1, bounds=False)
+                if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types):
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
@@ -216,9 +216,21 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
 
 
+def _keeps_bounds(rules: Rules, sub: SubstitutionDef, maps: Cover, types: Types) -> bool:
+    """Whether data used as a position stays in bounds, where windows are maps, which are read as data are."""
+    from dslc.prove.in_bounds import leaves_bounds
+    from dslc.prove.instances import cover
+
+    both_ways = sub.syntax.arrow == "<=>"
+    if all(leaves_bounds(each.left, each.right, both_ways) is None for each in maps.instances):
+        return True
+    return all(leaves_bounds(each.left, each.right, both_ways) is None for each in cover(rules, sub, "symbolic", types).instances)
+
+
 def _on_cover(
-    rules: Rules, covered: Cover, seconds: float, together: Deadline, most_open: int = _OPEN, both_ways: bool = False
-) -> Verdict:
+    rules: Rules, covered: Cover, seconds: float, together: Deadline, most_open: int = _OPEN, both_ways: bool = False,
+    bounds: bool = True,
+) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
     from dslc.prove.exact import Differs, Habit, Undecided, compare
     from dslc.prove.in_bounds import leaves_bounds
@@ -258,7 +270,7 @@ def _on_cover(
             break
     if undecided:
         return undecided[0]
-    for instance in covered.instances:
+    for instance in covered.instances if bounds else ():
         place = leaves_bounds(instance.left, instance.right, both_ways)
         if place is not None:
             return verdict("unknown", _at(f"data used as a position may be out of bounds: {place}", instance.text))

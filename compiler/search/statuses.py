@@ -11,6 +11,7 @@ from pathlib import Path
 from dslc.match import CompiledRule
 from dslc.prove.digest import rule_digest
 from dslc.prove.lock import Lock, ProofCache, lock_path, read_lock
+from dslc.prove.resting import current
 from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
 from dslc.prove.verify import verify
 from dslc.semantics.definitions import SubstitutionDef
@@ -55,7 +56,7 @@ def statuses(
         if path not in locks:
             locks[path] = read_lock(path)
         verdict = locks[path].of(one.name, digest) or kept.get(one.name, digest)
-        if verdict is None:
+        if verdict is None or not current(rules, verdict, loaded=False):
             unknown.append(one.name)
         else:
             found[one.name] = verdict

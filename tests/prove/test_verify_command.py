@@ -33,7 +33,7 @@ def test_a_file_with_mistakes_is_not_proved(tmp_path: Path, text: str, code: str
     concise = CliRunner().invoke(command, [str(file), "--output-format", "concise"], standalone_mode=False)
     assert (concise.return_value, f" {code} " in concise.stdout) == (1, True)
     outcome = json.loads(CliRunner().invoke(command, [str(file), "--output-format", "json"]).stdout)
-    assert outcome["rules"] == []
+    assert {one["status"] for one in outcome["rules"]} <= {"undecided"}
     assert [each["code"] for each in outcome["findings"]] == [code]
     assert not (tmp_path / "dslc.lock").exists()
 
