@@ -195,7 +195,7 @@ def exact_verdict(rules: Rules, sub: SubstitutionDef, seconds: float = inf, type
             if maps is not None:
                 # what differs for some maps may be equal for windows
                 found = on_cover(maps, brief, Deadline(_TOGETHER * brief), most_open=1, bounds=False)
-                if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types):
+                if found.answer == "equal" and _keeps_bounds(rules, sub, maps, types or Types()):
                     return replace(found, milliseconds=round((time.perf_counter() - began) * 1e3, 3))
             covered = cover(rules, sub, "symbolic", types)
             if covered.unknown_steps:
