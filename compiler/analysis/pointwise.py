@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, topological
-from dslc.ir.scalar import Num, Read, Reduce, walk
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, walk
 
 
 def is_pointwise_scope(scope: Scope, shapes: tuple[tuple[Dim, ...], ...]) -> bool:
     """For one expression over operands of the given shapes."""
     iters = scope.iters
     if any(count != 1 for count in scope.groups or ()):
+        return False
+    if _placed(scope.body):
         return False
     for node in walk(scope.body):
         if isinstance(node, Reduce):
@@ -26,6 +28,13 @@ def is_pointwise_scope(scope: Scope, shapes: tuple[tuple[Dim, ...], ...]) -> boo
                 if not same and not (size == 1 and isinstance(index, Num) and index.value == 0):
                     return False
     return True
+
+
+def _placed(node: Scalar) -> bool:
+    """Whether a value depends on its position other than by what is read there."""
+    if isinstance(node, Read):
+        return node.other is not None and _placed(node.other)
+    return isinstance(node, Iter) or any(map(_placed, node.children))
 
 
 def is_pointwise(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:
