@@ -104,7 +104,7 @@ def command(
                 click.echo(f"{verdict.rule}: {verdict.status}" + "".join(f": {text}" for text in (verdict.reason, said) if text))
         elif verdicts and not quiet:
             _table(verdicts)
-            for line in needs(verdicts):
+            for line in (*needs(verdicts), *presumed(verdicts)):
                 click.echo(line)
         for note in dict.fromkeys(notes):
             click.echo(f"note: {note}", err=True)
@@ -162,6 +162,15 @@ def needs(verdicts: Sequence[RuleVerdict]) -> list[str]:
         if conditions:
             out += [f"{verdict.rule} is used only where its right side has a meaning:", *(f"  {text}" for text in conditions)]
     return out
+
+
+def presumed(verdicts: Sequence[RuleVerdict]) -> list[str]:
+    """What proofs take for granted, a line for each such thing."""
+    found: dict[str, int] = {}
+    for verdict in verdicts:
+        for text in dict.fromkeys(text for one in verdict.verdicts for text in one.presumes):
+            found[text] = found.get(text, 0) + 1
+    return [f"{count} of these proofs presume{'s' * (count == 1)} that {text}" for text, count in found.items()]
 
 
 def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
@@ -252,6 +261,7 @@ def as_dict(verdict: RuleVerdict) -> dict[str, Any]:
                 "scope": one.scope,
                 "error_bound": one.error_bound,
                 "needs": list(one.needs),
+                "presumes": list(one.presumes),
             }
             for one in verdict.verdicts
         ],

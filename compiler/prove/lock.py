@@ -133,6 +133,8 @@ def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
             entry["error_bound"] = one.error_bound
         if one.needs:
             entry["needs"] = list(one.needs)
+        if one.presumes:
+            entry["presumes"] = list(one.presumes)
         if one.rests:
             entry["rests"], entry["weakest"] = list(one.rests), one.weakest
         if one.counterexample is not None:
@@ -171,6 +173,7 @@ def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
                 one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
                 counterexample=example, error_bound=None if bound is None else float(bound),
                 needs=tuple(str(condition) for condition in one.get("needs", ())),
+                presumes=tuple(str(each) for each in one.get("presumes", ())),
                 rests=tuple(str(law) for law in one.get("rests", ())), weakest=_status(one.get("weakest", "proved")),
             )
         )  # fmt: skip

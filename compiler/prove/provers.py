@@ -146,11 +146,12 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     bounds = [part.error_bound for part in parts]
     bound = None if None in bounds else max(b for b in bounds if b is not None)
     needs = tuple(dict.fromkeys(condition for part in parts for condition in part.needs))
+    presumes = tuple(dict.fromkeys(each for part in parts for each in part.presumes))
     rests = tuple(dict.fromkeys(law for part in parts for law in part.rests))
     weakest = max((part.weakest for part in parts), key=STATUSES.index)
     return Verdict(
         prover, "equal", milliseconds, "; ".join(reasons), "; ".join(scopes), error_bound=bound, needs=needs,
-        rests=rests, weakest=weakest,
+        presumes=presumes, rests=rests, weakest=weakest,
     )  # fmt: skip
 
 
@@ -232,7 +233,7 @@ def _on_cover(
     bounds: bool = True,
 ) -> Verdict:  # fmt: skip
     """The verdict on all instances of a cover: `seconds` for a comparison, `together` for all of them, of which few may stay open."""
-    from dslc.prove.exact import Differs, Habit, Undecided, compare
+    from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
     from dslc.prove.in_bounds import leaves_bounds
 
     def verdict(answer: Answer, reason: str = "", scope: str = "", found: Counterexample | None = None) -> Verdict:
@@ -241,6 +242,7 @@ def _on_cover(
     if not covered.instances:
         return verdict("unknown", "no symbolic instance")
     undecided: list[Verdict] = []
+    presumes: dict[str, None] = {}
     # with unknown steps comparisons of places are not linear, but those of windows are
     habit = Habit(windows=covered.unknown_steps)
     largest = max(covered.instances, key=lambda each: len(topological(value.node for value in (*each.left, *each.right))))
@@ -264,6 +266,8 @@ def _on_cover(
                 sizes = ", ".join(f"{name} = {size}" for name, size in sorted(result.sizes.items()))
                 return verdict("unknown", f"claimed to differ at {sizes}, where the interpreter finds no difference")
             return verdict("differs", found=found)
+        if isinstance(result, Equal):
+            presumes.update((each.value, None) for each in result.presumed)
         if isinstance(result, Undecided):
             undecided.append(replace(verdict("unknown", _at(result.reason, instance.text)), places=result.places))
         if len(undecided) >= most_open:
@@ -277,7 +281,7 @@ def _on_cover(
     count = len(covered.instances)
     needs = dict.fromkeys(str(each) for instance in covered.instances for each in instance.undischarged)
     shown = verdict("equal", f"{count} symbolic instance" + "s" * (count > 1), covered.scope)
-    return replace(shown, needs=tuple(needs))
+    return replace(shown, needs=tuple(needs), presumes=tuple(presumes))
 
 
 def _at(reason: str, text: str) -> str:

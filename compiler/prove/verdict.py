@@ -96,6 +96,8 @@ class Verdict:
     error_bound: float | None = None
     #: what the right side asks of sizes and attributes and is not shown to follow: the rule is used only where it holds
     needs: tuple[str, ...] = ()
+    #: what the proof takes for granted besides that floats are real numbers, such as that what is compared is not NaN
+    presumes: tuple[str, ...] = ()
     #: where they were asked for: conditions under each of which no instance was found to differ
     guards: tuple[str, ...] = ()
     #: it was not decided, and numbers in the place of some sizes may decide it
