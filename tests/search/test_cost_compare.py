@@ -222,7 +222,7 @@ def is_steady(model: onnx.ModelProto, **feeds: np.ndarray) -> bool:
     meant = meaning(standard(), imported.graph, ("y",))
 
     def run(given: Mapping[str, Any], plain: bool) -> Reference:
-        return outputs_of(file, [given], 1, plain)
+        return outputs_of(file, [given], 1, plain=plain)
 
     return steady(run, feeds, run(feeds, False), {}, None, meant)
 
