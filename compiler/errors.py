@@ -51,6 +51,10 @@ class Span:
         line, column = self.source.position(self.start)
         return f"{self.source.path}:{line}:{column}"
 
+    def starts_in(self, outer: Span) -> bool:
+        """Whether these characters begin within those of another span."""
+        return self.source is outer.source and outer.start <= self.start < outer.end
+
 
 @dataclass(frozen=True)
 class Label:

@@ -31,8 +31,11 @@ class Degree(IntEnum):
     OTHER = 3
 
 
-def scalar_degree(root: Scalar, operands: Mapping[int, Degree]) -> Degree:
-    """The degree of a scope's body, given those of its operands."""
+def scalar_degree(root: Scalar, operands: Mapping[int, Degree], integers: bool = False) -> Degree:
+    """The degree of a scope's body, given those of its operands.
+
+    `integers`: what varies is of integers, whose sums wrap around and whose quotients are cut: neither goes through `/` or `convert`.
+    """
     memo: dict[Scalar, Degree] = {}
 
     def go(node: Scalar) -> Degree:
@@ -60,7 +63,7 @@ def scalar_degree(root: Scalar, operands: Mapping[int, Degree]) -> Degree:
                 return body
             return Degree.OTHER
         if isinstance(node, Apply):
-            return _apply(node, [go(arg) for arg in node.args])
+            return _apply(node, [go(arg) for arg in node.args], integers)
         return Degree.CONSTANT if fixed(node.children) else Degree.OTHER
 
     return go(root)
@@ -73,7 +76,7 @@ def _sum(parts: list[Degree]) -> Degree:
     return kinds.pop() if len(kinds) == 1 else Degree.OTHER
 
 
-def _apply(node: Apply, parts: list[Degree]) -> Degree:
+def _apply(node: Apply, parts: list[Degree], integers: bool) -> Degree:
     if node.name == "+":
         return _sum(parts)
     if node.name == "*":
@@ -81,11 +84,12 @@ def _apply(node: Apply, parts: list[Degree]) -> Degree:
             return Degree.ZERO
         varying = [part for part in parts if part > Degree.CONSTANT]
         return Degree.CONSTANT if not varying else varying[0] if len(varying) == 1 else Degree.OTHER
-    if node.name == "/" and parts[1] <= Degree.CONSTANT:
+    exact = not integers or parts[0] is not Degree.LINEAR
+    if node.name == "/" and parts[1] <= Degree.CONSTANT and exact:
         return parts[0]
     if node.name == "select" and parts[0] <= Degree.CONSTANT:
         return _sum(parts[1:])
-    if node.name.startswith("convert:") and node.name not in _INTEGERS:
+    if node.name.startswith("convert:") and node.name not in _INTEGERS and exact:
         return parts[0]
     return Degree.CONSTANT if all(part <= Degree.CONSTANT for part in parts) else Degree.OTHER
 
@@ -109,7 +113,8 @@ def _node_degree(value: Value, known: Mapping[Value, Degree], linear: frozenset[
         return Degree.ZERO if number_of(value) == 0 else Degree.CONSTANT
     args = [known[arg] for arg in node.args]
     if isinstance(node, ScopeNode):
-        return scalar_degree(node.scope.body, dict(enumerate(args)))
+        varying = [arg.type.dtype for arg, degree in zip(node.args, args, strict=True) if degree is Degree.LINEAR]
+        return scalar_degree(node.scope.body, dict(enumerate(args)), any(not dtype.is_float for dtype in varying))
     return Degree.CONSTANT if all(arg <= Degree.CONSTANT for arg in args) else Degree.OTHER
 
 

@@ -81,7 +81,7 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
     modules = [m for m in rules.modules if str(Path(m.file.source.path).resolve()) in asked]
     found = check_all(rules, modules)
     # what cannot be looked for is a mistake of the rule, not of whoever uses it; there an unused tensor is no warning any more
-    unmatched = _unmatched(rules, modules)
+    unmatched = _unmatched(rules, modules, found)
     places = {finding.span for finding in unmatched}
     found = [finding for finding in found if finding.code != "W0005" or finding.span not in places] + unmatched
     from dslc.prove.check_laws import wrong_laws
@@ -94,13 +94,15 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
     return _unique(found)
 
 
-def _unmatched(rules: Rules, modules: Sequence[Module]) -> list[Diagnostic]:
-    """E0323 for every rule whose left side binds too little to be looked for in a graph."""
+def _unmatched(rules: Rules, modules: Sequence[Module], found: Sequence[Diagnostic]) -> list[Diagnostic]:
+    """E0323 for every rule whose left side binds too little to be looked for in a graph, unless another mistake in it is known."""
     from dslc.match.compile import compile_directions
 
+    wrong = [finding.span for finding in found if finding.severity == "error" and finding.span is not None]
     findings: list[Diagnostic] = []
     for rule in rules.substitutions.values():
-        if rule.module in modules:
+        # a mistake in the text of a rule mostly keeps it from being matched as well, and is what is to be mended
+        if rule.module in modules and not any(span.starts_in(rule.syntax.span) for span in wrong):
             try:
                 compile_directions(rules, rule)
             except DslcError as failure:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dslc.errors import Diagnostic, Span
+from dslc.errors import Diagnostic
 from dslc.folders import cache_folder
 from dslc.prove.digest import rule_digest, used_by
 from dslc.prove.lock import keep_json
@@ -20,11 +20,7 @@ def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnost
     """The first error in a rule or law, or in an operator or function that it uses."""
     errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span is not None]
     spans = [definition.syntax.span, *(one.syntax.span for one in used_by(rules, definition))] if errors else []
-    return next((m for m in errors if m.span is not None and any(_inside(m.span, span) for span in spans)), None)
-
-
-def _inside(inner: Span, outer: Span) -> bool:
-    return inner.source is outer.source and outer.start <= inner.start < outer.end
+    return next((m for m in errors if m.span is not None and any(m.span.starts_in(span) for span in spans)), None)
 
 
 def wrong_laws(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagnostic] = (), seed: int = 0) -> Iterator[Diagnostic]:

@@ -235,6 +235,15 @@ def range_of(binder: t.Binder, env: Env) -> Any:
             binder.span,
             hint=f"write `*{binder.name}`",
         )
+    return _sizes(value, source)
+
+
+def _sizes(value: Any, expr: t.Expr) -> Any:
+    """What something ranges over: a whole number, an integer expression, or a list of them."""
+    for size in value if isinstance(value, tuple) else (value,):
+        if isinstance(size, bool) or (isinstance(size, float | Fraction) and not float(size).is_integer()):
+            raise fail("E0326", f"`{expr.span.text}` is no size", expr.span)
+        _plain_operand(size, expr, "size")
     return value
 
 
@@ -272,10 +281,15 @@ def _unrolled(expr: t.Reduction, env: Env) -> Any:
     for inner in _points(expr.binders, env):
         if expr.where is not None and decided(truth(evaluate(expr.where, inner)), env.rules.assuming) is not True:
             continue
-        values.append(evaluate(expr.body, inner))
+        values.append(_plain_operand(evaluate(expr.body, inner), expr.body, _folded(expr.kind)))
         if len(values) > _MAX_UNROLL:
             raise fail("E0327", "this list has too many elements", expr.span)
     return lists.fold(expr.kind, tuple(values))
+
+
+def _folded(kind: str) -> str:
+    """What a reduction takes, in words."""
+    return "condition" if kind in {"all", "any"} else "number"
 
 
 def _points(binders: tuple[t.Binder, ...], env: Env) -> Any:
@@ -520,6 +534,9 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
         return _index_call(expr, raw, env)
     args = tuple(scalar(arg, env, expr.span) for arg in raw)
     if name in REDUCTIONS:
+        written = expr.args if len(expr.args) == len(args) else (expr,) * len(args)
+        for arg, place in zip(args, written, strict=True):
+            _plain_operand(arg, place, _folded(name))
         if len(args) == 1 and isinstance(args[0], tuple):
             return lists.fold(name, args[0])
         if name in {"min", "max"} and len(args) >= 2:
@@ -533,16 +550,21 @@ def _scalar_call(expr: t.Call, raw: tuple[Any, ...], env: Env) -> Any:
     if name in FUNCTIONS_1:
         if len(args) != 1:
             raise fail("E0301", f"`{name}` takes one argument, not {len(args)}", expr.span)
-        return lists.scalar_function(name, _arithmetic_operand(args[0], expr))
+        return lists.scalar_function(name, _arithmetic_operand(args[0], expr.args[0]))
     if name == CONVERT:
         if len(args) != 2 or not isinstance(args[1], DType):
             raise fail("E0301", "`convert` takes a value and an element type", expr.span)
-        return apply(f"convert:{args[1]}", as_scalar(args[0]))
+        return apply(f"convert:{args[1]}", as_scalar(_number(args[0], expr.args[0])))
     raise fail("E0201", f"nothing is named `{name}` here", expr.span)
 
 
 def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
     name = expr.function
+    if any(isinstance(arg, str) for arg in args):
+        # Python would take text for a list of its characters
+        raise fail("E0301", f"`{name}` does not take text", expr.span)
+    if name == "range" and len(args) == 1 and isinstance(args[0], int) and args[0] > _MAX_UNROLL:
+        raise fail("E0327", "this list has too many elements", expr.span)
     try:
         if name == "fit":
             return lists.fit(args[0], args[1], env.builder)
@@ -555,7 +577,7 @@ def _index_call(expr: t.Call, args: tuple[Any, ...], env: Env) -> Any:
         return lists.FUNCTIONS[name](*args)
     except Mismatch as problem:
         raise problem.again(expr.span) from None
-    except (TypeError, IndexError, AttributeError):
+    except (TypeError, IndexError, AttributeError, ValueError, OverflowError):
         raise fail("E0301", f"`{name}` does not take these arguments", expr.span) from None
 
 

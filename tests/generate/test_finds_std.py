@@ -25,7 +25,6 @@ BEHIND = {"std.add", "std.transpose", "std.matmul", "std.relu", "std.concat", "s
 NOT_FOUND = {
     "std.relu_of_relu": "x (x + 1) + 1 stands for relu, as in TASO, and is not idempotent",
     "std.concat_of_split": "a tensor is cut only where it was joined",
-    "std.split_of_first_part": "a tensor is cut only where it was joined",
     "std.split_of_last_part": "a tensor is cut only where it was joined",
     "std.transpose_through_split": "a tensor is cut only where it was joined",
     "std.merge_three_matmuls": "five operators; the rule for two, used twice, gives nested splits (test_figure_3_...)",

@@ -138,6 +138,42 @@ def test_a_guard_that_compares_what_is_no_number_is_a_mistake_at_its_place(tmp_p
 
 
 @pytest.mark.parametrize(
+    ("guard", "finding"),
+    [
+        ("max(relu(X), 1) > 1", "E0326 relu(X)"),
+        ("sum([X, 1]) > 1", "E0326 [X, 1]"),
+        ("(max[i: 3] b) > 1", "E0326 b"),
+        ("abs(b) == 1", "E0326 b"),
+        ("convert(b, f32) == 1", "E0326 b"),
+        ('{[i: "s"] 1} == [1]', 'E0326 "s"'),
+        ("{[i: 1.5] 1} == [1]", "E0326 1.5"),
+        ("(sum[i: X] i) > 1", "E0326 X"),
+        ("range(b) == [0]", "E0301 range(b)"),
+        ("take([1, 2], b) == [1]", "E0301 take([1, 2], b)"),
+        ("len(b) == 1", "E0301 len(b)"),
+        ("merge([1], [1, 2], [0]) == [1]", "E0301 merge([1], [1, 2], [0])"),
+        ("range(10 ^ 12) == [0]", "E0327 range(10 ^ 12)"),
+    ],
+)
+def test_a_function_of_what_it_does_not_take_is_one_mistake_at_its_place(tmp_path: Path, guard: str, finding: str) -> None:
+    text = f"""dslc 1
+import std (relu)
+operator labelled(X: T[N]) -> Y: T[N] {{
+  attr b: string = "a"
+  Y[i] = X[i]
+}}
+substitution rule(X: T[N]) -> Y {{
+  Y = labelled(relu(X), b=b)
+  where {guard}
+  =>
+  Y = relu(X)
+}}
+"""
+    errors = [one for one in check_text(tmp_path, text) if one.severity == "error"]
+    assert [f"{one.code} {one.span.text}" for one in errors if one.span is not None] == [finding]
+
+
+@pytest.mark.parametrize(
     ("equation", "marked"),
     [
         ("Y[i] = X[i] if i < 2 else X[i - 3] + X[i - k]", "X[i - 3]"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dslc.errors import Diagnostic, Label, Span
+from dslc.errors import Diagnostic, Label
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
 from dslc.semantics.checks.names import Report
 from dslc.semantics.checks.terms import Applied, Direction, Tensor, Term, directions
@@ -46,12 +46,8 @@ def check_covered(rules: Rules, modules: frozenset[Module], report: Report) -> N
 def _directions(rules: Rules, report: Report) -> dict[SubstitutionDef, tuple[Direction, ...]]:
     errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     return {
-        sub: () if any(_within(e, sub.syntax.span) for e in errors) else directions(sub) for sub in rules.substitutions.values()
+        sub: () if any(e.starts_in(sub.syntax.span) for e in errors) else directions(sub) for sub in rules.substitutions.values()
     }
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return inner.source is outer.source and outer.start <= inner.start < outer.end
 
 
 def _by_head(known: Iterator[Direction]) -> Mapping[str, list[Direction]]:

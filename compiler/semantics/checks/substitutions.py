@@ -61,7 +61,7 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
     for param in syntax.params:
         if param.name not in used_left and param.name not in scope.used:
             report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
-    if any(d.code == "E0313" and d.span is not None and _within(d.span, syntax.span) for d in report.found):
+    if any(d.code == "E0313" and d.span is not None and d.span.starts_in(syntax.span) for d in report.found):
         return
     for side, used in ((syntax.left, used_left | scope.used), (syntax.right, scope.used)):
         for statement in side:
@@ -81,10 +81,6 @@ def _numerics(entry: t.Entry, report: Report) -> None:
         report.add("E0326", what, entry.value.span, hint="any of " + ", ".join(NUMERICS))
     elif "exact" in said and len(said) > 1 and set(said) & {"reassociates", "cancels"}:
         report.add("E0326", "what is exact neither reassociates nor cancels", entry.value.span)
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return inner.source is outer.source and outer.start <= inner.start < outer.end
 
 
 def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 
-from dslc.errors import Span
 from dslc.semantics.checks.matching import allowed, applied_match, matches, same
 from dslc.semantics.checks.names import Report
 from dslc.semantics.checks.terms import Applied, Direction, Tensor, Term, directions, size, subterms
@@ -28,7 +27,7 @@ def check_termination(rules: Rules, modules: frozenset[Module], report: Report) 
     errors = [d.span for d in report.found if d.severity == "error" and d.span is not None]
     steps: dict[SubstitutionDef, Direction] = {}
     for sub in rules.substitutions.values():
-        if sub.syntax.arrow == "=>" and not any(_within(e, sub.syntax.span) for e in errors):
+        if sub.syntax.arrow == "=>" and not any(e.starts_in(sub.syntax.span) for e in errors):
             found = directions(sub)
             if found and all(isinstance(term, Applied) for term in found[0].left):
                 steps[sub] = found[0]
@@ -76,10 +75,6 @@ def _folded(term: Term, constants: frozenset[str]) -> Term:
     if leaves and constants.issuperset(leaves):
         return Tensor(" ".join(leaves))
     return replace(term, args=tuple(_folded(arg, constants) for arg in term.args))
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return inner.source is outer.source and outer.start <= inner.start < outer.end
 
 
 def _heads(terms: tuple[Term, ...]) -> tuple[str, ...]:
