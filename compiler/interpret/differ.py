@@ -24,6 +24,9 @@ from dslc.semantics.library import Rules
 #: no result (no finite number, or an integer divided by zero) where the other one has
 Way = Literal["types", "values", "bounds", "undefined"]
 
+#: what stands for the result of a side that reads outside of a tensor
+READ_OUTSIDE = "a read out of bounds"
+
 # relative to the largest element; casts to narrow floats round
 _TOLERANCE = 1e-6
 _ROUNDED = {DType.F32: 1e-5, DType.F16: 2e-2, DType.BF16: 1e-1, DType.F64: _TOLERANCE}
@@ -61,7 +64,7 @@ class Pair:
             return None
         right = _results(self.right, feeds)
         if isinstance(right, InterpretError):
-            return Difference("bounds", 0, (), "a value", str(right), feeds)
+            return Difference("bounds", 0, (), "a value", READ_OUTSIDE, feeds)
         if right is None:
             return None
         for k, value in enumerate(self.left):

@@ -64,7 +64,7 @@ Hints = Mapping[str, list[tuple[str, int]]]
 
 
 def _find_hints(conditions: tuple[t.Expr, ...]) -> Hints:
-    """`N >= 512`, `all(R == 1)`: ranges of names, of every entry for a list."""
+    """`N >= 512`, `all(R == 1)`, `all(a.stride == 1)`: ranges of names, of every entry for a list."""
     out: dict[str, list[tuple[str, int]]] = {}
     for condition in conditions:
         if isinstance(condition, t.Call) and condition.function == "all" and len(condition.args) == 1:
@@ -72,11 +72,18 @@ def _find_hints(conditions: tuple[t.Expr, ...]) -> Hints:
         if not isinstance(condition, t.Compare) or len(condition.ops) != 1 or condition.ops[0] not in _MIRRORED:
             continue
         left, right = condition.operands
-        if isinstance(left, t.Name) and isinstance(right, t.Int):
-            out.setdefault(left.id, []).append((condition.ops[0], right.value))
-        elif isinstance(right, t.Name) and isinstance(left, t.Int):
-            out.setdefault(right.id, []).append((_MIRRORED[condition.ops[0]], left.value))
+        if isinstance(right, t.Int) and (name := _hinted(left)):
+            out.setdefault(name, []).append((condition.ops[0], right.value))
+        elif isinstance(left, t.Int) and (name := _hinted(right)):
+            out.setdefault(name, []).append((_MIRRORED[condition.ops[0]], left.value))
     return out
+
+
+def _hinted(expr: t.Expr) -> str:
+    """The name of which a guard speaks, that of an attribute among all attributes with a dot; none for anything else."""
+    if isinstance(expr, t.Field) and isinstance(expr.call, t.Name):
+        return f"{expr.call.id}.{expr.name}"
+    return expr.id if isinstance(expr, t.Name) else ""
 
 
 def _constants(conditions: tuple[t.Expr, ...]) -> set[str]:

@@ -165,7 +165,7 @@ class _Random(Draft):
         inner = _bound(op, args, self.env)
         if kind == "dtype" and name in self.types:
             return self.types[name]
-        hints = operator_hints(op).get(attr.name, ())
+        hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
         if inner.has(attr.name) and self.chance(_DETERMINED):
             return inner.get(attr.name)
         if attr.default is not None and self.chance(_DEFAULT):

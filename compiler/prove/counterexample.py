@@ -10,7 +10,7 @@ import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.interpret.check_rule import draw
-from dslc.interpret.differ import Way
+from dslc.interpret.differ import READ_OUTSIDE, Way
 from dslc.interpret.domain import Array, Domain, Redraw
 from dslc.interpret.exact import Exact
 from dslc.interpret.field import Field
@@ -62,8 +62,9 @@ def smaller_counterexample(
     left, right = (tuple(side[name] for name in names) for side in (small.left, small.right))
     try:
         steps = trace(rules, left, right, names, one.feeds, Floats(rounded=False))
-    except (InterpretError, Redraw):
+    except (InterpretError, Redraw) as problem:
         steps = "\n".join(f"{getattr(v.node, 'name', '?')}: {v.type} = {_array(array)}" for v, array in one.feeds.items())
+        steps += f"\n{problem}"
     return Counterexample(drawn, names[one.output], one.position, one.left, one.right, trace=steps)
 
 
@@ -129,7 +130,7 @@ def outside(
             lines = [f"{getattr(value.node, 'name', '?')}: {value.type} = {_array(array)}" for value, array in feeds.items()]
             lines += ["left:", *(f"  {name} = {_array(found)}" for name, found in zip(names, results, strict=True))]
             trace = "\n".join([*lines, "right:", f"  {problem}"])
-            return Counterexample(drawn, names[0], (), _array(results[0]), "a read out of bounds", "", trace)
+            return Counterexample(drawn, names[0], (), _array(results[0]), READ_OUTSIDE, "", trace)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -33,6 +34,8 @@ SIGNED = ("minus", "turned", "zero")
 Shift = int | str | None
 #: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
 MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
+# cases of numbers that are taken with all values of the others
+_ROWS = 250
 #: the longest list that is looked at where nothing says how many entries an attribute has
 MOST_LISTED = 3
 
@@ -110,6 +113,8 @@ class Draft(Names):
     #: the values that numbers of each kind have, by their places in the table
     columns: dict[tuple[str, str], int] = field(default_factory=dict)
     numbers: list[tuple[str, Any]] = field(default_factory=list)
+    #: how many values those of each kind have that are taken with all values of the others
+    widths: dict[str, list[int]] = field(default_factory=dict)
     #: the calls of the left side that were applied before all tensors were known, by their positions
     applied: set[int] = field(default_factory=set)
 
@@ -146,9 +151,14 @@ class Draft(Names):
     def among(self, kind: str, full: str, options: Sequence[Any], name: str = "") -> Any:
         """A number out of some: the first two of a kind take all their values together, each later pair does, but not all of them.
 
+        Where sizes are unknown more than two take all their values together, as long as that gives few cases: guards may leave few.
         With n values, n a prime, the k-th one takes that of the place x + k * y modulo n, where x and y are those of the first two: so
         two of them take every pair of values along the paths.
         """
+        if len(options) == 1:
+            # what a guard fixes goes with all values of the others
+            self.numbers.append((name or full, options[0]))
+            return options[0]
         alone, several = MOST_VALUES[kind]
         options = options[: several if self.choice.together.get(kind, 0) > 1 else alone]
         before = [place for (each, _), place in self.columns.items() if each == kind]
@@ -157,10 +167,12 @@ class Draft(Names):
                 self.choice.together[kind] = len(before) + 1
                 if len(before) == 1:
                     raise Restart
-            if len(before) > 1:
+            rows = math.prod(self.widths.get(kind, ())) * len(options)
+            if len(before) > 1 and (rows > _ROWS or self.choice.level != "attributes"):
                 at = (before[0] + (len(before) - 1) * before[1]) % len(options)
             else:
                 at = self.path.pick((kind, full), range(len(options)))
+                self.widths.setdefault(kind, []).append(len(options))
             self.columns[kind, full] = at
         found = options[self.columns[kind, full] % len(options)]
         self.numbers.append((name or full, found))

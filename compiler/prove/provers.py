@@ -96,7 +96,9 @@ def _by_type(
         else:
             # the first class has the most time: where others need more they are not decided
             found = exact_verdict(rules, sub, min(seconds, _FURTHER) if out else seconds, types)
-            found = _opposed(rules, sub, seed, types, found)
+            # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
+            if found.answer == "equal" or all(verdict.answer != "differs" for _, verdict in out):
+                found = _opposed(rules, sub, seed, types, found)
         if not out and found.answer == "equal" and kinds == [TypeClass.FLOATS] and len(asked) > 1:
             also = carried_classes(rules, sub, types)
         out.append((types, found))

@@ -164,6 +164,8 @@ def within(options: Sequence[int], hints: Sequence[tuple[str, int]]) -> Sequence
         elif relation in {"<", "<="}:
             most = bound - (relation == "<")
             options = [k for k in options if k <= most] or [most, most - 1]
+        elif relation == "==":
+            options = [bound]
     return tuple(options)
 
 
