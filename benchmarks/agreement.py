@@ -90,7 +90,7 @@ def row(
     verdicts = []
     for prover in provers:
         axioms = _axioms() if prover == "axioms" else None
-        found: Any = limited(functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, axioms=axioms), seconds)
+        found: Any = limited(functools.partial(prover_verdict, rules, sub, prover, seed=seed + 1, axioms=axioms, small=False), seconds)
         if not isinstance(found, Verdict):
             found = Verdict(prover, "unknown", reason=found)
             if axioms is not None:

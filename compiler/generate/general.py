@@ -244,7 +244,7 @@ def names_in(rule: GeneralRule) -> dict[str, str]:
 def holds(rules: Rules, rule: GeneralRule, trials: int = _TRIALS) -> bool:
     """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
     try:
-        outcome = check_substitution(rules, definition(rules, rule), trials=trials, attempts=_DRAWS)
+        outcome = check_substitution(rules, definition(rules, rule), trials=trials, attempts=_DRAWS, adverse=trials, small=False)
     except (DslcError, Mismatch):
         return False
     return outcome.passed

@@ -56,12 +56,14 @@ class Outcome:
 
 
 def check_substitution(
-    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6, attempts: int = _ATTEMPTS
-) -> Outcome:
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, trials: int = 4, operators: int = 6, attempts: int = _ATTEMPTS,
+    adverse: int = _ADVERSE, small: bool = True,
+) -> Outcome:  # fmt: skip
     """Instantiates a substitution `trials` times (for each of some operators, where a term stands for one) and compares its sides.
 
     `attempts`: draws after which a rule that hardly fits is given up. The outcome's diagnostics carry a counterexample: what the
-    names stand for, and the first element that differs.
+    names stand for, and the first element that differs. `adverse`: instances that look for mistakes, after the others; `small`: whether
+    a smaller counterexample is looked for, which takes many times as long as to find one.
     """
     rng = np.random.default_rng(seed)
     found, worst, reasons = 0, "field", []
@@ -81,14 +83,14 @@ def check_substitution(
             if verdict is None:
                 continue
             if isinstance(verdict, Diagnostic):
-                return Outcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict),), found)
+                return Outcome(sub.name, False, "differs", (_smaller(rules, sub, instance, verdict) if small else verdict,), found)
             instances, found = instances + 1, found + 1
             worst = verdict if verdict != "field" else worst
-    wrong = differing(rules, sub, rng, _ADVERSE) if found else None
+    wrong = differing(rules, sub, rng, adverse) if found else None
     if wrong is not None:
         message = f"the sides of `{sub.name}` differ"
         finding = Diagnostic("E0501", message, sub.syntax.span, counterexample=str(wrong))
-        return Outcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding),), found)
+        return Outcome(sub.name, False, "differs", (_smaller(rules, sub, wrong.instance, finding) if small else finding,), found)
     if not found:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         message = f"no instance of `{sub.name}` was found in {attempts} draws"

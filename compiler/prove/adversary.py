@@ -18,15 +18,20 @@ from dslc.semantics.library import Rules
 INSTANCES = 16
 
 
-def refutation(rules: Rules, sub: SubstitutionDef, types: Types, seed: int = 0, instances: int = INSTANCES) -> Counterexample | None:
-    """The first difference between the sides that some instances show, with all intermediates; None where they show none."""
+def refutation(
+    rules: Rules, sub: SubstitutionDef, types: Types, seed: int = 0, instances: int = INSTANCES, small: bool = True
+) -> Counterexample | None:
+    """The first difference between the sides that some instances show, with all intermediates; None where they show none.
+
+    `small`: whether a smaller one is looked for.
+    """
     wrong = differing(rules, sub, np.random.default_rng(seed), instances, types.dtypes[:1] or (DType.F32,), types.at)
     if wrong is None:
         return None
     instance, one = wrong.instance, wrong.difference
-    small = smaller_counterexample(rules, sub, instance, one.way)
-    if small is not None:
-        return small
+    found = smaller_counterexample(rules, sub, instance, one.way) if small else None
+    if found is not None:
+        return found
     names = tuple(instance.left)
     left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
     try:

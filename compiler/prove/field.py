@@ -59,11 +59,11 @@ class Compared:
 
 def field_verdict(
     rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6, deadline: float | None = None,
-    types: Types | None = None,
+    types: Types | None = None, small: bool = True,
 ) -> Verdict:  # fmt: skip
     """Compares the sides at `instances` random sizes (for each of some operators, where a term stands for one).
 
-    `types`: the element types; the first ones that the rule admits by default.
+    `types`: the element types; the first ones that the rule admits by default. `small`: whether a smaller counterexample is looked for.
 
     `differs` carries a counterexample that was replayed. `equal` is no proof: `error_bound` is the probability that the
     instances tried hide a difference, None where that is not known because a function is no polynomial, or because an integer,
@@ -85,8 +85,8 @@ def field_verdict(
             reasons.append(str(problem))
             continue
         if outcome.counterexample is not None:
-            small = smaller_counterexample(rules, sub, instance) or outcome.counterexample
-            return Verdict("field", "differs", _since(began), counterexample=small)
+            shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
+            return Verdict("field", "differs", _since(began), counterexample=shown)
         kinds.append(outcome)
         if sum(value.type.elements for value in instance.inputs) > _LARGE:
             break

@@ -52,7 +52,7 @@ def subjects(rules: Rules, definition: Definition) -> tuple[SubstitutionDef, ...
 
 def prover_verdict(
     rules: Rules, definition: Definition, prover: ProverName, *, seed: int = 0, milliseconds: int = 3000,
-    axioms: AxiomProver | None = None, seconds: float = inf, without: Collection[Types] = (),
+    axioms: AxiomProver | None = None, seconds: float = inf, without: Collection[Types] = (), small: bool = True,
 ) -> Verdict:  # fmt: skip
     """One prover's answer, for all equations of a law and all element types that they admit together.
 
@@ -60,12 +60,13 @@ def prover_verdict(
         milliseconds: for the axioms.
         seconds: see `exact_verdict`.
         without: element types for which the rule is known to be wrong.
+        small: whether a small counterexample is looked for; where there is one for other element types, it is not.
     """
     began = time.perf_counter()
     parts: dict[Types, list[Verdict]] = {}
     refuted = set(without)
     for sub in subjects(rules, definition):
-        for types, verdict in deeply(partial(_by_type, rules, sub, prover, seed, milliseconds, axioms, seconds, refuted)):
+        for types, verdict in deeply(partial(_by_type, rules, sub, prover, seed, milliseconds, axioms, seconds, refuted, small)):
             parts.setdefault(types, []).append(verdict)
             if verdict.answer == "differs":
                 refuted.add(types)
@@ -76,7 +77,7 @@ def prover_verdict(
 
 def _by_type(
     rules: Rules, sub: SubstitutionDef, prover: ProverName, seed: int, milliseconds: int, axioms: AxiomProver | None,
-    seconds: float, without: Collection[Types],
+    seconds: float, without: Collection[Types], small: bool,
 ) -> list[tuple[Types, Verdict]]:  # fmt: skip
     """The answers for the element types that a rule admits, but for some."""
     asked = [types for types in types_of(rules, sub) if types not in without]
@@ -88,31 +89,48 @@ def _by_type(
     also: frozenset[TypeClass] = frozenset()
     for types in asked:
         kinds = [kind for _, kind in types.kinds]
+        refuted = any(verdict.answer == "differs" for _, verdict in out)
+        smaller = small and not refuted and not without
         if out and len(kinds) == 1 and kinds[0] in also:
             out.append((types, replace(out[0][1], milliseconds=0.0)))
             continue
         if prover == "field":
-            found = _field(rules, sub, seed, types)
+            found = _field(rules, sub, seed, types, smaller)
         else:
+            reason = _uncovered(rules, sub, asked[0]) if out else ""
             # the first class has the most time: where others need more they are not decided
-            found = exact_verdict(rules, sub, min(seconds, _FURTHER) if out else seconds, types)
+            limit = min(seconds, _FURTHER) if out else seconds
+            found = Verdict("exact", "unknown", reason=reason) if reason else exact_verdict(rules, sub, limit, types)
             # one class that is refuted is enough: of another, of which nothing is claimed, no difference is looked for
-            if found.answer == "equal" or all(verdict.answer != "differs" for _, verdict in out):
-                found = _opposed(rules, sub, seed, types, found)
+            if found.answer == "equal" or not refuted:
+                found = _opposed(rules, sub, seed, types, found, smaller)
         if not out and found.answer == "equal" and kinds == [TypeClass.FLOATS] and len(asked) > 1:
             also = carried_classes(rules, sub, types)
         out.append((types, found))
     return out
 
 
-def _opposed(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict) -> Verdict:
+def _uncovered(rules: Rules, sub: SubstitutionDef, types: Types) -> str:
+    """Why a rule that was looked at has no cover: its cases are the same for all types. Empty where it has one, or no instance."""
+    from dslc.prove.instances import Uncovered, cover
+
+    if sub.syntax.partial or tells_types_apart(sub):
+        return ""
+    try:
+        cover(rules, sub, types=types)
+    except Uncovered as problem:
+        return "" if problem.vacant else str(problem)
+    return ""
+
+
+def _opposed(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, found: Verdict, small: bool) -> Verdict:
     """What is not proved for everything is tried at instances that look for mistakes."""
     from dslc.prove.adversary import refutation
 
     if found.answer == "differs" or (found.answer == "equal" and not found.scope):
         return found
     began = time.perf_counter()
-    wrong = refutation(rules, sub, types, seed)
+    wrong = refutation(rules, sub, types, seed, small=small)
     milliseconds = found.milliseconds + round((time.perf_counter() - began) * 1e3, 3)
     if wrong is None:
         return replace(found, milliseconds=milliseconds)
@@ -157,10 +175,10 @@ def _joined(prover: ProverName, parts: Sequence[Verdict], milliseconds: float) -
     )  # fmt: skip
 
 
-def _field(rules: Rules, sub: SubstitutionDef, seed: int, types: Types) -> Verdict:
+def _field(rules: Rules, sub: SubstitutionDef, seed: int, types: Types, small: bool) -> Verdict:
     from dslc.prove.field import field_verdict
 
-    return field_verdict(rules, sub, seed, types=types)
+    return field_verdict(rules, sub, seed, types=types, small=small)
 
 
 def _axioms(rules: Rules, sub: SubstitutionDef, milliseconds: int, prover: AxiomProver | None) -> Verdict:

@@ -44,6 +44,8 @@ class Task:
     thorough: bool = False
     #: ask the axioms prover also where the exact one has shown the sides to be equal
     second: bool = True
+    #: look for a small counterexample of what is wrong
+    small: bool = True
     #: only look for guards, with the first prover's name: the rule is known to be wrong
     guards: bool = False
     #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
@@ -121,7 +123,7 @@ def answer(
             return guards_verdict(rules, definition, task.seed)
         return prover_verdict(
             rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds,
-            without=without,
+            without=without, small=task.small,
         )  # fmt: skip
     except DslcError as problem:
         return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))
