@@ -144,7 +144,7 @@ def test_a_sample_of_the_standard_library_holds() -> None:
 def test_the_command_says_what_breaks_and_goes_on_from_what_it_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    head, rule, _ = WRONG["a trait that does not hold"]
+    head, rule, _ = WRONG["a guard's edge"]
     _rules(tmp_path, head, rule)
     given = [str(tmp_path / "wrong.rules"), "--all", "--runtime", "0", "--kept", str(tmp_path / "kept")]
     assert main(given) == 1

@@ -151,6 +151,20 @@ def test_an_attribute_decides_whether_an_operator_is_linear(tmp_path: Path) -> N
         assert linear_at(rules, node, 1) is (by == 0)
 
 
+@pytest.mark.parametrize("dtype", [DType.F32, DType.I64, DType.U8])
+def test_a_cast_or_a_quotient_is_linear_in_floats_only(tmp_path: Path, dtype: DType) -> None:
+    """Sums of integers wrap around before they are cast, and half of 1 + 1 is not half of 1, twice."""
+    cast, half = "Y[*i] = convert(X[*i], f64)", "Y[*i] = X[*i] / 2"
+    rules = library(
+        tmp_path,
+        f"operator widened(X: T[*S]) -> Y: f64[*S] {{ {cast} }}\noperator halved(X: T[*S]) -> Y: T[*S] {{ {half} }}\n",
+    )
+    for name in ("widened", "halved"):
+        node = apply(rules, f"own.{name}", [input_value("x", TensorType(dtype, (3,)))], {})[0].node
+        assert isinstance(node, Call)
+        assert linear_at(rules, node, 1) is dtype.is_float
+
+
 def test_padding_with_a_number_is_not_linear(std: Rules) -> None:
     for value, expected in ((0, True), (3, False)):
         args = [input_value("x", TensorType(F32, (4,))), value]
