@@ -30,6 +30,8 @@ def test_the_first_rule_makes_one_node_of_a_nearest_neighbour_model(tmp_path: Pa
         timing=False,
         cache=tmp_path / "cache",
         threads=1,
+        # the two rules of the README's report: what else is predicted to gain depends on how busy the machine is
+        only=["distances.at_once", "std.pow_two"],
     )
     assert [node.op_type for node in result.model.graph.node] == ["CDist"]
     assert {step.rule for step in result.report.steps} >= {"distances.at_once"}
