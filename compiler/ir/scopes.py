@@ -172,21 +172,26 @@ def inside(index: Sequence[Scalar], shape: Sequence[Dim]) -> Scalar:
     return held
 
 
-def positions(scope: Scope, index: Sequence[Scalar]) -> dict[Iter, Scalar]:
-    """What the iterators of a scope are at a position of its result: parts of merged dimensions are taken out of it."""
+def positions(
+    scope: Scope, index: Sequence[Scalar], sized: Callable[[Dim], Scalar] = as_scalar
+) -> dict[Iter, Scalar]:
+    """What the iterators of a scope are at a position of its result: parts of merged dimensions are taken out of it.
+
+    `sized` says what a size is where it is known by another expression.
+    """
+    sizes = [sized(extent) for extent in scope.extents]
     out: dict[Iter, Scalar] = {}
     at = 0
-    for count, position in zip(scope.groups or (1,) * len(scope.extents), index, strict=True):
+    for count, position in zip(scope.groups or (1,) * len(sizes), index, strict=True):
         rest = position
         for k in reversed(range(at, at + count)):
-            size = as_scalar(scope.extents[k])
-            if size is num(1):
+            if sizes[k] is num(1):
                 out[scope.iters[k]] = num(0)
-            elif all(as_scalar(scope.extents[j]) is num(1) for j in range(at, k)):
+            elif all(sizes[j] is num(1) for j in range(at, k)):
                 out[scope.iters[k]] = rest
             else:
-                out[scope.iters[k]] = apply("%", rest, size)
-                rest = apply("//", rest, size)
+                out[scope.iters[k]] = apply("%", rest, sizes[k])
+                rest = apply("//", rest, sizes[k])
         at += count
     return out
 

@@ -15,7 +15,7 @@ from dslc.ir.constants import ArrayData, FillRef, clamped
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
 from dslc.ir.fold import least
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value
+from dslc.ir.graph import Constant, Input, ScopeNode, Value
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -35,6 +35,7 @@ from dslc.ir.scalar import (
     reduce,
     table,
 )
+from dslc.ir.scopes import positions
 from dslc.prove.exact.element_types import is_whole
 
 # a constant of at most so many elements is written out
@@ -119,7 +120,7 @@ class Inliner:
         node = value.node
         dtype = value.type.dtype
         if isinstance(node, ScopeNode):
-            body = self._scalar(node.scope.body, self._positions(node.scope, index), node.args, depth)
+            body = self._scalar(node.scope.body, positions(node.scope, index, self.size), node.args, depth)
             return self._of_type(body, self._type(node.scope.body, node.args), dtype)
         if isinstance(node, Constant):
             data = node.data
@@ -148,24 +149,6 @@ class Inliner:
         if source is None and target is DType.I64 and is_whole(body):
             return body
         return raw_apply(f"convert:{target}", body)
-
-    def _positions(self, scope: Scope, index: tuple[Scalar, ...]) -> dict[Iter, Scalar]:
-        """The values of a scope's iterators at a position of its result; parts of merged dimensions are taken out of it."""
-        extents = [self.size(extent) for extent in scope.extents]
-        out: dict[Iter, Scalar] = {}
-        at = 0
-        for count, position in zip(scope.groups or (1,) * len(extents), index, strict=True):
-            rest = position
-            for k in reversed(range(at, at + count)):
-                if extents[k] is num(1):
-                    out[scope.iters[k]] = num(0)
-                elif k == at or all(extents[j] is num(1) for j in range(at, k)):
-                    out[scope.iters[k]] = rest
-                else:
-                    out[scope.iters[k]] = apply("%", rest, extents[k])
-                    rest = apply("//", rest, extents[k])
-            at += count
-        return out
 
     def _scalar(self, root: Scalar, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
         return self._put(root, _Body(at, args, depth, tuple([arg.type.dtype for arg in args])))
