@@ -77,7 +77,7 @@ class ArrayRef(Protocol):
 
 
 class Node:
-    """Base of all nodes. Build them with `input_value`, `constant_value`, `call`, `scope_value` and `opaque`."""
+    """Base of all nodes. Build them with `input_value`, `constant_value`, `call`, `scope_value`, `kernel_value` and `opaque`."""
 
     __slots__ = ("__weakref__", "_hash", "args", "constant", "types")
     _pool: ClassVar[weakref.WeakValueDictionary[Any, Node]] = weakref.WeakValueDictionary()
@@ -171,6 +171,17 @@ class ScopeNode(Node):
     scope: Scope
 
 
+class Kernel(Node):
+    """A group of nodes that runs as one: `group` is a program over inputs of its own, which stand for the arguments (holes).
+
+    What varies and what is a weight are both arguments, so equal groups are one object whatever they are applied to. A kernel means
+    its program, see `unfolded`; it has a price, and code, of its own.
+    """
+
+    __slots__ = ("group",)
+    group: Graph
+
+
 class Opaque(Node):
     """A node that is kept word for word. `payload` is what the importer needs to write it again, compared by `key`."""
 
@@ -251,6 +262,29 @@ def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
     return Value(_intern(ScopeNode, (scope, args), make))
 
 
+def kernel_value(group: Graph, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """The outputs of a group that runs as one, over arguments of the types of the group's inputs."""
+    if tuple(arg.type for arg in args) != tuple(hole.type for hole in group.inputs):
+        raise ValueError("arguments of other types than the holes of the group")
+
+    def make() -> Kernel:
+        types = tuple(value.type for value in group.outputs)
+        node: Kernel = _new(Kernel, args, types, all(arg.constant for arg in args))
+        node.group = group
+        return node
+
+    node: Kernel = _intern(Kernel, (group.inputs, group.outputs, args), make)
+    return node.values
+
+
+def unfolded(node: Kernel, args: tuple[Value, ...] | None = None) -> tuple[Value, ...]:
+    """What a kernel means: its program over its arguments, or over others.
+
+    Before: `kernel{h0, h1 -> relu(add(h0, h1))}(X, Y)`. After: `relu(add(X, Y))`.
+    """
+    return replace(node.group.outputs, dict(zip(node.group.inputs, node.args if args is None else args, strict=True)))
+
+
 def opaque(
     key: str, label: str, payload: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...]
 ) -> tuple[Value, ...]:
@@ -306,6 +340,8 @@ def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
         return _call(node.head, args)
     if isinstance(node, ScopeNode):
         return (scope_value(node.scope, args),)
+    if isinstance(node, Kernel):
+        return kernel_value(node.group, args)
     if isinstance(node, Opaque):
         return opaque(node.key, node.label, node.payload, args, node.types)
     return node.values

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Call, Node, Value, input_value, topological, with_args
+from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, topological, unfolded, with_args
 from dslc.semantics.apply import apply, inverse_steps, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Unbound, fail, unbound
@@ -91,6 +91,8 @@ def expand(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
 
 def expand_node(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     """The values of one node over expanded arguments."""
+    if isinstance(node, Kernel):
+        return expand(rules, unfolded(node, args))
     if not isinstance(node, Call):
         return with_args(node, args)
     instance = expanded(rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
