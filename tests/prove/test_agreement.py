@@ -71,17 +71,17 @@ def test_a_rule_that_the_interpreter_tells_apart_is_not_called_proved(std: Rules
     claims: list[Mutant] = []
     others: list[Mutant] = []
     answered: Counter[str] = Counter()
-    for mutant in drawn(std, subs, 190):
+    for mutant in drawn(std, subs, 100):
         verdict = prover_verdict(std, mutant.sub, "exact", small=False)
         answered[verdict.answer] += 1
         (claims if verdict.answer == "equal" else others).append(mutant)
     # most mutants are wrong rules: more would be refuted if sizes that differ were a difference
-    assert answered["equal"] >= 7
+    assert answered["equal"] >= 4
     assert answered["differs"] >= 12
     found = [asked(std, mutant, ("exact", "field"), 6) for mutant in claims]
     assert all(each.claimed for each in found)
     assert_agreement(found)
-    told = [asked(std, mutant, ("field",)) for mutant in others[::20]]
+    told = [asked(std, mutant, ("field",)) for mutant in others[::12]]
     print("exact:", dict(answered), "of the others, field:", dict(answers(told, "field")))
     assert sum(each.interpreter == "differs" for each in told) >= len(told) // 3
     assert answers(told, "field")["differs"] >= len(told) // 3
