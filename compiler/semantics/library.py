@@ -17,6 +17,9 @@ from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
+
 from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.ir.scalar import Number
 from dslc.semantics.assuming import Assuming
@@ -318,24 +321,16 @@ def _unmet(need: t.Requires) -> list[Diagnostic]:
         hint = "`pip install` the package that brings it"
         return [Diagnostic("E0211", f"no library `{need.library}` is installed", need.span, hint=hint)]
     root = _root_of(str(folder))
-    have = _version(root.version) if root is not None else (0,)
+    version = root.version if root is not None else "0"
+    have = Version(version)
     for bound in need.spec.split(","):
-        sign, wanted = bound.strip()[:2], bound.strip().lstrip("<>= ")
-        low = sign == ">="
-        if (have < _version(wanted)) if low else (have >= _version(wanted)):
-            version = root.version if root is not None else "none"
+        sign = bound.strip()[:2]
+        if not SpecifierSet(bound.strip()).contains(have, prereleases=True):
             message = f"`{need.library}` is installed as {version}, and {need.spec} is required"
-            way = "a newer version of" if low else "an older version of"
+            way = "a newer version of" if sign == ">=" else "an older version of"
             hint = f"install {way} the package that brings `{need.library}`, one with {need.library} {need.spec}"
             return [Diagnostic("E0211", message, need.span, hint=hint)]
     return []
-
-
-def _version(text: str) -> tuple[int, ...]:
-    parts = [int(part) for part in text.split(".")]
-    while len(parts) > 1 and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
 
 
 def _word(item: t.Import, name: str) -> Span:
