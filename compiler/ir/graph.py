@@ -107,7 +107,7 @@ class Value:
 
     def __eq__(self, other: object) -> bool:
         # the one that a dataclass makes compares tuples, which is slow for what graphs do most
-        return self is other or (other.__class__ is Value and self.node is other.node and self.index == other.index)  # type: ignore[attr-defined]
+        return self is other or (other.__class__ is Value and self.node is other.node and self.index == other.index)
 
     @property
     def type(self) -> TensorType:
@@ -380,6 +380,10 @@ def rebuild(
     some: dict[Node, dict[int, T]] = {}
     for value, given in (known or {}).items():
         some.setdefault(value.node, {})[value.index] = given
+    if memo is None:
+        # nodes of which every value is known are done, and asked for no more
+        done.update((node, [found[k] for k in range(len(found))]) for node, found in some.items() if len(found) == len(node.types))
+        some = {node: found for node, found in some.items() if node not in done}
     roots = tuple(outputs)
     stack = [root.node for root in reversed(roots) if root.index not in some.get(root.node, ())]
     while stack:
@@ -387,20 +391,19 @@ def rebuild(
         if node in done:
             stack.pop()
             continue
-        args = node.args
-        missing = [arg.node for arg in args if arg.node not in done and not (some and arg.index in some.get(arg.node, ()))]
+        missing = [arg.node for arg in node.args if arg.node not in done]
+        if missing and some:
+            missing = [arg.node for arg in node.args if arg.node not in done and arg.index not in some.get(arg.node, ())]
         if missing:
-            stack += reversed(missing)
+            stack += missing[::-1]
             continue
         stack.pop()
-        if some:
-            found = step(node, tuple([_made(arg, done, some) for arg in args]))
-            given_here = some.get(node)
-            if given_here is not None:
-                found = [given_here.get(k, each) for k, each in enumerate(found)]
-        else:
-            found = step(node, tuple([done[arg.node][arg.index] for arg in args]))
-        done[node] = found
+        if not some:
+            done[node] = step(node, tuple([done[arg.node][arg.index] for arg in node.args]))
+            continue
+        found = step(node, tuple([_made(arg, done, some) for arg in node.args]))
+        here = some.get(node)
+        done[node] = found if here is None else [here.get(k, each) for k, each in enumerate(found)]
     return tuple([_made(root, done, some) for root in roots])
 
 

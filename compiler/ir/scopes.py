@@ -35,23 +35,26 @@ from dslc.ir.scalar import (
 OnRead = Callable[[Read, tuple[Scalar, ...], Scalar | None, int], Scalar]
 
 
-def substitute(root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None) -> Scalar:
+def substitute(
+    root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None, units: bool = True
+) -> Scalar:
     """An expression with others in the place of its free iterators, below `depth` iterators of reductions.
 
-    `sum[r0: K] A[i0, r0]` with `i0 -> B[r0]` at depth 1 → `sum[r1: K] A[B[r0], r1]`: nothing is captured.
+    `sum[r0: K] A[i0, r0]` with `i0 -> B[r0]` at depth 1 → `sum[r1: K] A[B[r0], r1]`: nothing is captured. Without `units`, the
+    iterators of reductions that have one position go.
     """
     if not values and depth == 0 and on_read is None and not root.binds:
         return root
-    return _Moved(dict(values), depth, on_read).go(root)
+    return _Moved(dict(values), depth, on_read, units).go(root)
 
 
 class _Moved:
     """One expression on its way: what its iterators stand for by now, and how many surround it."""
 
-    __slots__ = ("depth", "memo", "on_read", "values")
+    __slots__ = ("depth", "memo", "on_read", "units", "values")
 
-    def __init__(self, values: dict[Iter, Scalar], depth: int, on_read: OnRead | None) -> None:
-        self.values, self.depth, self.on_read = values, depth, on_read
+    def __init__(self, values: dict[Iter, Scalar], depth: int, on_read: OnRead | None, units: bool) -> None:
+        self.values, self.depth, self.on_read, self.units = values, depth, on_read, units
         self.memo: dict[Scalar, Scalar] = {}
 
     def go(self, node: Scalar) -> Scalar:
@@ -80,11 +83,15 @@ class _Moved:
         return node
 
     def _reduce(self, node: Reduce) -> Scalar:
-        inner = _Moved(dict(self.values), self.depth, self.on_read)
+        inner = _Moved(dict(self.values), self.depth, self.on_read, self.units)
         iters, extents = [], []
         for it, extent in zip(node.iters, node.extents, strict=True):
             # an extent may use the iterators before it
-            extents.append(_Moved(dict(inner.values), inner.depth, self.on_read).go(extent))
+            size = _Moved(dict(inner.values), inner.depth, self.on_read, self.units).go(extent)
+            if not self.units and size is num(1):
+                inner.values[it] = num(0)
+                continue
+            extents.append(size)
             iters.append(iterator(f"r{inner.depth}"))
             inner.values[it] = iters[-1]
             inner.depth += 1
