@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from math import nan
 from operator import is_
 from typing import Any, ClassVar
 
@@ -102,6 +103,8 @@ class Num(Scalar):
             value = int(value)
         # the type beside the value keeps True, 1 and 1.0 apart
         kind = type(value)
+        if kind is float and value != value:
+            value = nan  # which equals nothing, and is one object
         key = (Num, kind, value)
         found: Num = _known(key) or _new(key, (value,), _NONE, kind is int)
         return found

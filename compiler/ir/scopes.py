@@ -8,6 +8,7 @@ that nothing is captured when an expression moves below other reductions, and eq
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import is_
 
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import scalar_dtype
@@ -71,7 +72,9 @@ class _Moved:
         if isinstance(node, Iter):
             return self.values.get(node, node)
         if isinstance(node, Apply):
-            return apply(node.name, *[self.go(arg) for arg in node.args])
+            args = [self.go(arg) for arg in node.args]
+            # what is as it was needs no smart constructor
+            return node if all(map(is_, args, node.args)) else apply(node.name, *args)
         if isinstance(node, Read):
             index = tuple([self.go(part) for part in node.index])
             other = None if node.other is None else self.go(node.other)
