@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, iterator
+from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, traversal
 
 AttrValue = bool | int | float | Fraction | str | DType | Scalar | tuple["AttrValue", ...]
 Attrs = tuple[tuple[str, AttrValue], ...]
@@ -46,7 +46,7 @@ class Scope:
 
     @property
     def iters(self) -> tuple[Iter, ...]:
-        return tuple(iterator(f"i{k}") for k in range(len(self.extents)))
+        return tuple([traversal(k) for k in range(len(self.extents))])
 
     @property
     def type(self) -> TensorType:
