@@ -9,12 +9,12 @@ import pytest
 
 from dslc.analysis.boxes import read_boxes, splits
 from dslc.analysis.counts import graph_counts, scope_counts
-from dslc.analysis.describe import describe
 from dslc.analysis.iterators import groups_of, iterator_table
 from dslc.analysis.linearity import linear_classes
 from dslc.analysis.numeric import value
 from dslc.analysis.pointwise import is_pointwise
-from dslc.analysis.samples import sample
+from dslc.inspection.describe import describe
+from dslc.inspection.samples import sample
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, dimension, iterator, num, read, reduce

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dslc.analysis.samples import sample
 from dslc.errors import DslcError
+from dslc.inspection.samples import sample
 from dslc.ir.constants import array_value, fill
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import (
