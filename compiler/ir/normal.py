@@ -50,7 +50,7 @@ from dslc.ir.scalar import (
     table,
     walk,
 )
-from dslc.ir.scopes import substitute
+from dslc.ir.scopes import each_of, substitute
 
 #: functions of two or more operands in any order; `+` and `*` are kept in order by their constructors
 _SYMMETRIC = frozenset({"==", "!=", "and", "or", "min", "max"})
@@ -84,7 +84,7 @@ class Normalizer:
     def _scope(self, scope: Scope, args: Sequence[Value]) -> Value:
         labels = [self.label(arg) for arg in args]
         # operands in the order of their labels, whatever reads them first
-        used = sorted({node.operand for node in _reads(scope.body)}, key=lambda k: labels[k])
+        used = sorted({node.operand for node in each_of(Read, scope.body)}, key=lambda k: labels[k])
         numbers: dict[int, int] = {}
         operands: list[Value] = []
         for k in used:
@@ -95,7 +95,7 @@ class Normalizer:
         normal = _Normal([labels[k] for k in used if numbers[k] not in {numbers[j] for j in used[: used.index(k)]}])
         groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
         whole = Scope(scope.extents, normal.form(body), scope.dtype, groups)
-        if len({node.operand for node in _reads(whole.body)}) < len(operands):
+        if len({node.operand for node in each_of(Read, whole.body)}) < len(operands):
             return self._scope(whole, operands)  # what was read twice in one maximum is read once
         return scope_value(whole, tuple(operands))
 
@@ -128,18 +128,6 @@ class Normalizer:
 def normal(value: Value) -> Value:
     """The normal form of one value. See `Normalizer` for several."""
     return Normalizer().value(value)
-
-
-def _reads(root: Scalar) -> Iterator[Read]:
-    seen: set[Scalar] = set()
-    stack = [root]
-    while stack:
-        node = stack.pop()
-        if node.reads and node not in seen:
-            seen.add(node)
-            if isinstance(node, Read):
-                yield node
-            stack.extend(node.children)
 
 
 class _Normal:

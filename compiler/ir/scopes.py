@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import is_
+from typing import TypeVar
 
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import scalar_dtype
@@ -177,20 +178,23 @@ def inline(value: Value, operand: int) -> Value:
     scope, args = scope_of(value), value.node.args
     producer, below = scope_of(args[operand]), args[operand].node.args
     shape = args[operand].type.shape
-    first = len(args)
+    order: dict[Value, int] = {}
 
-    def shifted(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(first + node.operand, index, other)
+    def below_it(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        return read(order.setdefault(below[node.operand], len(order)), index, other)
 
     def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         if node.operand != operand:
-            return read(node.operand, index, other)
-        element = substitute(producer.body, positions(producer, index), depth, shifted)
-        element = converted(element, producer.dtype, (*(arg.type.dtype for arg in (*args, *below)),))
+            return read(order.setdefault(args[node.operand], len(order)), index, other)
+        element = substitute(producer.body, positions(producer, index), depth, below_it)
+        element = converted(element, producer.dtype, tuple([arg.type.dtype for arg in order]))
         return element if other is None else apply("select", inside(index, shape), element, other)
 
     body = substitute(scope.body, {}, 0, on_read)
-    return _closed(scope, scope.extents, scope.groups, body, (*args, *below))
+    if len({node.operand for node in each_of(Read, body)}) < len(order):
+        # an index or a value outside that is needed no more
+        return _closed(scope, scope.extents, scope.groups, body, tuple(order))
+    return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(order))
 
 
 def converted(element: Scalar, to: DType, operands: tuple[DType, ...]) -> Scalar:
@@ -202,12 +206,12 @@ def converted(element: Scalar, to: DType, operands: tuple[DType, ...]) -> Scalar
     return apply(f"convert:{to}", element)
 
 
-def inside(index: Sequence[Scalar], shape: Sequence[Dim]) -> Scalar:
-    """Whether a position lies within a shape."""
+def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim], Scalar] = as_scalar) -> Scalar:
+    """Whether a position lies within a shape; `sized` says what a size is where it is known by another expression."""
     held: Scalar = num(True)
     for at, size in zip(index, shape, strict=True):
         held = apply("and", held, apply("<=", num(0), at))
-        held = apply("and", held, apply("<", at, as_scalar(size)))
+        held = apply("and", held, apply("<", at, sized(size)))
     return held
 
 
@@ -256,7 +260,7 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
             groups.append(count + (start <= at < start + count))
             start += count
         return _closed(scope, extents, groups, scope.body, args, values)
-    found = [node for node in _reductions(scope.body) if which in node.iters]
+    found = [node for node in each_of(Reduce, scope.body) if which in node.iters]
     if len(found) != 1:
         raise ValueError(f"{len(found)} reductions bind {which}")
     extent = found[0].extents[found[0].iters.index(which)]
@@ -264,15 +268,18 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
     return _closed(scope, scope.extents, scope.groups, scope.body, args, {}, split)
 
 
-def _reductions(root: Scalar) -> Iterator[Reduce]:
-    """Every reduction of an expression; nothing else is looked at."""
+N = TypeVar("N", Read, Reduce)
+
+
+def each_of(kind: type[N], root: Scalar) -> Iterator[N]:
+    """Every read or every reduction of an expression; what has none is not looked at."""
     seen: set[Scalar] = set()
     stack = [root]
     while stack:
         node = stack.pop()
-        if node.binds and node not in seen:
+        if node not in seen and (node.reads if kind is Read else node.binds):
             seen.add(node)
-            if isinstance(node, Reduce):
+            if isinstance(node, kind):
                 yield node
             stack.extend(node.children)
 
@@ -366,6 +373,6 @@ def stack(values: Sequence[Value]) -> Value:
 
 
 __all__ = [
-    "OnRead", "converted", "drop_axis", "inline", "inside", "positions", "renumber", "restrict", "scope_of",
+    "OnRead", "converted", "drop_axis", "each_of", "inline", "inside", "positions", "renumber", "restrict", "scope_of",
     "split_iterator", "stack", "substitute",
 ]  # fmt: skip
