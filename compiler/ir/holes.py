@@ -8,8 +8,9 @@ are one `Graph` object: what was found for one of them holds for all.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Node, Value, input_value, rebuild, replace, with_args
 
@@ -90,6 +91,16 @@ def _read(roots: Sequence[Value], ends: Mapping[Value, object]) -> tuple[Value, 
     return tuple(found)
 
 
+def leaves_of(nodes: Iterable[Node], stays: Callable[[Value], bool] | None = None) -> tuple[Value, ...]:
+    """What nodes of a graph read from outside of them; constants of one number everywhere stay inside.
+
+    `stays`: what stays inside instead.
+    """
+    own = dict.fromkeys(nodes)
+    kept = stays or (lambda value: number_of(value) is not None)
+    return tuple(dict.fromkeys(arg for node in own for arg in node.args if arg.node not in own and not kept(arg)))
+
+
 def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
     """The outputs of a program over what its holes stand for.
 
@@ -101,4 +112,4 @@ def instantiated(graph: Graph, values: Sequence[Value]) -> tuple[Value, ...]:
     return replace(graph.outputs, dict(zip(graph.inputs, values, strict=True)))
 
 
-__all__ = ["abstracted", "hole", "instantiated", "is_hole", "program"]
+__all__ = ["abstracted", "hole", "instantiated", "is_hole", "leaves_of", "program"]

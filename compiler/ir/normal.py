@@ -91,10 +91,11 @@ class Normalizer:
             if args[k] not in operands:
                 operands.append(args[k])
             numbers[k] = operands.index(args[k])
-        body = substitute(scope.body, {}, 0, lambda node, index, other, depth: read(numbers[node.operand], index, other))
-        normal = _Normal([labels[k] for k in used if numbers[k] not in {numbers[j] for j in used[: used.index(k)]}])
+        body = scope.body
+        if any(k != number for k, number in numbers.items()):
+            body = substitute(body, {}, 0, lambda node, index, other, depth: read(numbers[node.operand], index, other))
         groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
-        whole = Scope(scope.extents, normal.form(body), scope.dtype, groups)
+        whole = Scope(scope.extents, _Normal().form(body), scope.dtype, groups)
         if len({node.operand for node in each_of(Read, whole.body)}) < len(operands):
             return self._scope(whole, operands)  # what was read twice in one maximum is read once
         return scope_value(whole, tuple(operands))
@@ -132,9 +133,6 @@ def normal(value: Value) -> Value:
 
 class _Normal:
     """The normal form of one body, below iterators whose names are final."""
-
-    def __init__(self, labels: Sequence[str]) -> None:
-        self._labels = labels
 
     def form(self, body: Scalar) -> Scalar:
         return self._named(_simplified(_flat(body)) if body.binds else body, 0, {})

@@ -32,8 +32,10 @@ from dslc.syntax.vocabulary import (
     REDUCTIONS,
 )
 
-#: the name of the program itself
+#: the name of a program that needs none
 PROGRAM = "program"
+#: arrays of at most so many elements are written out
+_ELEMENTS = 64
 _PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
 _OWN = re.compile(r"[chiknrstvwy][0-9]+")
 _ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
@@ -162,8 +164,10 @@ def _in_node(node: Node) -> Iterator[Sym]:
         yield from sizes_of(node.group)
 
 
-def program_text(graph: Graph) -> str:
+def program_text(graph: Graph, name: str = PROGRAM) -> str:
     """A program over holes as a file of the language, whose last operator is the program.
+
+    Constants inside are one number everywhere, or at most 64 elements of int64, f32 or bool.
 
     ```
     dslc 1
@@ -173,13 +177,13 @@ def program_text(graph: Graph) -> str:
     ```
 
     Raises:
-        NotWritten: opaque nodes, constants that are not one number everywhere, inputs that are no holes.
+        NotWritten: opaque nodes, other constants, inputs that are no holes.
     """
     for number, value in enumerate(graph.inputs):
         if not is_hole(value, number):
             raise NotWritten(f"input {number} is not the hole of that number")
     work = _Program()
-    work.operator(PROGRAM, graph)
+    work.operator(name, graph)
     return "dslc 1\n\n" + "\n\n".join(work.operators) + "\n"
 
 
@@ -229,13 +233,18 @@ class _Program:
                     raise NotWritten(f"`{node.name}` is no hole of the program")
                 continue
             if isinstance(node, Constant):
+                if not isinstance(node.data, FillRef):
+                    known[Value(node)] = _array(node)
+                    continue
                 known[Value(node)] = f"c{len(params)}"
-                params.append(f"c{len(params)}: {type_text(Value(node).type)} = {_constant(node)}")
+                params.append(f"c{len(params)}: {type_text(Value(node).type)} = {number_text(node.data.value)}")
                 continue
             names = [f"v{count + k}" for k in range(len(node.types))]
             count += len(names)
             lines.append(f"let {', '.join(names)} = {self._applied(node, [known[arg] for arg in node.args])}")
             known.update(zip(node.values, names, strict=True))
+        if any(isinstance(each.node, Constant) and not isinstance(each.node.data, FillRef) for each in graph.outputs):
+            raise NotWritten("an array that is a result")
         outputs = [f"y{k}" for k in range(len(graph.outputs))]
         lines += [f"{each} = {known[value]}" for each, value in zip(outputs, graph.outputs, strict=True)]
         self._put(name, params, outputs, lines)
@@ -335,10 +344,19 @@ def attribute_text(value: Any) -> str:
     return str(value) if isinstance(value, DType) else number_text(value)
 
 
-def _constant(node: Constant) -> str:
-    if not isinstance(node.data, FillRef):
-        raise NotWritten("a constant that is not one number everywhere")
-    return number_text(node.data.value)
+def _array(node: Constant) -> str:
+    """A list whose type the language gives by its elements: integers, decimals or truth values."""
+    type = Value(node).type
+    if type.dtype not in {DType.I64, DType.F32, DType.BOOL} or not type.is_static or not 0 < type.elements <= _ELEMENTS:
+        raise NotWritten("a constant that is not one number everywhere, and large or of a type without literals")
+    return _listed(node.data.load().tolist())
+
+
+def _listed(items: Any) -> str:
+    if isinstance(items, list):
+        return f"[{', '.join(map(_listed, items))}]"
+    # a decimal, also where it is whole
+    return repr(items) if isinstance(items, float) else number_text(items)
 
 
 def _matrix(values: Any) -> str:

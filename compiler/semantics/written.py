@@ -23,7 +23,7 @@ from dslc.ir.graph import (
 from dslc.ir.holes import hole, program
 from dslc.ir.scalar import Read, Scalar, Sym, read
 from dslc.ir.scopes import substitute
-from dslc.ir.text import PROGRAM, name_of_size
+from dslc.ir.text import name_of_size
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Env
@@ -38,7 +38,7 @@ _LIBRARY = "\0written"
 
 
 def read_program(rules: Rules, text: str) -> Graph:
-    """The program whose text `dslc.ir.text.program_text` wrote, over the operators of `rules`: the same object.
+    """The program (the last operator) whose text `dslc.ir.text.program_text` wrote, over the operators of `rules`: the same object.
 
     Raises:
         DslcError, Mismatch: no text of a program, or operators that mean something else by now.
@@ -50,8 +50,8 @@ def read_program(rules: Rules, text: str) -> Graph:
         if not isinstance(item, t.Operator):
             raise error("E0327", "a program consists of operators", item.span)
         own[item.name] = OperatorDef(f"{_LIBRARY}.{item.name}", item, module)
-    if PROGRAM not in own:
-        raise error("E0201", f"no operator is named `{PROGRAM}`")
+    if not own:
+        raise error("E0201", "a program has an operator")
     module.names.update(own)
     for name, definition in rules.operators.items():
         head, _, rest = name.partition(".")
@@ -59,7 +59,7 @@ def read_program(rules: Rules, text: str) -> Graph:
         alias.names[rest] = definition
     # caches go by the names of operators, and every text has its own
     work = _Reading(replace(rules, operators={**rules.operators, **{each.name: each for each in own.values()}}))
-    return work.graph(own[PROGRAM])
+    return work.graph(list(own.values())[-1])
 
 
 class _Reading:

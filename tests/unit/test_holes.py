@@ -22,7 +22,7 @@ from dslc.ir.graph import (
     topological,
     with_args,
 )
-from dslc.ir.holes import abstracted, hole, instantiated, is_hole, program
+from dslc.ir.holes import abstracted, hole, instantiated, is_hole, leaves_of, program
 from dslc.ir.normal import normal
 
 T = TensorType(DType.F32, (4, 4))
@@ -59,6 +59,22 @@ def test_a_hole_of_a_weight_is_constant_and_another_value() -> None:
 def test_a_constant_that_is_no_leaf_stays_inside() -> None:
     graph, order = abstracted([op("lib.add", X, W)], [X])
     assert order == (X,) and graph.outputs == (op("lib.add", hole(0, T), W),)
+
+
+def test_the_leaves_of_some_nodes_are_what_they_read_from_outside() -> None:
+    import numpy as np
+
+    from dslc.ir.constants import array_value
+
+    weight = array_value(np.arange(16, dtype=np.float32).reshape(4, 4))
+    inner = op("lib.product", op("lib.relu", X), weight)
+    outer = op("lib.add", inner, W)
+    leaves = leaves_of([outer.node, inner.node])
+    assert leaves == (inner.node.args[0], weight) or leaves == (weight, inner.node.args[0])
+    graph, order = abstracted([outer], leaves)
+    assert order == (op("lib.relu", X), weight)
+    assert graph.outputs == (op("lib.add", op("lib.product", hole(0, T), hole(1, T, constant=True)), W),)
+    assert leaves_of([outer.node], stays=lambda value: False) == (inner, W)
 
 
 def test_a_leaf_that_is_one_of_several_results_hides_what_is_below_it() -> None:

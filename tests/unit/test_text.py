@@ -31,6 +31,7 @@ from dslc.ir.graph import (
 from dslc.ir.holes import abstracted, hole, program
 from dslc.ir.scalar import Iter, Scalar, Sym, apply, dimension, iterator, num, raw_apply, read, reduce, sym, table
 from dslc.ir.text import NotWritten, name_of_size, program_text, size_name
+from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, find_library, load
 from dslc.semantics.written import read_program
@@ -237,6 +238,18 @@ def test_a_program_of_calls_scopes_weights_and_numbers(std: Rules) -> None:
     assert "operator k0(h0: f32[N, 4], w1: f32[4, 4]" in same(nested, std)
 
 
+@pytest.mark.parametrize("items", [[1, 2], [[True], [False]], [1.0, 2.0], [0.1, -math.inf], [[math.nan, 1e-45], [3.5, 1e30]]])
+def test_a_small_array_is_a_list(std: Rules, items: list[object]) -> None:
+    import numpy as np
+
+    array = np.array(items)
+    weight = array_value(array.astype(np.float32) if array.dtype.kind == "f" else array)
+    x = hole(0, weight.type)
+    (result,) = apply_operator(std, "std.concat", (x, weight), {"axis": 0})
+    assert "operator chosen(h0: " in program_text(program([x], [result]), "chosen")
+    same(program([x], [result]), std)
+
+
 def test_what_has_no_text_says_so() -> None:
     x = hole(0, TensorType(F32, (2,)))
     (odd,) = opaque("key", "odd", None, (x,), (x.type,))
@@ -244,9 +257,11 @@ def test_what_has_no_text_says_so() -> None:
         program_text(program([x], [odd]))
     import numpy as np
 
-    weight = array_value(np.array([1.0, 2.0], np.float32))
-    with pytest.raises(NotWritten, match="not one number"):
-        program_text(program([x], [call("std.add", (x, weight), (), (x.type,))[0]]))
+    half = array_value(np.array([1.0, 2.0], np.float16))
+    with pytest.raises(NotWritten, match="without literals"):
+        program_text(program([x], [call("std.add", (x, half), (), (x.type,))[0]]))
+    with pytest.raises(NotWritten, match="is a result"):
+        program_text(program([x], [x, array_value(np.array([1, 2]))]))
     with pytest.raises(NotWritten, match="is not the hole"):
         program_text(Graph((input_value("X", x.type),), (input_value("X", x.type),)))
 
@@ -256,7 +271,6 @@ def test_what_has_no_text_says_so() -> None:
     [
         "dslc 1\n",
         "operator program(h0: f32[2]) -> y0 { y0 = nothing.relu(h0) }",
-        "operator other(h0: f32[2]) -> y0 { y0 = h0 }",
         "operator program(h0) -> y0 { y0 = h0 }",
         "property program is associative",
         "operator program(h0: f32[2]) -> y0 { y0 = program(h0) }",
