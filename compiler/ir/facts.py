@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.ir.graph import Graph, Value
@@ -15,14 +15,15 @@ class Fact:
     """Two programs over the same holes that are equal whatever the holes hold.
 
     `rule` says where it comes from (`std.relu_of_transpose`), `proof` is its evidence, kept as it is. A partial fact has `differs`:
-    the part of the results where the two may differ, for who corrects it; a fact without is true everywhere.
+    the part of the results where the two may differ, for who corrects it; a fact without is true everywhere. Facts of one rule about
+    the same programs are one, whatever their evidence.
     """
 
     rule: str
     old: Graph
     new: Graph
-    proof: Any = None
-    differs: Any = None
+    proof: Any = field(default=None, compare=False)
+    differs: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.old.inputs != self.new.inputs:
