@@ -26,7 +26,7 @@ from dslc.ir.scopes import substitute
 from dslc.ir.text import name_of_size
 from dslc.semantics.definitions import Module, OperatorDef
 from dslc.semantics.elaborate import elaborate
-from dslc.semantics.env import Env
+from dslc.semantics.env import Env, Mismatch, Unbound, unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
 from dslc.semantics.walk import walk_expr
@@ -59,7 +59,10 @@ def read_program(rules: Rules, text: str) -> Graph:
         alias.names[rest] = definition
     # caches go by the names of operators, and every text has its own
     work = _Reading(replace(rules, operators={**rules.operators, **{each.name: each for each in own.values()}}))
-    return work.graph(list(own.values())[-1])
+    try:
+        return work.graph(list(own.values())[-1])
+    except Unbound as unknown:
+        raise unbound(unknown) from None
 
 
 class _Reading:
@@ -96,11 +99,14 @@ class _Reading:
             return with_args(node, args)
         op = self._rules.operators[node.op]
         graph = self.graph(op)
+        if [arg.type for arg in args[: len(graph.inputs)]] != [value.type for value in graph.inputs]:
+            raise Mismatch(f"`{op.short}` is called with other types than it is written for")
         if op.short.startswith("k"):
             # what is left out is a constant inside
             return kernel_value(graph, args[: len(graph.inputs)])
-        (only,) = graph.outputs
-        assert isinstance(only.node, ScopeNode)
+        only = graph.outputs[0]
+        if len(graph.outputs) != 1 or not isinstance(only.node, ScopeNode):
+            raise error("E0327", f"`{op.short}` is no single equation", op.syntax.span)
         return (scope_value(only.node.scope, args),)
 
 
@@ -129,7 +135,8 @@ def _sizes(op: OperatorDef, params: Sequence[t.Param]) -> Mapping[str, Sym]:
 
 def _over_all(value: Value, holes: Sequence[Value]) -> Value:
     """A scope whose operands are numbered as the parameters are, also those that it does not read."""
-    assert isinstance(value.node, ScopeNode)
+    if not isinstance(value.node, ScopeNode):
+        return value
     scope, args = value.node.scope, value.node.args
     places = [holes.index(arg) for arg in args]
 
