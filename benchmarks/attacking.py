@@ -21,7 +21,7 @@ from dslc.interpret.shrink import smaller_elements
 from dslc.interpret.smallest import smallest
 from dslc.interpret.terms import term_options
 from dslc.ir.dtype import DTYPES, DType
-from dslc.ir.graph import Call, Graph, Value, topological, with_args
+from dslc.ir.graph import Call, Graph, Node, Value, rebuild, with_args
 from dslc.match import CompiledRule, GraphIndex, apply_match, compile_directions, find_matches
 from dslc.prove.counterexample import trace
 from dslc.semantics.apply import apply
@@ -239,21 +239,20 @@ class Attack:
 
     def _exchanged(self, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
         """The same values, as far as the rules say, with operands of commutative operators in another order."""
-        new: dict[Value, Value] = {}
-        for node in topological(value.node for value in outputs):
-            args = tuple(new.get(arg, arg) for arg in node.args)
+
+        def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
             commutes = isinstance(node, Call) and self.rules.traits.get(node.op, NO_TRAITS).commutative
             if commutes and len(args) == 2 and self.rng.random() < 0.5:
                 args = args[::-1]
             if args == node.args:
-                continue
+                return node.values
             try:
                 built = with_args(node, args) if not commutes else self._applied(node, args)
             except DslcError:
-                continue
-            if tuple(v.type for v in built) == node.types:
-                new.update(zip(node.values, built, strict=True))
-        return tuple(new.get(value, value) for value in outputs)
+                return node.values
+            return built if tuple(v.type for v in built) == node.types else node.values
+
+        return rebuild(outputs, step)
 
     def _applied(self, node: Any, args: tuple[Value, ...]) -> tuple[Value, ...]:
         try:
