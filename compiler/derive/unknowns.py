@@ -1,0 +1,406 @@
+"""What is tried for the unknowns that no left side determines, and what conditions say of them.
+
+The generators that `search` names. They know no benchmark: factors are those that divide an extent and occur as a coefficient or a
+modulus in the expression, or that the target asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import Unknown, interval
+from dslc.derive.matching import Found
+from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scopes import substitute
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the target suggests: sizes of tiles that its operators like."""
+
+    tiles: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The unknowns of one application: `iters` of indexes with their boxes, and the term that they are looked for in."""
+
+    rule: t.Derivation
+    operands: Operands
+    hints: Hints = Hints()
+
+    def every(self, found: Found) -> Iterator[Found]:
+        """The bindings with every choice of what `search` looks for, as far as the conditions hold."""
+        searches = [each for each in self.rule.statements if isinstance(each, t.Search)]
+        for chosen in self._chosen(searches, found):
+            try:
+                solved = self._solved(chosen)
+            except Unfit:
+                continue
+            if solved is not None:
+                yield solved
+
+    def _chosen(self, searches: Sequence[t.Search], found: Found) -> Iterator[Found]:
+        if not searches:
+            yield found
+            return
+        first, *rest = searches
+        for value in self._generated(first.domain, found):
+            if isinstance(value, Map):
+                each = found.put("maps", first.name, value)
+                declared = next((d for d in self.rule.declarations if isinstance(d, t.MapDecl) and d.name == first.name), None)
+                if declared is not None and isinstance(declared.codomain, t.Name) and value.box is not None:
+                    each = each.put("sets", declared.codomain.id, value.box)
+            else:
+                each = found.put("sets", first.name, value)
+            yield from self._chosen(rest, each)
+
+    # ---- generators ----------------------------------------------------------------------------------------
+
+    def _generated(self, node: t.Expr, found: Found) -> Iterator[Any]:
+        if not isinstance(node, t.Call):
+            return
+        keywords = {each.name: each.value for each in node.kwargs}
+        name = node.function
+        if name == "affine_bijections":
+            factors = self._factors(keywords.get("factors"), found)
+            yield from self._bijections(self._index_of(node.args[0], found), found, factors)
+        elif name == "nonzero_box" and len(node.args) == 2:
+            term = found.terms[_id(node.args[0])]
+            box = nonzero_box(term, self._index_of(node.args[1], found), found, self.operands)
+            if box is not None:
+                yield box
+        elif name == "rounded_up":
+            yield from self._rounded(self._box(node.args[0], found), self._factors(keywords.get("to"), found))
+        elif name == "halves":
+            yield from self._halves(self._box(node.args[0], found))
+
+    def _factors(self, node: t.Expr | None, found: Found) -> tuple[int, ...]:
+        """Factors that the expression and the target suggest."""
+        del node
+        suggested = set(self.hints.tiles)
+        for term in found.terms.values():
+            suggested |= coefficients(term.body)
+        return tuple(sorted(each for each in suggested if each > 1))
+
+    def _index_of(self, node: t.Expr, found: Found) -> tuple[tuple[Iter, ...], Box]:
+        """The iterators that run through a declared set, and their box."""
+        name = _id(node)
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if _id(binder.range) == name and binder.name in found.indexes:
+                        return found.indexes[binder.name], found.sets[name]
+        raise Unfit("no index runs through this set")
+
+    def _box(self, node: t.Expr, found: Found) -> Box:
+        try:
+            return found.sets[_id(node)]
+        except KeyError:
+            raise Unfit("no such set") from None
+
+    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: tuple[int, ...]) -> Iterator[Map]:
+        """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
+
+        The order of iterators is no matter: operators are matched by the groups that iterators are in."""
+        iters, box = index
+        if not iters:
+            return
+        for term in found.terms.values():
+            yield from _by_reads(term, iters, box, self.operands)
+        for k in range(len(iters)):
+            for factor in factors:
+                split = _split(iters, box, k, factor, self.operands)
+                if split is not None:
+                    yield split
+        if any(_divides(term.body) for term in found.terms.values()):
+            for k in range(len(iters) - 1):
+                merged = _merged(iters, box, k, self.operands)
+                if merged is not None:
+                    yield merged
+
+    def _rounded(self, box: Box, factors: tuple[int, ...]) -> Iterator[Box]:
+        for k, extent in enumerate(box.extents):
+            if not isinstance(extent, Num) or not isinstance(extent.value, int):
+                continue
+            for factor in factors:
+                up = -(-extent.value // factor) * factor
+                # more than half of it is asked for
+                if extent.value < up < 2 * extent.value:
+                    yield replace(box, extents=(*box.extents[:k], num(up), *box.extents[k + 1 :]))
+
+    def _halves(self, box: Box) -> Iterator[Box]:
+        for k, extent in enumerate(box.extents):
+            if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
+                yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
+
+    # ---- conditions ----------------------------------------------------------------------------------------
+
+    def _solved(self, found: Found) -> Found | None:
+        """The bindings with the sets that conditions determine; None where a condition does not hold or is not known to."""
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.Where):
+                for condition in declared.conditions:
+                    solved = self._held(condition, found)
+                    if solved is None:
+                        return None
+                    found = solved
+        return found
+
+    def _held(self, node: t.Expr, found: Found) -> Found | None:
+        if isinstance(node, t.Call):
+            return found if self._predicate(node, found) else None
+        if isinstance(node, t.ForAll):
+            return found if self._zero_outside(node, found) else None
+        if isinstance(node, t.Compare) and len(node.operands) == 2:
+            left, right = node.operands
+            if node.ops[0] == "<=":
+                return self._within(left, right, found)
+            if node.ops[0] == "==":
+                return self._equal(left, right, found)
+        raise Unfit("a condition that is not known")
+
+    def _predicate(self, node: t.Call, found: Found) -> bool:
+        if node.function == "bijective":
+            return found.maps[_id(node.args[0])].back is not None
+        if node.function == "total" and len(node.args) == 2:
+            term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
+            return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
+        raise Unfit("a predicate that is not known")
+
+    def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:
+        """Where the iterators of every index that is bound run."""
+        at: dict[Scalar, tuple[int, int]] = {}
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    name = binder.range.id if isinstance(binder.range, t.Name) else None
+                    if binder.name in found.indexes and name in found.sets:
+                        at.update(ranges(found.indexes[binder.name], found.sets[name]))
+        return at
+
+    def _iters_like(self, box: Box, term: Term) -> tuple[Iter, ...]:
+        """The first vector of iterators of a term: those that run through the box."""
+        for param in term.params:
+            if isinstance(param, tuple) and len(param) == len(box.low):
+                return param
+        raise Unfit("no iterators for this box")
+
+    def _within(self, left: t.Expr, right: t.Expr, found: Found) -> Found | None:
+        if isinstance(right, t.Binary) and right.op == "|":
+            return self._covered(left, right, found)
+        return found if self._set(left, found).within(self._set(right, found)) else None
+
+    def _covered(self, left: t.Expr, right: t.Binary, found: Found) -> Found | None:
+        """`X <= U | V`: where V is unknown it is what is left, as a box."""
+        whole, first = self._set(left, found), self._set(right.left, found)
+        name = _id(right.right)
+        rest = _rest(whole, first)
+        if rest is None:
+            return None
+        if name not in found.sets:
+            return found.put("sets", name, rest)
+        return found if rest.within(found.sets[name]) else None
+
+    def _equal(self, left: t.Expr, right: t.Expr, found: Found) -> Found | None:
+        if isinstance(left, t.Call) and isinstance(right, t.Call) and left.function == right.function:
+            a, b = (self.operands.values[found.tensors[_id(each.args[0])]] for each in (left, right))
+            if left.function == "shape":
+                return found if a.type.shape == b.type.shape else None
+            if left.function == "dtype":
+                return found if a.type.dtype is b.type.dtype else None
+        if isinstance(left, t.Name):
+            value = self._set(right, found)
+            if left.id not in found.sets:
+                return found.put("sets", left.id, value)
+            return found if found.sets[left.id] == value else None
+        raise Unfit("an equation that is not known")
+
+    def _set(self, node: t.Expr, found: Found) -> Box:
+        if isinstance(node, t.Call) and node.function == "image" and len(node.args) == 2:
+            mapped = found.maps[_id(node.args[0])]
+            return image(mapped.params, mapped.values, self._set(node.args[1], found))
+        if isinstance(node, t.Call) and node.function == "hull" and len(node.args) == 2:
+            return self._set(node.args[0], found).hull(self._set(node.args[1], found))
+        if isinstance(node, t.Binary) and node.op == "*":
+            return self._set(node.left, found) * self._set(node.right, found)
+        return self._box(node, found)
+
+    def _zero_outside(self, node: t.ForAll, found: Found) -> bool:
+        """`forall x in X - V: f(x, y) == 0`."""
+        if not (isinstance(node.domain, t.Binary) and node.domain.op == "-" and isinstance(node.body, t.Compare)):
+            raise Unfit("a condition that is not known")
+        call = node.body.operands[0]
+        if not isinstance(call, t.Call) or call.function not in found.terms:
+            raise Unfit("a condition that is not known")
+        index = self._index_of(node.domain.left, found)
+        box = nonzero_box(found.terms[call.function], index, found, self.operands)
+        return box is not None and box.within(self._set(node.domain.right, found))
+
+
+def _id(node: t.Expr | None) -> str:
+    if not isinstance(node, t.Name):
+        raise Unfit("a name is wanted")
+    return node.id
+
+
+def _rest(whole: Box, part: Box) -> Box | None:
+    """What is left of a box beside a part that is smaller along one iterator, from its first position on; None where more differs."""
+    differ = [k for k, (a, b) in enumerate(zip(whole.extents, part.extents, strict=True)) if a is not b]
+    if len(differ) != 1 or whole.low != part.low:
+        return None
+    (k,) = differ
+    first, extent = apply("+", part.low[k], part.extents[k]), apply("-", whole.extents[k], part.extents[k])
+    return Box((*whole.low[:k], first, *whole.low[k + 1 :]), (*whole.extents[:k], extent, *whole.extents[k + 1 :]))
+
+
+def coefficients(body: Scalar) -> set[int]:
+    """Coefficients and moduli of the positions that an expression reads at."""
+    found: set[int] = set()
+    for node in walk(body):
+        if isinstance(node, Read):
+            for index in node.index:
+                for part in walk(index):
+                    if isinstance(part, Apply) and part.name in {"*", "//", "%"}:
+                        found |= {abs(int(arg.value)) for arg in part.args if isinstance(arg, Num) and isinstance(arg.value, int)}
+    return found
+
+
+def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
+    """The least box that is known to hold what a map gives on a box; raises Unfit at unknown sizes."""
+    at = ranges(params, box)
+    low, extents = [], []
+    for value in values:
+        try:
+            least, most = interval(value, at)
+        except Unknown as unknown:
+            raise Unfit("an image that is not known") from unknown
+        low.append(num(least))
+        extents.append(num(most - least + 1))
+    return Box(tuple(low), tuple(extents))
+
+
+def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[Map]:
+    """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
+    seen: set[tuple[int, Scalar]] = set()
+    inside = set(iters)
+    for node in walk(term.body):
+        if not isinstance(node, Read):
+            continue
+        for index in node.index:
+            own = [it for it in iters if it in index.free]
+            if len(own) < 2 or not index.free <= inside:
+                continue
+            for it in own:
+                slope = coefficient_of(index, it)
+                if slope is None or abs(slope) != 1:
+                    continue
+                constant = substitute(index, {other: num(0) for other in index.free})
+                value = apply("-", index, constant)
+                k = iters.index(it)
+                if (k, value) in seen:
+                    continue
+                seen.add((k, value))
+                try:
+                    after = image(iters, (*iters[:k], value, *iters[k + 1 :]), box)
+                except Unfit:
+                    continue
+                back = operands.fresh(len(iters))
+                rest = substitute(value, {it: num(0)})
+                moved = substitute(rest, dict(zip(iters, back, strict=True)))
+                inverse = apply("*", num(slope), apply("-", back[k], moved))
+                yield Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
+
+
+def _split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Map | None:
+    """`x → (x // factor, x % factor)`, where the factor divides the extent and is less."""
+    low, extent = box.low[k], box.extents[k]
+    if not (isinstance(low, Num) and low.value == 0 and isinstance(extent, Num) and isinstance(extent.value, int)):
+        return None
+    if extent.value % factor or extent.value <= factor:
+        return None
+    blocks = extent.value // factor
+    values = (*iters[:k], apply("//", iters[k], num(factor)), apply("%", iters[k], num(factor)), *iters[k + 1 :])
+    back = operands.fresh(len(iters) + 1)
+    joined = apply("+", apply("*", back[k], num(factor)), back[k + 1])
+    return Map(
+        iters, values, back, (*back[:k], joined, *back[k + 2 :]),
+        Box((*box.low[:k], num(0), num(0), *box.low[k + 1 :]), (*box.extents[:k], num(blocks), num(factor), *box.extents[k + 1 :])),
+    )  # fmt: skip
+
+
+def _merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Map | None:
+    """`(a, b) → a * size(b) + b`."""
+    if not all(isinstance(low, Num) and low.value == 0 for low in box.low[k : k + 2]):
+        return None
+    size = box.extents[k + 1]
+    value = apply("+", apply("*", iters[k], size), iters[k + 1])
+    back = operands.fresh(len(iters) - 1)
+    parts = (apply("//", back[k], size), apply("%", back[k], size))
+    return Map(
+        iters, (*iters[:k], value, *iters[k + 2 :]), back, (*back[:k], *parts, *back[k + 1 :]),
+        Box((*box.low[:k], num(0), *box.low[k + 2 :]), (*box.extents[:k], apply("*", box.extents[k], size), *box.extents[k + 2 :])),
+    )  # fmt: skip
+
+
+def _divides(body: Scalar) -> bool:
+    """Whether something is read at a quotient or a remainder."""
+    return any(
+        isinstance(part, Apply) and part.name in {"//", "%"}
+        for node in walk(body) if isinstance(node, Read) for index in node.index for part in walk(index)
+    )  # fmt: skip
+
+
+def nonzero_box(term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, operands: Operands) -> Box | None:
+    """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
+
+    A product is 0 where one of its factors reads beside its tensor and 0 is the value there.
+    """
+    iters, box = index
+    low, high = list(box.low), [apply("+", a, n) for a, n in zip(box.low, box.extents, strict=True)]
+    for factor in _factors_of(term.body):
+        if not (isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0):
+            continue
+        shape = operands.values[factor.operand].type.shape
+        for at, size in zip(factor.index, shape, strict=True):
+            inside = [it for it in iters if it in at.free]
+            if len(inside) != 1 or at.free != {inside[0]} or coefficient_of(at, inside[0]) != 1:
+                continue
+            k = iters.index(inside[0])
+            shift = apply("-", at, inside[0])
+            first = apply("-", num(0), shift)
+            low[k] = apply("max", low[k], first)
+            high[k] = apply("min", high[k], apply("+", first, size if isinstance(size, Scalar) else num(size)))
+    extents = tuple(apply("-", b, a) for a, b in zip(low, high, strict=True))
+    if any(isinstance(extent, Num) and extent.value <= 0 for extent in extents):
+        return None
+    found_box = Box(tuple(low), extents)
+    return None if found_box == box else found_box
+
+
+def _factors_of(body: Scalar) -> list[Scalar]:
+    if isinstance(body, Reduce) and body.kind == "sum":
+        return _factors_of(body.body)
+    return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
+
+
+def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
+    """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
+    for node in walk(term.body):
+        if isinstance(node, Read) and node.other is None:
+            shape = operands.values[node.operand].type.shape
+            for position, size in zip(node.index, shape, strict=True):
+                try:
+                    least, most = interval(position, at)
+                except Unknown:
+                    return False
+                if least < 0 or not isinstance(size, int) or most >= size:
+                    return False
+        elif isinstance(node, Reduce):
+            return False
+    return True
