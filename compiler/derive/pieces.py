@@ -155,10 +155,17 @@ class Operands:
         self._named += count
         return tuple(iterator(f"~{k}") for k in range(start, self._named))
 
-    def scope(self, iters: Sequence[Iter], box: Box, body: Scalar, dtype: DType) -> Value:
-        """`[iters: box] body` as a value whose positions are counted from the box's first one."""
+    def scope(
+        self, iters: Sequence[Iter], box: Box, body: Scalar, dtype: DType, groups: tuple[int, ...] | None = None
+    ) -> Value:
+        """`[iters: box] body` as a value whose positions are counted from the box's first one.
+
+        `groups`: how many neighbouring iterators make up each dimension, where some do together.
+        """
+        # an iterator of one position is no part of an index
         values = {
-            it: apply("+", iterator(f"i{k}"), low) for k, (it, low) in enumerate(zip(iters, box.low, strict=True))
+            it: low if extent is num(1) else apply("+", iterator(f"i{k}"), low)
+            for k, (it, low, extent) in enumerate(zip(iters, box.low, box.extents, strict=True))
         }
         order: dict[int, int] = {}
 
@@ -167,7 +174,8 @@ class Operands:
 
         numbered = substitute(body, values, 0, on_read)
         extents = tuple(as_dim(extent) for extent in box.extents)
-        return scope_value(Scope(extents, numbered, dtype), tuple(self.values[k] for k in order))
+        merged = None if groups is None or set(groups) <= {1} else groups
+        return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
 
 
 def as_dim(extent: Scalar) -> Dim:
@@ -209,10 +217,16 @@ def view_of(value: Value, operands: Operands) -> View | None:
 
     body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, on_read)
     box = Box.of(scope.extents)
-    if not isinstance(body, Reduce) or body.where is not None or any(extent.free for extent in body.extents):
+    if not isinstance(body, Reduce) or any(extent.free for extent in body.extents):
         return View(value, iters, box, None, (), (), body)
+    inner = body.body
+    if body.where is not None:
+        # what is left out of a sum is 0 in it
+        if body.kind != "sum":
+            return View(value, iters, box, None, (), (), body)
+        inner = apply("select", body.where, inner, num(0))
     sums = operands.fresh(len(body.iters))
-    inner = substitute(body.body, dict(zip(body.iters, sums, strict=True)))
+    inner = substitute(inner, dict(zip(body.iters, sums, strict=True)))
     return View(value, iters, box, body.kind, sums, body.extents, inner)
 
 

@@ -9,9 +9,9 @@ from dslc.derive.building import Right
 from dslc.derive.matching import Left
 from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
 from dslc.derive.unknowns import Hints, Unknowns
-from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value, topological
+from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
-from dslc.ir.scalar import Read, Scalar, read
+from dslc.ir.scalar import Read, Scalar, num, read
 from dslc.ir.scopes import positions, substitute
 from dslc.semantics.definitions import DerivationDef
 from dslc.syntax import tree as t
@@ -76,7 +76,8 @@ class Steps:
     _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._directions = [each for each in directions(self.rules) if len(each[2]) == 1]
+        # rules between expressions have formulas with names
+        self._directions = [each for each in directions(self.rules) if len(each[2]) == 1 and each[2][0].name is None]
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
@@ -109,12 +110,15 @@ class Steps:
 
 
 def _apart(value: Value) -> Value:
-    """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`."""
+    """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`; iterators of one position are no part of an index."""
     node = value.node
-    if not isinstance(node, ScopeNode) or node.scope.groups is None:
+    if not isinstance(node, ScopeNode):
         return value
     scope = node.scope
-    inner = scope_value(Scope(scope.extents, scope.body, scope.dtype), node.args)
+    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    inner = scope_value(Scope(scope.extents, substitute(scope.body, single), scope.dtype), node.args)
+    if scope.groups is None:
+        return inner
     return scope_value(Scope(scope.extents, read(0, scope.iters), scope.dtype, scope.groups), (inner,))
 
 
@@ -126,7 +130,8 @@ def _without_copies(value: Value) -> Value:
     mapped: dict[Value, Value] = {}
     for node in topological([value.node]):
         if not isinstance(node, ScopeNode):
-            mapped.update(zip(node.values, node.values, strict=True))
+            moved = with_args(node, tuple(mapped[arg] for arg in node.args))
+            mapped.update(zip(node.values, moved, strict=True))
             continue
         args = tuple(mapped[arg] for arg in node.args)
         new = scope_value(node.scope, args) if args != node.args else node.values[0]

@@ -296,6 +296,9 @@ def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands)
             own = [it for it in iters if it in index.free]
             if len(own) < 2 or not index.free <= inside:
                 continue
+            if isinstance(index, Apply) and index.name == "//" and isinstance(index.args[1], Num):
+                yield from _by_quotient(index.args[0], int(index.args[1].value), iters, box, operands)
+                continue
             for it in own:
                 slope = coefficient_of(index, it)
                 if slope is None or abs(slope) != 1:
@@ -315,6 +318,27 @@ def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands)
                 moved = substitute(rest, dict(zip(iters, back, strict=True)))
                 inverse = apply("*", num(slope), apply("-", back[k], moved))
                 yield Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
+
+
+def _by_quotient(
+    index: Scalar, divisor: int, iters: tuple[Iter, ...], box: Box, operands: Operands
+) -> Iterator[Map]:
+    """`(o + b - r) // s` for o: the quotient and the remainder of what is divided, where r stays."""
+    for k, it in enumerate(iters):
+        if it not in index.free or coefficient_of(index, it) != 1:
+            continue
+        parts = (apply("//", index, num(divisor)), apply("%", index, num(divisor)))
+        values = (*iters[:k], *parts, *iters[k + 1 :])
+        try:
+            after = image(iters, values, box)
+        except Unfit:
+            continue
+        back = operands.fresh(len(iters) + 1)
+        kept = dict(zip((*iters[:k], *iters[k + 1 :]), (*back[:k], *back[k + 2 :]), strict=True))
+        rest = substitute(apply("-", index, it), kept)
+        whole = apply("+", apply("*", back[k], num(divisor)), back[k + 1])
+        inverse = apply("-", whole, rest)
+        yield Map(iters, values, back, (*back[:k], inverse, *back[k + 2 :]), after)
 
 
 def _split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Map | None:
@@ -376,6 +400,12 @@ def nonzero_box(term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, o
             first = apply("-", num(0), shift)
             low[k] = apply("max", low[k], first)
             high[k] = apply("min", high[k], apply("+", first, size if isinstance(size, Scalar) else num(size)))
+    for condition in _guards(term.body):
+        found_guard = _bound(condition, iters)
+        if found_guard is not None:
+            k, first, after = found_guard
+            low[k] = low[k] if first is None else apply("max", low[k], first)
+            high[k] = high[k] if after is None else apply("min", high[k], after)
     extents = tuple(apply("-", b, a) for a, b in zip(low, high, strict=True))
     if any(isinstance(extent, Num) and extent.value <= 0 for extent in extents):
         return None
@@ -383,9 +413,44 @@ def nonzero_box(term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, o
     return None if found_box == box else found_box
 
 
+def _guards(body: Scalar) -> Iterator[Scalar]:
+    """Conditions without which a term is 0."""
+    if isinstance(body, Reduce) and body.kind == "sum":
+        yield from _guards(body.body)
+    elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+        yield from _conjuncts(body.args[0])
+        yield from _guards(body.args[1])
+
+
+def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
+    if isinstance(condition, Apply) and condition.name == "and":
+        for arg in condition.args:
+            yield from _conjuncts(arg)
+    else:
+        yield condition
+
+
+def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:
+    """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
+    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="} and len(condition.args) == 2):
+        return None
+    left, right = condition.args
+    for it, limit, turned in ((left, right, False), (right, left, True)):
+        if isinstance(it, Iter) and it in iters and not limit.free:
+            k, after = iters.index(it), apply("+", limit, num(1))
+            if condition.name == "==":
+                return k, limit, after
+            if not turned:
+                return k, None, limit if condition.name == "<" else after
+            return k, after if condition.name == "<" else limit, None
+    return None
+
+
 def _factors_of(body: Scalar) -> list[Scalar]:
     if isinstance(body, Reduce) and body.kind == "sum":
         return _factors_of(body.body)
+    if isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+        return _factors_of(body.args[1])
     return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
 
 
