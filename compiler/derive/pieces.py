@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from dslc.analysis.numeric import Unknown, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
-from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
 from dslc.ir.scopes import substitute
 
 Vector = tuple[Scalar, ...]
@@ -172,7 +172,9 @@ class Operands:
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
-        numbered = substitute(body, values, 0, on_read)
+        numbered = narrowed(substitute(body, values, 0, on_read), {
+            iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
+        })
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
@@ -261,3 +263,22 @@ def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Sca
         if least < 0 or not isinstance(size, int) or most >= size:
             return False
     return True
+
+
+def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+    """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`."""
+    ranges = {**sum_ranges(body), **within}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:
+            return None
+        divisor, value = node.args[1].value, node.args[0]
+        try:
+            least, most = interval(value, ranges)
+        except Unknown:
+            return None
+        if least < 0 or most >= divisor:
+            return None
+        return num(0) if node.name == "//" else narrowed(value, within)
+
+    return rebuild(body, leaf)

@@ -113,13 +113,17 @@ class Unknowns:
             return
         for term in found.terms.values():
             yield from _by_reads(term, iters, box, self.operands)
-        for k in range(len(iters)):
+        indexes = [index for term in found.terms.values() for node in walk(term.body) if isinstance(node, Read) for index in node.index]
+        for k, it in enumerate(iters):
+            near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
+            suggested = set(self.hints.tiles) if any(len(index.free) > 1 for index in near) else set()
             for factor in factors:
-                split = _split(iters, box, k, factor, self.operands)
-                if split is not None:
-                    yield split
-        if any(_divides(term.body) for term in found.terms.values()):
-            for k in range(len(iters) - 1):
+                if factor in suggested or any(factor in _numbers(index) for index in near):
+                    split = _split(iters, box, k, factor, self.operands)
+                    if split is not None:
+                        yield split
+        for k in range(len(iters) - 1):
+            if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
                 merged = _merged(iters, box, k, self.operands)
                 if merged is not None:
                     yield merged
@@ -261,14 +265,22 @@ def _rest(whole: Box, part: Box) -> Box | None:
 
 def coefficients(body: Scalar) -> set[int]:
     """Coefficients and moduli of the positions that an expression reads at."""
-    found: set[int] = set()
-    for node in walk(body):
-        if isinstance(node, Read):
-            for index in node.index:
-                for part in walk(index):
-                    if isinstance(part, Apply) and part.name in {"*", "//", "%"}:
-                        found |= {abs(int(arg.value)) for arg in part.args if isinstance(arg, Num) and isinstance(arg.value, int)}
-    return found
+    return {each for node in walk(body) if isinstance(node, Read) for index in node.index for each in _numbers(index)}
+
+
+def _numbers(index: Scalar) -> set[int]:
+    return {
+        abs(int(arg.value))
+        for part in walk(index) if isinstance(part, Apply) and part.name in {"*", "//", "%"}
+        for arg in part.args if isinstance(arg, Num) and isinstance(arg.value, int)
+    }  # fmt: skip
+
+
+def _joins(index: Scalar, outer: Iter, inner: Iter, size: Scalar) -> bool:
+    """Whether something is read at `outer * size(inner) + inner`."""
+    if not {outer, inner} <= index.free or not isinstance(size, Num):
+        return False
+    return coefficient_of(index, inner) == 1 and coefficient_of(index, outer) == size.value and size.value != 1
 
 
 def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
@@ -369,14 +381,6 @@ def _merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Ma
     return Map(
         iters, (*iters[:k], value, *iters[k + 2 :]), back, (*back[:k], *parts, *back[k + 1 :]),
         Box((*box.low[:k], num(0), *box.low[k + 2 :]), (*box.extents[:k], apply("*", box.extents[k], size), *box.extents[k + 2 :])),
-    )  # fmt: skip
-
-
-def _divides(body: Scalar) -> bool:
-    """Whether something is read at a quotient or a remainder."""
-    return any(
-        isinstance(part, Apply) and part.name in {"//", "%"}
-        for node in walk(body) if isinstance(node, Read) for index in node.index for part in walk(index)
     )  # fmt: skip
 
 
