@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.derive.pieces import Box, Operands, View, view_of
+from dslc.derive.pieces import Box, Operands, View, in_bounds, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, read, walk
 from dslc.ir.scopes import substitute
@@ -72,7 +73,9 @@ def instances(rules: Rules, value: Value, target: Target = STANDARD) -> Iterator
         parts = _parts(view, turned)
         if isinstance(parts, Miss):
             return
-        for name, made in ((target.product, _product(rules, parts, operands, target)), (target.convolution, _convolution(rules, parts, operands, target))):
+        # the other way round a product is as good
+        product = Miss.GROUP if turned else _product(rules, parts, operands, target)
+        for name, made in ((target.product, product), (target.convolution, _convolution(rules, parts, operands, target))):
             if isinstance(made, Value):
                 yield name, made
 
@@ -170,12 +173,19 @@ def _product(rules: Rules, parts: Parts, operands: Operands, target: Target) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Spatial:
+    """A dimension that a window slides over: `unit * (out * stride + inside * dilation - before) + rest` of the data's positions.
+
+    `inside` is None for a window of one position.
+    """
+
     dim: int
     out: Iter
-    inside: Iter
+    inside: Iter | None
+    unit: int
     stride: int
     dilation: int
     before: int
+    rest: Scalar
 
 
 def _convolution(rules: Rules, parts: Parts, operands: Operands, target: Target) -> Value | Miss:
@@ -189,31 +199,43 @@ def _convolution(rules: Rules, parts: Parts, operands: Operands, target: Target)
     if not 1 <= len(spatial) <= 3:
         return Miss.GROUP
     shape = operands.values[data.operand].type.shape
-    after = []
-    for each in spatial:
-        size, count, width = shape[each.dim], parts.extent(each.out), parts.extent(each.inside)
-        if not (isinstance(size, int) and isinstance(count, Num) and isinstance(width, Num)):
-            return Miss.PADS
-        after.append((int(count.value) - 1) * each.stride + (int(width.value) - 1) * each.dilation + 1 - size - each.before)
-    outside = data.other is not None and isinstance(data.other, Num) and data.other.value == 0
-    pads = (*(each.before for each in spatial), *after)
-    if any(pad < 0 for pad in pads) or (any(pads) and not outside):
-        return Miss.PADS
-    taken = {each.out for each in spatial} | {each.inside for each in spatial}
-    images = [it for it in parts.rows if it not in taken]
-    channels = [it for it in parts.summed if it not in taken]
+    outside = isinstance(data.other, Num) and data.other.value == 0
     places = operands.fresh(len(spatial))
     index = list(data.index)
     sizes: dict[Iter, Scalar] = {}
+    before, after = [], []
+    whole = True
     for each, place in zip(spatial, places, strict=True):
-        index[each.dim] = place
-        size = shape[each.dim]
-        sizes[place] = size if isinstance(size, Scalar) else num(size)
-    plain = [at for k, at in enumerate(index) if k not in {each.dim for each in spatial}]
-    inner = read(data.operand, tuple(index), data.other if any(not isinstance(at, Iter) for at in plain) else None)
+        size, count = shape[each.dim], parts.extent(each.out)
+        width = num(1) if each.inside is None else parts.extent(each.inside)
+        if not (isinstance(size, int) and isinstance(count, Num) and isinstance(width, Num)):
+            return Miss.PADS
+        reach = (int(count.value) - 1) * each.stride + (int(width.value) - 1) * each.dilation + 1
+        own = each.unit == 1 and each.rest is num(0)
+        last = reach - size - each.before
+        if own and each.before >= 0 and last >= 0 and (outside or each.before == last == 0):
+            # the operator's own padding
+            index[each.dim], sizes[place] = place, num(size)
+            before.append(each.before)
+            after.append(last)
+        else:
+            # all that the windows see, outside of the data too
+            moved = apply("*", num(each.unit), apply("-", place, num(each.before)))
+            index[each.dim], sizes[place] = apply("+", moved, each.rest), num(reach)
+            before.append(0)
+            after.append(0)
+            whole = False
+    taken = {it for each in spatial for it in (each.out, each.inside)}
+    images = [it for it in parts.rows if it not in taken]
+    channels = [it for it in parts.summed if it not in taken]
+    inside = {it: (0, int(extent.value) - 1) for it in (*parts.view.iters, *parts.view.sums) if isinstance(extent := parts.extent(it), Num)}
+    inside |= {place: (0, int(size.value) - 1) for place, size in sizes.items() if isinstance(size, Num)}
+    other = None if whole and in_bounds(index, shape, inside) else data.other
+    inner = read(data.operand, tuple(index), other)
     dims: list[Sequence[Iter]] = [images, [*parts.batch, *channels], *[(place,) for place in places]]
     image = _image(parts, operands, inner, dims, sizes)
-    weights = _operand(parts, operands, kernel, [[*parts.batch, *parts.columns], channels, *[(each.inside,) for each in spatial]])
+    windows = [() if each.inside is None else (each.inside,) for each in spatial]
+    weights = _operand(parts, operands, kernel, [[*parts.batch, *parts.columns], channels, *windows])
     groups = 1
     for it in parts.batch:
         extent = parts.extent(it)
@@ -222,7 +244,7 @@ def _convolution(rules: Rules, parts: Parts, operands: Operands, target: Target)
         groups *= int(extent.value)
     attrs = {
         "stride": tuple(each.stride for each in spatial), "dilation": tuple(each.dilation for each in spatial),
-        "pads": pads, "groups": groups,
+        "pads": (*before, *after), "groups": groups,
     }  # fmt: skip
     try:
         (made,) = call(rules, target.convolution, [image, weights], attrs)
@@ -252,23 +274,39 @@ def _image(parts: Parts, operands: Operands, factor: Scalar, dims: Sequence[Sequ
 
 
 def _spatial(parts: Parts, data: Read) -> tuple[_Spatial, ...] | Miss:
-    """The dimensions of the data that a window slides over."""
+    """The dimensions of the data that a window slides over; where there are none, rows are windows of one position."""
     found = []
     for dim, index in enumerate(data.index):
-        if len(index.free) < 2:
-            if index.free and coefficient_of(index, next(iter(index.free))) is None:
-                return Miss.NOT_AFFINE
-            continue
-        out = [it for it in parts.rows if it in index.free]
         inside = [it for it in parts.summed if it in index.free]
-        if len(out) != 1 or len(inside) != 1 or len(index.free) != 2:
+        out = [it for it in parts.rows if it in index.free]
+        if len(index.free) < 2 or not inside or not out:
+            continue
+        if len(inside) != 1:
             return Miss.GROUP
-        stride, dilation = coefficient_of(index, out[0]), coefficient_of(index, inside[0])
-        constant = substitute(index, {out[0]: num(0), inside[0]: num(0)})
-        if stride is None or dilation is None or stride < 1 or dilation < 1 or not isinstance(constant, Num):
+        (within,) = inside
+        slopes = {it: coefficient_of(index, it) for it in (*out, within)}
+        if any(slope is None for slope in slopes.values()):
             return Miss.NOT_AFFINE
+        dilated = slopes[within] or 0
+        # the window's own iterator is the one that moves it by the most
+        chosen = max(out, key=lambda it: (gcd(slopes[it] or 0, dilated), slopes[it] or 0))
+        stride = slopes[chosen] or 0
+        unit = gcd(stride, dilated)
+        if stride < 1 or dilated < 1:
+            return Miss.NOT_AFFINE
+        rest = substitute(index, {chosen: num(0), within: num(0)})
+        constant = substitute(rest, {it: num(0) for it in rest.free})
+        if not isinstance(constant, Num):
+            return Miss.NOT_AFFINE
+        before = -(int(constant.value) // unit)
+        rest = apply("+", rest, num(before * unit))
         # an iterator that stands elsewhere too is none of a window
-        if any(it in other.free for it in (out[0], inside[0]) for k, other in enumerate(data.index) if k != dim):
+        if any(it in other.free for it in (chosen, within) for k, other in enumerate(data.index) if k != dim):
             return Miss.GROUP
-        found.append(_Spatial(dim, out[0], inside[0], stride, dilation, -int(constant.value)))
-    return tuple(found)
+        found.append(_Spatial(dim, chosen, within, unit, stride // unit, dilated // unit, before, rest))
+    if found:
+        return tuple(found)
+    for dim, index in enumerate(data.index):
+        if isinstance(index, Iter) and index in parts.rows and sum(index in other.free for other in data.index) == 1:
+            found.append(_Spatial(dim, index, None, 1, 1, 1, 0, num(0)))
+    return tuple(found[-2:]) or Miss.GROUP
