@@ -10,13 +10,9 @@ from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from itertools import combinations
 
-from dslc.errors import DslcError
 from dslc.ir.constants import number_of
-from dslc.ir.graph import Call, Constant, Input, ScopeNode, Value, input_value, topological
+from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar
-from dslc.semantics.elaborate import expand_node
-from dslc.semantics.env import Mismatch, Unbound
-from dslc.semantics.library import Rules
 
 _MOST_INPUTS = 10
 _INTEGERS = frozenset(f"convert:{name}" for name in ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool"])
@@ -96,26 +92,18 @@ def _apply(node: Apply, parts: list[Degree], integers: bool) -> Degree:
 
 def degrees(outputs: tuple[Value, ...], linear: frozenset[Value]) -> tuple[Degree, ...]:
     """The degree of each output in the inputs `linear`. The graph is expanded: no calls (`dslc.semantics.elaborate.expand`)."""
-    known: dict[Value, Degree] = {}
-    for node in topological(value.node for value in outputs):
-        for value in node.values:
-            known[value] = _node_degree(value, known, linear)
-    return tuple(known[value] for value in outputs)
+    return rebuild(outputs, _node_degrees, dict.fromkeys(linear, Degree.LINEAR))
 
 
-def _node_degree(value: Value, known: Mapping[Value, Degree], linear: frozenset[Value]) -> Degree:
-    node = value.node
-    if value in linear:
-        return Degree.LINEAR
+def _node_degrees(node: Node, args: tuple[Degree, ...]) -> list[Degree]:
     if isinstance(node, Input):
-        return Degree.CONSTANT
+        return [Degree.CONSTANT]
     if isinstance(node, Constant):
-        return Degree.ZERO if number_of(value) == 0 else Degree.CONSTANT
-    args = [known[arg] for arg in node.args]
+        return [Degree.ZERO if number_of(Value(node)) == 0 else Degree.CONSTANT]
     if isinstance(node, ScopeNode):
         varying = [arg.type.dtype for arg, degree in zip(node.args, args, strict=True) if degree is Degree.LINEAR]
-        return scalar_degree(node.scope.body, dict(enumerate(args)), any(not dtype.is_float for dtype in varying))
-    return Degree.CONSTANT if all(arg <= Degree.CONSTANT for arg in args) else Degree.OTHER
+        return [scalar_degree(node.scope.body, dict(enumerate(args)), any(not dtype.is_float for dtype in varying))]
+    return [Degree.CONSTANT if all(arg <= Degree.CONSTANT for arg in args) else Degree.OTHER] * len(node.types)
 
 
 def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tuple[frozenset[Value], ...]:
@@ -133,21 +121,6 @@ def linear_classes(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> tup
             if all(d in {Degree.LINEAR, Degree.ZERO} for d in each) and Degree.LINEAR in each:
                 found.append(chosen)
     return tuple(sorted(found, key=lambda group: (len(group), [inputs.index(v) for v in inputs if v in group])))
-
-
-def linear_at(rules: Rules, node: Call, count: int) -> bool:
-    """Whether an operator is linear in its first `count` tensors (`is_linear`), with the attributes and numbers of this use.
-
-    Its other tensors are held fixed. False where its types do not fit.
-    """
-    args = tuple(
-        arg if k >= count and isinstance(arg.node, Constant) else input_value(f"p{k}", arg.type) for k, arg in enumerate(node.args)
-    )
-    try:
-        outputs = expand_node(rules, node, args)
-    except (Mismatch, Unbound, DslcError):
-        return False
-    return len(outputs) == 1 and is_linear(args[:count], outputs)
 
 
 def is_linear(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bool:

@@ -4,30 +4,28 @@ from __future__ import annotations
 
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, topological
-from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, walk
 
 
 def is_pointwise_scope(scope: Scope, shapes: tuple[tuple[Dim, ...], ...]) -> bool:
     """For one expression over operands of the given shapes."""
-    iters = scope.iters
     if any(count != 1 for count in scope.groups or ()):
         return False
-    if _placed(scope.body):
+    if scope.body.binds or _placed(scope.body):
         return False
-    for node in walk(scope.body):
-        if isinstance(node, Reduce):
-            return False
-        if isinstance(node, Read):
-            shape = shapes[node.operand]
-            if node.other is not None or len(shape) > len(iters):
-                return False
-            own = iters[len(iters) - len(shape) :]
-            extents = scope.extents[len(iters) - len(shape) :]
-            for index, iterator, size, extent in zip(node.index, own, shape, extents, strict=True):
-                same = index is iterator and size == extent
-                if not same and not (size == 1 and isinstance(index, Num) and index.value == 0):
-                    return False
-    return True
+    return all(at_own_place(scope, node, shapes[node.operand]) for node in walk(scope.body) if isinstance(node, Read))
+
+
+def at_own_place(scope: Scope, read: Read, shape: tuple[Dim, ...]) -> bool:
+    """Whether a read takes the element at the position of the result: 0 on axes of size 1, axes aligned on the right."""
+    iters = scope.iters
+    skip = len(iters) - len(shape)
+    if read.other is not None or skip < 0:
+        return False
+    return all(
+        (index is own and size == extent) or (size == 1 and isinstance(index, Num) and index.value == 0)
+        for index, own, size, extent in zip(read.index, iters[skip:], shape, scope.extents[skip:], strict=True)
+    )
 
 
 def _placed(node: Scalar) -> bool:

@@ -31,9 +31,9 @@ def command(
 
     Without --shape, small shapes that the types accept are searched.
     """
-    from dslc.analysis.describe import describe
-    from dslc.analysis.samples import sample
     from dslc.errors import Diagnostic, DslcError
+    from dslc.inspection.describe import describe
+    from dslc.inspection.samples import sample
     from dslc.semantics.env import Mismatch
     from dslc.semantics.library import load_many, standard
 

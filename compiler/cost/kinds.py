@@ -9,9 +9,10 @@ import numpy as np
 
 from dslc.analysis.counts import known_flops
 from dslc.analysis.numeric import Unknown, vector
+from dslc.analysis.pointwise import at_own_place
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
-from dslc.ir.scalar import Num, Read, Reduce, Scalar, walk
+from dslc.ir.scalar import Read, Reduce, Scalar, walk
 from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
@@ -62,14 +63,7 @@ def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
 
 def _broadcast(node: ScopeNode, read: Read, below: Value) -> bool:
     """Whether a read takes the element at the same position, 0 on axes of size 1, axes aligned on the right."""
-    iters, shape = node.scope.iters, below.type.shape
-    if read.other is not None or len(shape) > len(iters) or any(count != 1 for count in node.scope.groups or ()):
-        return False
-    skip = len(iters) - len(shape)
-    return all(
-        (index is own and size == extent) or (size == 1 and isinstance(index, Num) and index.value == 0)
-        for index, own, size, extent in zip(read.index, iters[skip:], shape, node.scope.extents[skip:], strict=True)
-    )
+    return all(count == 1 for count in node.scope.groups or ()) and at_own_place(node.scope, read, below.type.shape)
 
 
 def view(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:

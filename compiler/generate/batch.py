@@ -19,16 +19,19 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import (
     Call,
     Constant,
-    Input,
+    Node,
     Scope,
     ScopeNode,
     Value,
     input_value,
+    rebuild,
+    replace,
     scope_value,
     topological,
     with_args,
 )
-from dslc.ir.scalar import Iter, Read, Scalar, iterator, read, rebuild, walk
+from dslc.ir.scalar import Read, Scalar, iterator, read, walk
+from dslc.ir.scopes import substitute
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import fail
@@ -51,20 +54,8 @@ class Program:
             return run_scopes(self.results, {}, domain)
         batch = len(args[0])
         params = [_batched_input(param, batch) for param in self.params]
-        known: dict[Value, tuple[Value, bool]] = {
-            param: (new, True) for param, new in zip(self.params, params, strict=True)
-        }
-        for node in topological(value.node for value in self.results):
-            if isinstance(node, Input):
-                continue
-            pairs = [known[arg] for arg in node.args]
-            if isinstance(node, ScopeNode) and any(moves for _, moves in pairs):
-                scope = _batched(node.scope, tuple(moves for _, moves in pairs), batch)
-                known[Value(node)] = (scope_value(scope, tuple(value for value, _ in pairs)), True)
-            else:
-                for old, new in zip(node.values, with_args(node, tuple(value for value, _ in pairs)), strict=True):
-                    known[old] = (new, False)
-        wanted = [known[value] for value in self.results]
+        known = {param: (new, True) for param, new in zip(self.params, params, strict=True)}
+        wanted = rebuild(self.results, lambda node, pairs: _for_all(node, pairs, batch), known)
         arrays = run_scopes([value for value, _ in wanted], dict(zip(params, args, strict=True)), domain)
         return [
             array if moves else np.broadcast_to(array, (batch, *array.shape))
@@ -88,29 +79,26 @@ def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int
     """Calls replaced by what they mean, or what stands in for them, until none is left."""
     if depth == 0:
         raise fail("E0317", "an operator is expanded without end", None)
-    mapped: dict[Value, Value] = {}
-    for node in topological(value.node for value in values):
-        args = tuple(mapped[arg] for arg in node.args)
+
+    def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
         if not isinstance(node, Call):
-            mapped.update(zip(node.values, with_args(node, args), strict=True))
-            continue
+            return with_args(node, args)
         other = rules.traits_of(node.op).named.get("stand_in") if stand_in else None
         if other is not None:
-            results = _meaning(rules, apply(rules, other, args), stand_in, depth - 1)
-        else:
-            instance = elaborate(rules, node.op, tuple(arg.type for arg in args), node.attrs)
-            inner = _meaning(rules, instance.outputs, stand_in, depth - 1)
-            results = _over(inner, dict(zip(instance.params, args, strict=True)))
-        mapped.update(zip(node.values, results, strict=True))
-    return tuple(mapped[value] for value in values)
+            return _meaning(rules, apply(rules, other, args), stand_in, depth - 1)
+        instance = elaborate(rules, node.op, tuple(arg.type for arg in args), node.attrs)
+        inner = _meaning(rules, instance.outputs, stand_in, depth - 1)
+        return replace(inner, dict(zip(instance.params, args, strict=True)))
+
+    return rebuild(values, step)
 
 
-def _over(values: tuple[Value, ...], args: dict[Value, Value]) -> tuple[Value, ...]:
-    for node in topological(value.node for value in values):
-        if node.values[0] in args:
-            continue
-        args.update(zip(node.values, with_args(node, tuple(args[arg] for arg in node.args)), strict=True))
-    return tuple(args[value] for value in values)
+def _for_all(node: Node, pairs: Sequence[tuple[Value, bool]], batch: int) -> list[tuple[Value, bool]]:
+    """The results of a node for every position of the batch, and whether they differ from one to the other."""
+    args, moves = tuple(value for value, _ in pairs), tuple(moves for _, moves in pairs)
+    if isinstance(node, ScopeNode) and any(moves):
+        return [(scope_value(_batched(node.scope, moves, batch), args), True)]
+    return [(value, False) for value in with_args(node, args)]
 
 
 def _batched_input(param: Value, batch: int) -> Value:
@@ -130,19 +118,12 @@ def _lifted(body: Scalar, count: int, moves: tuple[bool, ...]) -> Scalar:
     key = (body, count, moves)
     found = _LIFTED.get(key)
     if found is None:
-        names: dict[Scalar, Iter] = {iterator(f"i{k}"): iterator(f"i{k + 1}") for k in range(count)}
-        cache: dict[Scalar, Scalar] = {}
 
-        def leaf(node: Scalar) -> Scalar | None:
-            if isinstance(node, Iter):
-                return names.get(node)
-            if isinstance(node, Read):
-                index = tuple(rebuild(part, leaf, cache) for part in node.index)
-                other = None if node.other is None else rebuild(node.other, leaf, cache)
-                return read(node.operand, (iterator("i0"), *index) if moves[node.operand] else index, other)
-            return None
+        def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+            return read(node.operand, (iterator("i0"), *index) if moves[node.operand] else index, other)
 
-        found = _LIFTED[key] = rebuild(body, leaf, cache)
+        later = {iterator(f"i{k}"): iterator(f"i{k + 1}") for k in range(count)}
+        found = _LIFTED[key] = substitute(body, later, 0, on_read)
     return found
 
 

@@ -8,10 +8,10 @@ from itertools import islice
 
 import numpy as np
 
-from dslc.analysis.bounds import check_operator
-from dslc.analysis.samples import sample
-from dslc.analysis.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.errors import Diagnostic, Label, Span
+from dslc.inspection.bounds import check_operator
+from dslc.inspection.samples import sample
+from dslc.inspection.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.terms import term_choices
 from dslc.ir.dtype import DType

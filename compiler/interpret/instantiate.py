@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from dslc.analysis.linearity import linear_at
 from dslc.errors import DslcError
 from dslc.interpret.draft import Draft, entry_count, partly_bound
 from dslc.interpret.draws import ORDINARY, Draws
@@ -27,6 +26,7 @@ from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import AttrSet, Closure, Env, Mismatch, MismatchKind, OperatorRef, Thunk, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
+from dslc.semantics.linear import linear_at
 from dslc.semantics.types import shape_of, solve
 from dslc.semantics.values import texts, values
 from dslc.semantics.walk import walk_expr

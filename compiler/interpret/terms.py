@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from dslc.analysis.linearity import linear_at
-from dslc.analysis.samples import sample
+from dslc.inspection.samples import sample
 from dslc.ir.graph import Call
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 from dslc.syntax import tree as t
 

@@ -173,10 +173,12 @@ def _sum(args: tuple[Scalar, ...]) -> Scalar:
             else:
                 terms[rest] = _plus(terms.get(rest, 0), coefficient)
     parts = [
-        _product((num(coefficient), rest))
+        # one of what is no sum is as it is
+        rest if coefficient == 1 and type(coefficient) is int and not (isinstance(rest, Apply) and rest.name == "+")
+        else _product((num(coefficient), rest))
         for rest, coefficient in terms.items()
         if coefficient != 0 or not is_index(rest)
-    ]
+    ]  # fmt: skip
     if constant != 0 or not parts:
         parts.append(num(constant))
     if len(parts) == 1:
@@ -204,7 +206,7 @@ def _product(args: tuple[Scalar, ...]) -> Scalar:
             if isinstance(factor, Apply) and factor.name == "+":
                 others = (*factors[:k], *factors[k + 1 :])
                 return _sum(tuple(_product((num(coefficient), part, *others)) for part in factor.args))
-    ordered = sorted(factors, key=_order)
+    ordered = sorted(factors, key=_order) if len(factors) > 1 else factors
     if coefficient == 1 and not isinstance(coefficient, float):
         return ordered[0] if len(ordered) == 1 else raw_apply("*", *ordered)
     return raw_apply("*", num(coefficient), *ordered)

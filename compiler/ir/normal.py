@@ -12,10 +12,26 @@ limit. Beyond it two equal expressions may keep different forms: a form never st
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, permutations, product
 
-from dslc.ir.graph import Call, Constant, Input, Opaque, Scope, ScopeNode, Value, scope_value, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Graph,
+    Input,
+    Kernel,
+    Node,
+    Opaque,
+    Scope,
+    ScopeNode,
+    Value,
+    kernel_value,
+    scope_value,
+    with_args,
+)
+from dslc.ir.graph import rebuild as rebuild_graph
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -34,11 +50,13 @@ from dslc.ir.scalar import (
     table,
     walk,
 )
-from dslc.ir.scopes import substitute
+from dslc.ir.scopes import each_of, substitute
 
 #: functions of two or more operands in any order; `+` and `*` are kept in order by their constructors
 _SYMMETRIC = frozenset({"==", "!=", "and", "or", "min", "max"})
 _ASSOCIATIVE = frozenset({"and", "or", "min", "max"})
+#: functions whose operands the normal form has in one order
+_ORDERLESS = _SYMMETRIC | {"+", "*"}
 #: orders of alike iterators of one reduction that are tried
 _ORDERS = 120
 
@@ -47,23 +65,26 @@ class Normalizer:
     """Normal forms of values, each computed once: what graphs have in common is looked at once."""
 
     def __init__(self) -> None:
-        self._values: dict[Value, Value] = {}
+        self._nodes: dict[Node, Sequence[Value]] = {}
         self._labels: dict[Value, str] = {}
 
     def value(self, value: Value) -> Value:
         """`{[i0] $1[i0] * $0[i0]}(A, {[j] ...})` → the same with operands, summations and factors in their one order."""
-        for node in topological([value.node]):
-            if node.values and node.values[0] in self._values:
-                continue
-            args = tuple(self._values[arg] for arg in node.args)
-            results = (self._scope(node.scope, args),) if isinstance(node, ScopeNode) else with_args(node, args)
-            self._values.update(zip(node.values, results, strict=True))
-        return self._values[value]
+        return rebuild_graph([value], self._node, memo=self._nodes)[0]
+
+    def _node(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        if isinstance(node, ScopeNode):
+            return (self._scope(node.scope, args),)
+        if isinstance(node, Kernel):
+            group = node.group
+            inside = rebuild_graph(group.outputs, self._node, memo=self._nodes)
+            return kernel_value(group if inside == group.outputs else Graph(group.inputs, inside), args)
+        return with_args(node, args)
 
     def _scope(self, scope: Scope, args: Sequence[Value]) -> Value:
         labels = [self.label(arg) for arg in args]
         # operands in the order of their labels, whatever reads them first
-        used = sorted({node.operand for node in _reads(scope.body)}, key=lambda k: labels[k])
+        used = sorted({node.operand for node in each_of(Read, scope.body)}, key=lambda k: labels[k])
         numbers: dict[int, int] = {}
         operands: list[Value] = []
         for k in used:
@@ -73,7 +94,10 @@ class Normalizer:
         body = substitute(scope.body, {}, 0, lambda node, index, other, depth: read(numbers[node.operand], index, other))
         normal = _Normal([labels[k] for k in used if numbers[k] not in {numbers[j] for j in used[: used.index(k)]}])
         groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
-        return scope_value(Scope(scope.extents, normal.form(body), scope.dtype, groups), tuple(operands))
+        whole = Scope(scope.extents, normal.form(body), scope.dtype, groups)
+        if len({node.operand for node in each_of(Read, whole.body)}) < len(operands):
+            return self._scope(whole, operands)  # what was read twice in one maximum is read once
+        return scope_value(whole, tuple(operands))
 
     def label(self, value: Value) -> str:
         """A text that says what a value is, equal for equal normal values: input tensors keep their identity."""
@@ -85,7 +109,7 @@ class Normalizer:
     def _label(self, value: Value) -> str:
         node = value.node
         if isinstance(node, Input):
-            return f"input {node.name}: {node.types[0]}"
+            return f"{'weight' if node.constant else 'input'} {node.name}: {node.types[0]}"
         if isinstance(node, Constant):
             return f"constant {node.data.key}: {node.types[0]}"
         args = ", ".join(self.label(arg) for arg in node.args)
@@ -93,6 +117,8 @@ class Normalizer:
             own = f"{node.scope} {node.scope.groups} {node.scope.dtype}"
         elif isinstance(node, Call):
             own = f"{node.op} {node.tag}"
+        elif isinstance(node, Kernel):
+            own = f"kernel {[self.label(each) for each in (*node.group.inputs, *node.group.outputs)]}"
         else:
             own = node.key if isinstance(node, Opaque) else type(node).__name__
         # of one length, however deep the graph is
@@ -104,10 +130,6 @@ def normal(value: Value) -> Value:
     return Normalizer().value(value)
 
 
-def _reads(root: Scalar) -> Iterator[Read]:
-    return (node for node in walk(root) if isinstance(node, Read))
-
-
 class _Normal:
     """The normal form of one body, below iterators whose names are final."""
 
@@ -115,12 +137,14 @@ class _Normal:
         self._labels = labels
 
     def form(self, body: Scalar) -> Scalar:
-        return self._named(_flat(body), 0, {})
+        return self._named(_simplified(_flat(body)) if body.binds else body, 0, {})
 
     def _named(self, node: Scalar, depth: int, names: Mapping[Iter, Scalar]) -> Scalar:
         """The expression with its reductions' iterators in their order, and named by it."""
         if isinstance(node, Iter):
             return names.get(node, node)
+        if isinstance(node, Num):
+            return node
         if isinstance(node, Reduce):
             return self._reduction(node, depth, names)
         if isinstance(node, Apply):
@@ -172,21 +196,67 @@ class _Normal:
 
     def _signatures(self, node: Reduce, depth: int, names: Mapping[Iter, Scalar]) -> list[str]:
         """What an iterator is apart from its name: the reduction with the iterator marked, and the others by their signatures."""
-        marks = [f"?{extent}" if not extent.free & set(node.iters) else "?" for extent in node.extents]
+        own = set(node.iters)
+        marks = [f"?{extent}" if own.isdisjoint(extent.free) else "?" for extent in node.extents]
+        outer = {it: str(name) for it, name in names.items()}
+        parts = [node.body, *([] if node.where is None else [node.where])]
         for _ in range(2):
-            found = []
-            for k in range(len(node.iters)):
-                named = enumerate(zip(node.iters, marks, strict=True))
-                inner = {it: iterator(f"{mark}!" if j == k else mark) for j, (it, mark) in named}
-                parts = [node.body, *([] if node.where is None else [node.where])]
-                # a reduction inside is looked at as it stands: its own iterators are in the order of this mark
-                shown = [str(self._named(part, depth + len(node.iters), {**names, **inner})) for part in parts]
-                found.append(f"{marks[k]} {' where '.join(shown)}")
-            digests = [hashlib.sha256(each.encode()).hexdigest()[:16] for each in found]
-            if len(set(digests)) == len(set(marks)):
-                return digests
-            marks = [f"?{each}" for each in digests]
+            count = Counter(marks)
+            if len(count) == len(marks):
+                return marks
+            found = list(marks)
+            for k, mark in enumerate(marks):
+                if count[mark] > 1:
+                    shown = _Shown({**outer, **dict(zip(node.iters, marks, strict=True)), node.iters[k]: f"{mark}!"}, 0)
+                    text = " where ".join(shown.go(part) for part in parts)
+                    found[k] = f"?{hashlib.sha256(f'{mark} {text}'.encode()).hexdigest()[:16]}"
+            marks = found
         return marks
+
+
+class _Shown:
+    """Expressions as text that is the same in whatever order operands and summations stand, and whatever is bound inside is named."""
+
+    __slots__ = ("level", "memo", "names")
+
+    def __init__(self, names: Mapping[Iter, str], level: int) -> None:
+        self.names, self.level = names, level
+        self.memo: dict[Scalar, str] = {}
+
+    def go(self, node: Scalar) -> str:
+        found = self.memo.get(node)
+        if found is None:
+            found = self.memo[node] = self._fresh(node)
+        return found
+
+    def _fresh(self, node: Scalar) -> str:
+        if isinstance(node, Iter):
+            return self.names.get(node, node.name)
+        if isinstance(node, Apply):
+            if node.name in _ORDERLESS:
+                return f"{node.name}({', '.join(sorted(self._operands(node)))})"
+            return f"{node.name}({', '.join([self.go(arg) for arg in node.args])})"
+        if isinstance(node, Read | Table):
+            head = node.operand if isinstance(node, Read) else node.values
+            other = "" if not isinstance(node, Read) or node.other is None else f" else {self.go(node.other)}"
+            return f"{head}[{', '.join([self.go(part) for part in node.index])}{other}]"
+        if isinstance(node, Reduce):
+            inside = dict(self.names)
+            sizes = []
+            for it, extent in zip(node.iters, node.extents, strict=True):
+                sizes.append(_Shown(inside, self.level + 1).go(extent))
+                inside[it] = f"?{self.level} {sizes[-1]}"
+            below = _Shown(inside, self.level + 1)
+            where = "" if node.where is None else f" where {below.go(node.where)}"
+            return f"{node.kind}[{', '.join(sorted(sizes))}{where}] {below.go(node.body)}"
+        return str(node)
+
+    def _operands(self, node: Apply) -> Iterator[str]:
+        for arg in node.args:
+            if isinstance(arg, Apply) and arg.name == node.name and node.name not in {"==", "!="}:
+                yield from self._operands(arg)
+            else:
+                yield self.go(arg)
 
 
 def _after(node: Reduce, k: int) -> int:
@@ -198,12 +268,20 @@ def _after(node: Reduce, k: int) -> int:
 # ---- shapes of expressions -------------------------------------------------------------------------------------------
 
 
+def _simplified(root: Scalar) -> Scalar:
+    """The expression with every function of it in the form of the smart constructors: what signatures of iterators are told by."""
+    memo: dict[Scalar, Scalar] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        return apply(node.name, *[rebuild(arg, leaf, memo) for arg in node.args]) if isinstance(node, Apply) else None
+
+    return rebuild(root, leaf, memo)
+
+
 def _flat(node: Scalar) -> Scalar:
     """Nested reductions of one kind as one, without iterators of one position; nested `min`, `max`, `and`, `or` as one."""
     def leaf(part: Scalar) -> Scalar | None:
-        if isinstance(part, Reduce):
-            return _flat_reduction(part)
-        return None
+        return _flat_reduction(part) if isinstance(part, Reduce) else None if part.binds else part
 
     return rebuild(node, leaf)
 
@@ -212,6 +290,8 @@ def _flat_reduction(node: Reduce) -> Scalar:
     single: dict[Iter, Scalar] = {
         it: num(0) for it, extent in zip(node.iters, node.extents, strict=True) if isinstance(extent, Num) and extent.value == 1
     }
+    if not single and not any(part.binds for part in node.children):
+        return node
     # every reduction inside binds names that occur nowhere else in it, so that they can be joined
     depth = _beyond(node)
 
@@ -262,14 +342,23 @@ def _folded(name: str, args: Sequence[Scalar]) -> Scalar:
     """A symmetric function of operands in their order; associative ones of all that are nested in them."""
     if name not in _ASSOCIATIVE:
         return raw_apply(name, *args) if not any(isinstance(arg, Num) for arg in args) else apply(name, *args)
-    flat: list[Scalar] = []
-    for arg in args:
-        flat += arg.args if isinstance(arg, Apply) and arg.name == name else (arg,)
-    flat = sorted(dict.fromkeys(flat), key=str)
+    parts = dict.fromkeys(part for arg in args for part in _nested(name, arg))
+    numbers = [part for part in parts if isinstance(part, Num)]
+    # numbers first, which become one
+    flat = [*numbers, *sorted((part for part in parts if not isinstance(part, Num)), key=str)]
     total = flat[0]
     for arg in flat[1:]:
         total = apply(name, total, arg)
     return total
+
+
+def _nested(name: str, node: Scalar) -> Iterator[Scalar]:
+    """The operands of an associative function, those of the same one inside included."""
+    if isinstance(node, Apply) and node.name == name:
+        for arg in node.args:
+            yield from _nested(name, arg)
+    else:
+        yield node
 
 
 __all__ = ["Normalizer", "normal"]

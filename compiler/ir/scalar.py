@@ -10,6 +10,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import lru_cache
+from math import nan
 from operator import is_
 from typing import Any, ClassVar
 
@@ -59,18 +61,29 @@ def _known(key: tuple[Any, ...]) -> Any:
     return None if found is None else found()
 
 
-def _new(
-    key: tuple[Any, ...], parts: tuple[Any, ...], free: frozenset[Iter], integral: bool, children: tuple[Scalar, ...] = ()
-) -> Any:
-    """A node of the class `key[0]`; `parts` are its own attributes, in the order of its slots."""
+def _new(key: tuple[Any, ...], parts: tuple[Any, ...], free: frozenset[Iter], integral: bool) -> Any:
+    """A leaf of the class `key[0]`; `parts` is what makes it again. Its class sets its own attributes."""
     cls = key[0]
     node = cls.__new__(cls)
     node._key, node._text = parts, None
-    for name, value in zip(cls.__slots__, parts, strict=True):
-        setattr(node, name, value)
-    node.free, node.integral = free, integral
-    node.reads = cls is Read or any(child.reads for child in children)
-    node.binds = cls is Reduce or any(child.binds for child in children)
+    node.free, node.integral, node.reads, node.binds = free, integral, False, False
+    Scalar._pool[key] = weakref.KeyedRef(node, _forget, key)
+    return node
+
+
+def _above(key: tuple[Any, ...], parts: tuple[Any, ...], children: tuple[Scalar, ...]) -> Any:
+    """A node of the class `key[0]` that is no leaf; `parts` is what makes it again. Its class sets its own attributes."""
+    cls = key[0]
+    node = cls.__new__(cls)
+    node._key, node._text, node.integral = parts, None, False
+    reads = binds = False
+    free = _NONE
+    for child in children:
+        if child.free and child.free is not free:
+            free = free | child.free if free else child.free
+        reads = reads or child.reads
+        binds = binds or child.binds
+    node.free, node.reads, node.binds = free, reads, binds
     Scalar._pool[key] = weakref.KeyedRef(node, _forget, key)
     return node
 
@@ -80,14 +93,6 @@ def _forget(gone: weakref.KeyedRef[Any, Scalar], pool: dict[Any, weakref.KeyedRe
     # a node of the same key may have been made in the meantime
     if pool.get(gone.key) is gone:
         del pool[gone.key]
-
-
-def _free_of(parts: tuple[Scalar, ...]) -> frozenset[Iter]:
-    out: frozenset[Iter] = frozenset()
-    for part in parts:
-        if part.free:
-            out = out | part.free
-    return out
 
 
 class Num(Scalar):
@@ -102,8 +107,13 @@ class Num(Scalar):
             value = int(value)
         # the type beside the value keeps True, 1 and 1.0 apart
         kind = type(value)
+        if kind is float and value != value:
+            value = nan  # which equals nothing, and is one object
         key = (Num, kind, value)
-        found: Num = _known(key) or _new(key, (value,), _NONE, kind is int)
+        found: Num | None = _known(key)
+        if found is None:
+            found = _new(key, (value,), _NONE, kind is int)
+            found.value = value
         return found
 
 
@@ -117,7 +127,10 @@ class Sym(Scalar):
     @staticmethod
     def _make(least: int | None, name: str) -> Sym:
         key = (Sym, least, name)
-        found: Sym = _known(key) or _new(key, (least, name), _NONE, True)
+        found: Sym | None = _known(key)
+        if found is None:
+            found = _new(key, (least, name), _NONE, True)
+            found.least, found.name = least, name
         return found
 
 
@@ -133,6 +146,7 @@ class Iter(Scalar):
         node: Iter | None = _known(key)
         if node is None:
             node = _new(key, (name,), _NONE, True)
+            node.name = name
             # it is what is free in itself
             node.free = frozenset((node,))
         return node
@@ -151,8 +165,8 @@ class Read(Scalar):
         key = (Read, operand, index, other)
         found: Read | None = _known(key)
         if found is None:
-            parts = index if other is None else (*index, other)
-            found = _new(key, (index, operand, other), _free_of(parts), False, parts)
+            found = _above(key, (index, operand, other), index if other is None else (*index, other))
+            found.index, found.operand, found.other, found.reads = index, operand, other, True
         return found
 
     @property
@@ -170,7 +184,10 @@ class Table(Scalar):
     @staticmethod
     def _make(index: tuple[Scalar, ...], values: tuple[Any, ...]) -> Table:
         key = (Table, index, values)
-        found: Table = _known(key) or _new(key, (index, values), _free_of(index), False, index)
+        found: Table | None = _known(key)
+        if found is None:
+            found = _above(key, (index, values), index)
+            found.index, found.values = index, values
         return found
 
     @property
@@ -193,8 +210,9 @@ class Apply(Scalar):
         key = (Apply, name, args)
         found: Apply | None = _known(key)
         if found is None:
-            integral = name in _INTEGRAL and all(arg.integral for arg in args)
-            found = _new(key, (args, name), _free_of(args), integral, args)
+            found = _above(key, (args, name), args)
+            found.args, found.name = args, name
+            found.integral = name in _INTEGRAL and all(arg.integral for arg in args)
         return found
 
     @property
@@ -220,7 +238,9 @@ class Reduce(Scalar):
         found: Reduce | None = _known(key)
         if found is None:
             inner = (*extents, body) if where is None else (*extents, body, where)
-            found = _new(key, (body, extents, iters, kind, where), _free_of(inner) - frozenset(iters), False, inner)
+            found = _above(key, (body, extents, iters, kind, where), inner)
+            found.body, found.extents, found.iters, found.kind, found.where = body, extents, iters, kind, where
+            found.free, found.binds = found.free.difference(iters), True
         return found
 
     @property
@@ -247,6 +267,18 @@ def dimension(name: str) -> Sym:
 
 def iterator(name: str) -> Iter:
     return Iter._make(name)
+
+
+@lru_cache(maxsize=1024)
+def traversal(place: int) -> Iter:
+    """The iterator of a place among those of a scope's result: `i0`, `i1`, ..."""
+    return Iter._make(f"i{place}")
+
+
+@lru_cache(maxsize=1024)
+def bound(depth: int) -> Iter:
+    """The iterator of a reduction that so many others surround: `r0`, `r1`, ..."""
+    return Iter._make(f"r{depth}")
 
 
 def read(operand: int, index: tuple[Scalar, ...], other: Scalar | None = None) -> Read:
@@ -282,9 +314,7 @@ def is_static(value: Scalar) -> bool:
 
 def apply(name: str, *args: Scalar) -> Scalar:
     """`name(args)`, simplified where that holds for every number: the smart constructors of `dslc.ir.fold`."""
-    from dslc.ir.fold import simplify
-
-    return simplify(name, args)
+    return fold.simplify(name, args)
 
 
 def raw_apply(name: str, *args: Scalar) -> Apply:
@@ -352,3 +382,7 @@ def substitute(root: Scalar, values: dict[Iter, Scalar] | dict[Scalar, Scalar]) 
     """Replaces iterators or symbols by expressions."""
     table_: dict[Any, Scalar] = dict(values)
     return rebuild(root, lambda node: table_.get(node))
+
+
+# the two need each other: the constructors of this module are what the smart ones are made of
+import dslc.ir.fold as fold  # noqa: E402

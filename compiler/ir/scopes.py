@@ -7,7 +7,9 @@ that nothing is captured when an expression moves below other reductions, and eq
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import is_
+from typing import TypeVar
 
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.element import scalar_dtype
@@ -22,42 +24,56 @@ from dslc.ir.scalar import (
     Table,
     apply,
     as_scalar,
+    bound,
     iterator,
     num,
     read,
-    rebuild,
     reduce,
     table,
-    walk,
+    traversal,
 )
 
 #: what a read becomes: its node, its index and the value outside as they are by now, and the number of reductions around it
 OnRead = Callable[[Read, tuple[Scalar, ...], Scalar | None, int], Scalar]
 
 
-def substitute(root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None) -> Scalar:
+def substitute(
+    root: Scalar, values: Mapping[Iter, Scalar], depth: int = 0, on_read: OnRead | None = None, units: bool = True
+) -> Scalar:
     """An expression with others in the place of its free iterators, below `depth` iterators of reductions.
 
-    `sum[r0: K] A[i0, r0]` with `i0 -> B[r0]` at depth 1 → `sum[r1: K] A[B[r0], r1]`: nothing is captured.
+    `sum[r0: K] A[i0, r0]` with `i0 -> B[r0]` at depth 1 → `sum[r1: K] A[B[r0], r1]`: nothing is captured. Without `units`, the
+    iterators of reductions that have one position go.
     """
     if not values and depth == 0 and on_read is None and not root.binds:
         return root
-    return _Moved(dict(values), depth, on_read).go(root)
+    return _Moved(dict(values), depth, on_read, units).go(root)
 
 
 class _Moved:
-    """One expression on its way: what its iterators stand for by now, and how many surround it."""
+    """One expression on its way: what its iterators stand for by now, and how many surround it.
 
-    __slots__ = ("depth", "memo", "on_read", "values")
+    `split`: the iterator of a reduction that becomes two, with the extents of both.
+    """
 
-    def __init__(self, values: dict[Iter, Scalar], depth: int, on_read: OnRead | None) -> None:
-        self.values, self.depth, self.on_read = values, depth, on_read
+    __slots__ = ("depth", "memo", "on_read", "split", "units", "values")
+
+    def __init__(
+        self,
+        values: dict[Iter, Scalar],
+        depth: int,
+        on_read: OnRead | None,
+        units: bool,
+        split: tuple[Iter, Scalar, Scalar] | None = None,
+    ) -> None:
+        self.values, self.depth, self.on_read, self.units, self.split = values, depth, on_read, units, split
         self.memo: dict[Scalar, Scalar] = {}
 
+    def inside(self) -> _Moved:
+        return _Moved(dict(self.values), self.depth, self.on_read, self.units, self.split)
+
     def go(self, node: Scalar) -> Scalar:
-        if self.on_read is None and not node.binds and not any(it in self.values for it in node.free):
-            return node
-        if self.on_read is not None and not (node.reads or node.free or node.binds):
+        if not node.binds and (self.on_read is None or not node.reads) and self.values.keys().isdisjoint(node.free):
             return node
         found = self.memo.get(node)
         if found is None:
@@ -68,7 +84,9 @@ class _Moved:
         if isinstance(node, Iter):
             return self.values.get(node, node)
         if isinstance(node, Apply):
-            return apply(node.name, *[self.go(arg) for arg in node.args])
+            args = [self.go(arg) for arg in node.args]
+            # what is as it was needs no smart constructor
+            return node if all(map(is_, args, node.args)) else apply(node.name, *args)
         if isinstance(node, Read):
             index = tuple([self.go(part) for part in node.index])
             other = None if node.other is None else self.go(node.other)
@@ -80,13 +98,29 @@ class _Moved:
         return node
 
     def _reduce(self, node: Reduce) -> Scalar:
-        inner = _Moved(dict(self.values), self.depth, self.on_read)
-        iters, extents = [], []
+        inner = self.inside()
+        iters: list[Iter] = []
+        extents: list[Scalar] = []
         for it, extent in zip(node.iters, node.extents, strict=True):
             # an extent may use the iterators before it
-            extents.append(_Moved(dict(inner.values), inner.depth, self.on_read).go(extent))
-            iters.append(iterator(f"r{inner.depth}"))
-            inner.values[it] = iters[-1]
+            size = extent if isinstance(extent, Num) else inner.inside().go(extent)
+            if self.split is not None and self.split[0] is it:
+                outer, within = bound(inner.depth), bound(inner.depth + 1)
+                inner.values[it] = apply("+", apply("*", outer, self.split[2]), within)
+                inner.depth += 2
+                iters += (outer, within)
+                extents += self.split[1:]
+                continue
+            if not self.units and size is num(1):
+                inner.values[it] = num(0)
+                continue
+            name = bound(inner.depth)
+            if name is not it:
+                inner.values[it] = name
+            else:
+                inner.values.pop(it, None)
+            extents.append(size)
+            iters.append(name)
             inner.depth += 1
         where = None if node.where is None else inner.go(node.where)
         return reduce(node.kind, tuple(iters), tuple(extents), inner.go(node.body), where)
@@ -112,15 +146,21 @@ def renumber(value: Value) -> Value:
 
 
 def _closed(
-    scope: Scope, extents: Sequence[Dim], groups: Sequence[int] | None, body: Scalar, args: Sequence[Value]
+    scope: Scope,
+    extents: Sequence[Dim],
+    groups: Sequence[int] | None,
+    body: Scalar,
+    args: Sequence[Value],
+    values: Mapping[Iter, Scalar] | None = None,
+    split: tuple[Iter, Scalar, Scalar] | None = None,
 ) -> Value:
-    """A scope over `args`, of which the body reads some, perhaps one under several numbers."""
+    """A scope over `args`, of which the body reads some, perhaps one under several numbers; `values` of its iterators are put in."""
     order: dict[Value, int] = {}
 
     def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         return read(order.setdefault(args[node.operand], len(order)), index, other)
 
-    numbered = substitute(body, {}, 0, on_read)
+    numbered = _Moved(dict(values or {}), 0, on_read, True, split).go(body)
     if groups is not None and all(count == 1 for count in groups):
         groups = None
     whole = Scope(tuple(extents), numbered, scope.dtype, None if groups is None else tuple(groups))
@@ -138,20 +178,23 @@ def inline(value: Value, operand: int) -> Value:
     scope, args = scope_of(value), value.node.args
     producer, below = scope_of(args[operand]), args[operand].node.args
     shape = args[operand].type.shape
-    first = len(args)
+    order: dict[Value, int] = {}
 
-    def shifted(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
-        return read(first + node.operand, index, other)
+    def below_it(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        return read(order.setdefault(below[node.operand], len(order)), index, other)
 
     def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         if node.operand != operand:
-            return read(node.operand, index, other)
-        element = substitute(producer.body, positions(producer, index), depth, shifted)
-        element = converted(element, producer.dtype, (*(arg.type.dtype for arg in (*args, *below)),))
+            return read(order.setdefault(args[node.operand], len(order)), index, other)
+        element = substitute(producer.body, positions(producer, index), depth, below_it)
+        element = converted(element, producer.dtype, tuple([arg.type.dtype for arg in order]))
         return element if other is None else apply("select", inside(index, shape), element, other)
 
     body = substitute(scope.body, {}, 0, on_read)
-    return _closed(scope, scope.extents, scope.groups, body, (*args, *below))
+    if len({node.operand for node in each_of(Read, body)}) < len(order):
+        # an index or a value outside that is needed no more
+        return _closed(scope, scope.extents, scope.groups, body, tuple(order))
+    return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(order))
 
 
 def converted(element: Scalar, to: DType, operands: tuple[DType, ...]) -> Scalar:
@@ -163,12 +206,12 @@ def converted(element: Scalar, to: DType, operands: tuple[DType, ...]) -> Scalar
     return apply(f"convert:{to}", element)
 
 
-def inside(index: Sequence[Scalar], shape: Sequence[Dim]) -> Scalar:
-    """Whether a position lies within a shape."""
+def inside(index: Sequence[Scalar], shape: Sequence[Dim], sized: Callable[[Dim], Scalar] = as_scalar) -> Scalar:
+    """Whether a position lies within a shape; `sized` says what a size is where it is known by another expression."""
     held: Scalar = num(True)
     for at, size in zip(index, shape, strict=True):
         held = apply("and", held, apply("<=", num(0), at))
-        held = apply("and", held, apply("<", at, as_scalar(size)))
+        held = apply("and", held, apply("<", at, sized(size)))
     return held
 
 
@@ -210,53 +253,35 @@ def split_iterator(value: Value, which: Iter, factor: Dim) -> Value:
         at = scope.iters.index(which)
         blocks = _quotient(scope.extents[at], factor)
         extents = (*scope.extents[:at], blocks, factor, *scope.extents[at + 1 :])
-        values: dict[Iter, Scalar] = {it: iterator(f"i{k + (k > at)}") for k, it in enumerate(scope.iters)}
-        values[which] = apply("+", apply("*", iterator(f"i{at}"), as_scalar(factor)), iterator(f"i{at + 1}"))
+        values: dict[Iter, Scalar] = {it: traversal(k + (k > at)) for k, it in enumerate(scope.iters)}
+        values[which] = apply("+", apply("*", traversal(at), as_scalar(factor)), traversal(at + 1))
         groups, start = [], 0
         for count in scope.groups or (1,) * len(scope.extents):
             groups.append(count + (start <= at < start + count))
             start += count
-        return _closed(scope, extents, groups, substitute(scope.body, values), args)
-    found = [node for node in walk(scope.body) if isinstance(node, Reduce) and which in node.iters]
+        return _closed(scope, extents, groups, scope.body, args, values)
+    found = [node for node in each_of(Reduce, scope.body) if which in node.iters]
     if len(found) != 1:
         raise ValueError(f"{len(found)} reductions bind {which}")
-    (node,) = found
-    at = node.iters.index(which)
-    outer, inner = iterator("split outer"), iterator("split inner")
-    place = apply("+", apply("*", outer, as_scalar(factor)), inner)
-
-    def put(part: Scalar) -> Scalar:
-        # names that occur nowhere else: what surrounds them names them again
-        return _renamed(part, {which: place})
-
-    split = reduce(
-        node.kind,
-        (*node.iters[:at], outer, inner, *node.iters[at + 1 :]),
-        (
-            *node.extents[:at], as_scalar(_quotient(node.extents[at], factor)), as_scalar(factor),
-            *(put(extent) for extent in node.extents[at + 1 :]),
-        ),
-        put(node.body),
-        None if node.where is None else put(node.where),
-    )  # fmt: skip
-    return _closed(scope, scope.extents, scope.groups, _exchanged(scope.body, node, split), args)
+    extent = found[0].extents[found[0].iters.index(which)]
+    split = (which, as_scalar(_quotient(extent, factor)), as_scalar(factor))
+    return _closed(scope, scope.extents, scope.groups, scope.body, args, {}, split)
 
 
-def _renamed(root: Scalar, values: Mapping[Iter, Scalar]) -> Scalar:
-    """As `substitute`, with the binders of the expression as they are: the values' own iterators are bound nowhere in it."""
-    def leaf(node: Scalar) -> Scalar | None:
-        if isinstance(node, Reduce) and any(it in values for it in node.iters):
-            shadowed = {it: each for it, each in values.items() if it not in node.iters}
-            extents = tuple(_renamed(extent, values) for extent in node.extents)
-            where = None if node.where is None else _renamed(node.where, shadowed)
-            return reduce(node.kind, node.iters, extents, _renamed(node.body, shadowed), where)
-        return values.get(node) if isinstance(node, Iter) else None
-
-    return rebuild(root, leaf)
+N = TypeVar("N", Read, Reduce)
 
 
-def _exchanged(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
-    return rebuild(root, lambda node: new if node is old else None)
+def each_of(kind: type[N], root: Scalar) -> Iterator[N]:
+    """Every read or every reduction of an expression; what has none is not looked at."""
+    seen: set[Scalar] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node not in seen and (node.reads if kind is Read else node.binds):
+            seen.add(node)
+            if isinstance(node, kind):
+                yield node
+            stack.extend(node.children)
 
 
 def _quotient(extent: Dim, factor: Dim) -> Dim:
@@ -278,12 +303,12 @@ def drop_axis(value: Value, axis: int, position: Scalar | int) -> Value:
     gone = range(start, start + groups[axis])
     part = Scope(tuple(scope.extents[k] for k in gone), num(0), scope.dtype, (groups[axis],))
     at = positions(part, [as_scalar(position)])
-    values: dict[Iter, Scalar] = {scope.iters[k]: at[iterator(f"i{k - start}")] for k in gone}
+    values: dict[Iter, Scalar] = {scope.iters[k]: at[traversal(k - start)] for k in gone}
     kept = [k for k in range(len(scope.extents)) if k not in gone]
-    values.update((scope.iters[k], iterator(f"i{n}")) for n, k in enumerate(kept))
+    values.update((scope.iters[k], traversal(n)) for n, k in enumerate(kept))
     extents = [scope.extents[k] for k in kept]
     left = [count for k, count in enumerate(groups) if k != axis]
-    return _closed(scope, extents, left, substitute(scope.body, values), value.node.args)
+    return _closed(scope, extents, left, scope.body, value.node.args, values)
 
 
 def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
@@ -301,18 +326,18 @@ def restrict(value: Value, boxes: Mapping[int, tuple[Dim, Dim]]) -> Value:
         inner = range(start, start + count)
         start += count
         if axis not in boxes:
-            values.update((scope.iters[k], iterator(f"i{len(extents) + n}")) for n, k in enumerate(inner))
+            values.update((scope.iters[k], traversal(len(extents) + n)) for n, k in enumerate(inner))
             extents.extend(scope.extents[k] for k in inner)
             counts.append(count)
             continue
         first, extent = boxes[axis]
-        place = apply("+", iterator(f"i{len(extents)}"), as_scalar(first))
+        place = apply("+", traversal(len(extents)), as_scalar(first))
         part = Scope(tuple(scope.extents[k] for k in inner), num(0), scope.dtype, (count,))
         at = positions(part, [place])
-        values.update((scope.iters[k], at[iterator(f"i{n}")]) for n, k in enumerate(inner))
+        values.update((scope.iters[k], at[traversal(n)]) for n, k in enumerate(inner))
         extents.append(extent)
         counts.append(1)
-    return _closed(scope, extents, counts, substitute(scope.body, values), value.node.args)
+    return _closed(scope, extents, counts, scope.body, value.node.args, values)
 
 
 def stack(values: Sequence[Value]) -> Value:
@@ -327,7 +352,7 @@ def stack(values: Sequence[Value]) -> Value:
     head = scopes[0]
     if any((each.extents, each.groups, each.dtype) != (head.extents, head.groups, head.dtype) for each in scopes):
         raise ValueError("scopes of several types cannot be stacked")
-    moved: dict[Iter, Scalar] = {it: iterator(f"i{k + 1}") for k, it in enumerate(head.iters)}
+    moved: dict[Iter, Scalar] = {it: traversal(k + 1) for k, it in enumerate(head.iters)}
     args: list[Value] = []
     bodies: list[Scalar] = []
     for value, scope in zip(values, scopes, strict=True):
@@ -348,6 +373,6 @@ def stack(values: Sequence[Value]) -> Value:
 
 
 __all__ = [
-    "OnRead", "converted", "drop_axis", "inline", "inside", "positions", "renumber", "restrict", "scope_of",
+    "OnRead", "converted", "drop_axis", "each_of", "inline", "inside", "positions", "renumber", "restrict", "scope_of",
     "split_iterator", "stack", "substitute",
 ]  # fmt: skip

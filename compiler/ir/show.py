@@ -9,15 +9,17 @@ _INFIX = {"+", "*", "/", "//", "%", "^", "==", "!=", "<", "<=", ">", ">=", "and"
 
 def show_scalar(node: Scalar) -> str:
     """One line; operands are `$0`, `$1`, ... Deterministic, so it also orders terms; kept with the node."""
-    return _Printer(None).go(node)
+    return ScalarText(None).go(node)
 
 
 def show_with(node: Scalar, operands: tuple[str, ...]) -> str:
     """As `show_scalar`, with names for the operands."""
-    return _Printer(operands).go(node)
+    return ScalarText(operands).go(node)
 
 
-class _Printer:
+class ScalarText:
+    """Expressions as text; other notations override `fresh`."""
+
     def __init__(self, operands: tuple[str, ...] | None) -> None:
         self._operands = operands
 

@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
-from dslc.analysis.linearity import linear_at
 from dslc.ir.dtype import DTYPES, TensorType
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
@@ -19,6 +18,7 @@ from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, R
 from dslc.match.types import QuickType, equal
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
+from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.constants import fill
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Node, Value, constant_value, input_value, topological, with_args
+from dslc.ir.graph import Node, Value, input_value, topological, with_args
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
@@ -25,27 +24,9 @@ class Refused(Exception):
     """Why a match was not applied."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Unwritten:
-    """A constant leaf: a weight of which only the type is known."""
-
-    number: int
-
-    @property
-    def key(self) -> str:
-        return f"leaf:{self.number}"
-
-    def load(self) -> Any:
-        raise LookupError("a leaf stands for any weight")
-
-
 def leaf(number: int, like: Value) -> Value:
-    """A tensor of which only type and constness are known."""
-    type: TensorType | None = like.node.types[like.index]
-    if like.constant and type is not None:
-        return constant_value(_Unwritten(number), type)
-    # no input of a model has such a name
-    return input_value(f"\0leaf {number}", type)
+    """A hole by a name that no input of a model has: beside it stand values of the model."""
+    return input_value(f"\0leaf {number}", like.node.types[like.index], like.constant)
 
 
 @dataclass(frozen=True, slots=True)

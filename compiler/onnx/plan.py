@@ -8,7 +8,7 @@ from typing import Any
 
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological, with_args
+from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, rebuild, topological, with_args
 from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
@@ -202,15 +202,14 @@ class Plan:
             instance = elaborate(self.rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
         except (Mismatch, DslcError):
             raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where) from None
-        inner: dict[Value, Value] = dict(zip(instance.params, node.args, strict=True))
-        for below in topological(value.node for value in instance.outputs):
-            if below.values[0] in inner:
-                continue
-            if isinstance(below, ScopeNode) and not all(inner[a].constant for a in below.args):
+
+        def step(below: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+            if isinstance(below, ScopeNode) and not all(arg.constant for arg in args):
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
-            inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
-        for value, output in zip(node.values, instance.outputs, strict=True):
-            self._alias[value] = inner[output]
+            return with_args(below, args)
+
+        known = dict(zip(instance.params, node.args, strict=True))
+        self._alias.update(zip(node.values, rebuild(instance.outputs, step, known), strict=True))
 
 
 def fill_spec(value: Value, symbols: Symbols) -> Spec:

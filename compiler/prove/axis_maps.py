@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, scope_value, topological
+from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, retyped, scope_value, topological
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -115,7 +115,7 @@ class _Work:
                 axes |= {k}
         if not isinstance(value.node, Input):
             raise NoMap
-        self.known[value] = input_value(value.node.name, TensorType(value.type.dtype, shape))
+        self.known[value] = retyped(value.node, TensorType(value.type.dtype, shape))
         self.axes[value] = axes
 
     def node(self, node: object) -> None:

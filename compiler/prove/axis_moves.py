@@ -9,15 +9,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dslc.ir import scalar
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Input, Scope, ScopeNode, Value, input_value, scope_value, topological
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
+from dslc.ir.graph import Input, Scope, ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, as_scalar, num, rebuild, walk
+from dslc.ir.scopes import substitute
+from dslc.ir.sizes import with_sizes
 from dslc.prove.axis_kinds import Segments, Unnatural
 from dslc.prove.axis_text import Readings
 from dslc.prove.ranks import Labels, Probe, positions_alone, sides_without, trace_of
 from dslc.semantics.env import AttrSet
-from dslc.semantics.lists import plain
 
 
 def enough(readings: Readings, rank: int) -> bool:
@@ -142,54 +141,21 @@ def _scalars(probe: Probe) -> Iterator[Scalar]:
 
 def _resized(probe: Probe, sizes: Mapping[Scalar, Scalar]) -> Probe:
     """Both sides with other sizes in the place of some, and without the iterators of reductions that have one position."""
-    known: dict[Value, Value] = {}
-    table = dict(sizes)
+    def put(size: Scalar) -> Scalar:
+        return rebuild(size, sizes.get)
 
-    def put(size: Any) -> Any:
-        return plain(rebuild(size, table.get)) if isinstance(size, Scalar) else size
+    def body(each: Scalar) -> Scalar:
+        return substitute(put(each), {}, units=False)
 
-    for value in probe.axes:
-        if isinstance(value.node, Input):
-            shape = tuple(put(size) for size in value.type.shape)
-            known[value] = input_value(value.node.name, TensorType(value.type.dtype, shape))
-    for node in topological(value.node for value in (*probe.left, *probe.right)):
-        if isinstance(node, ScopeNode):
-            scope = node.scope
-            body = _renumbered(rebuild(scope.body, table.get), 0, {})
-            new = Scope(tuple(put(extent) for extent in scope.extents), body, scope.dtype, scope.groups)
-            known[Value(node)] = scope_value(new, tuple(known[arg] for arg in node.args))
-        else:
-            known.update({value: value for value in node.values if value not in known})
+    ends = len(probe.left), len(probe.left) + len(probe.right)
+    values = with_sizes((*probe.left, *probe.right, *probe.axes), put, body)
     return replace(
         probe,
-        left=tuple(known[value] for value in probe.left),
-        right=tuple(known[value] for value in probe.right),
-        axes={known.get(value, value): labels for value, labels in probe.axes.items()},
-        conditions=frozenset(rebuild(condition, table.get) for condition in probe.conditions),
+        left=values[: ends[0]],
+        right=values[ends[0] : ends[1]],
+        axes=dict(zip(values[ends[1] :], probe.axes.values(), strict=True)),
+        conditions=frozenset(map(put, probe.conditions)),
     )
-
-
-def _renumbered(root: Scalar, depth: int, names: Mapping[Scalar, Scalar]) -> Scalar:
-    """An expression whose reductions have no iterators of one position, and number the others from the outermost on."""
-
-    def leaf(node: Scalar) -> Scalar | None:
-        if isinstance(node, Reduce):
-            inner, at = dict(names), depth
-            iters: list[Iter] = []
-            extents: list[Scalar] = []
-            for each, extent in zip(node.iters, node.extents, strict=True):
-                if isinstance(extent, Num) and extent.value == 1:
-                    inner[each] = num(0)
-                    continue
-                extents.append(_renumbered(extent, at, inner))
-                iters.append(scalar.iterator(f"r{at}"))
-                inner[each] = iters[-1]
-                at += 1
-            where = None if node.where is None else _renumbered(node.where, at, inner)
-            return scalar.reduce(node.kind, tuple(iters), tuple(extents), _renumbered(node.body, at, inner), where)
-        return names.get(node)
-
-    return rebuild(root, leaf)
 
 
 # ---- axes that are treated alike ------------------------------------------------------------------------------------

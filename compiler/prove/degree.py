@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import reduce
 
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Constant, Input, ScopeNode, Value, topological
+from dslc.ir.graph import Constant, Input, Node, ScopeNode, Value, rebuild
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table
 
 _COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not"})
@@ -60,19 +60,18 @@ def difference_degree(left: Sequence[Value], right: Sequence[Value]) -> int | No
 
 def degrees(values: Sequence[Value]) -> list[Degree | None]:
     """Per value a bound of its elements' degrees; None where a function that is no polynomial occurs."""
-    known: dict[Value, Degree | None] = {}
-    for node in topological(value.node for value in values):
-        value = Value(node)
-        if isinstance(node, Input):
-            known[value] = Degree(1) if value.type.dtype.is_float else None
-        elif isinstance(node, Constant):
-            known[value] = _FIXED if isinstance(node.data, FillRef) else None
-        elif isinstance(node, ScopeNode):
-            found = _Terms([known[arg] for arg in node.args]).go(node.scope.body)
-            known[value] = found if found is None or found.fixed or node.scope.dtype.is_float else None
-        else:
-            known.update(dict.fromkeys(node.values))
-    return [known[value] for value in values]
+    return list(rebuild(values, _of_node))
+
+
+def _of_node(node: Node, args: tuple[Degree | None, ...]) -> Sequence[Degree | None]:
+    if isinstance(node, Input):
+        return [Degree(1) if Value(node).type.dtype.is_float else None]
+    if isinstance(node, Constant):
+        return [_FIXED if isinstance(node.data, FillRef) else None]
+    if isinstance(node, ScopeNode):
+        found = _Terms(args).go(node.scope.body)
+        return [found if found is None or found.fixed or node.scope.dtype.is_float else None]
+    return [None] * len(node.types)
 
 
 class _Terms:

@@ -13,8 +13,9 @@ from typing import Any
 
 from dslc.ir import scalar
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.graph import Constant, Input, Scope, ScopeNode, Value, input_value, scope_value, topological
-from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, rebuild, walk
+from dslc.ir.graph import Constant, Input, Node, Scope, ScopeNode, Value, rebuild, retyped, scope_value, topological
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, num, walk
+from dslc.ir.scopes import substitute
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef, SubstitutionDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -262,48 +263,52 @@ def sides_without(probe: Probe, gone: Collection[str], ones: bool = False) -> _S
         shape = value.type.shape
         cut[value] = frozenset(axis for axis, size in enumerate(shape) if axis in batch or (ones and size == 1))
         kept = tuple(size for axis, size in enumerate(shape) if axis not in cut[value])
-        known[value] = input_value(value.node.name, TensorType(value.type.dtype, kept)) if isinstance(value.node, Input) else value
-    for node in topological(value.node for value in (*probe.left, *probe.right)):
-        if isinstance(node, ScopeNode):
-            found = _scope_without(node.scope, [cut.get(arg, frozenset()) for arg in node.args], ones)
-            if found is None:
-                return None
-            known[Value(node)] = scope_value(found[0], tuple(known[arg] for arg in node.args))
-            cut[Value(node)] = found[1]
-        else:
-            known.update({value: value for value in node.values if value not in known})
-    return tuple(known[value] for value in probe.left), tuple(known[value] for value in probe.right)
+        known[value] = retyped(value.node, TensorType(value.type.dtype, kept)) if isinstance(value.node, Input) else value
+
+    def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        if not isinstance(node, ScopeNode):
+            return node.values
+        scope, cut[Value(node)] = _scope_without(node.scope, [cut.get(arg, frozenset()) for arg in node.args], ones)
+        return (scope_value(scope, args),)
+
+    try:
+        values = rebuild((*probe.left, *probe.right), step, known)
+    except _ReadElsewhere:
+        return None
+    return values[: len(probe.left)], values[len(probe.left) :]
 
 
-def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> tuple[Scope, frozenset[int]] | None:
-    """A scope whose operands have lost some axes, without the iterators that read them; and the axes of its result that are lost."""
+class _ReadElsewhere(Exception):
+    """Something else than the only position of an axis is read."""
+
+
+def _scope_without(scope: Scope, cut: Sequence[frozenset[int]], ones: bool) -> tuple[Scope, frozenset[int]]:
+    """A scope whose operands have lost some axes, without the iterators that read them; and the axes of its result that are lost.
+
+    Raises:
+        _ReadElsewhere
+    """
     every = positions_alone(scope)
     reads = [part for part in walk(scope.body) if isinstance(part, Read)]
     lost = {part.index[axis] for part in reads for axis in cut[part.operand]}
     single = {i for i, extent in zip(scope.iters, scope.extents, strict=True) if ones and extent == 1 and i in every}
     positions = {i: k for i, k in every.items() if i in lost or i in single}
     if any(index not in positions and not (isinstance(index, Num) and index.value == 0) for index in lost):
-        return None
+        raise _ReadElsewhere
     if not positions and not lost:
         return scope, frozenset()
-    renamed: dict[Scalar, Scalar] = {i: num(0) for i in single}
+    renamed: dict[Iter, Scalar] = {i: num(0) for i in single}
     for each in (i for i in scope.iters if i not in positions):
         renamed[each] = scalar.iterator(f"i{len(renamed) - len(single)}")
 
-    def leaf(part: Scalar) -> Scalar | None:
-        if isinstance(part, Iter):
-            return renamed.get(part)
-        if isinstance(part, Read) and cut[part.operand]:
-            index = tuple(rebuild(i, leaf, memo) for axis, i in enumerate(part.index) if axis not in cut[part.operand])
-            return scalar.read(part.operand, index, None if part.other is None else rebuild(part.other, leaf, memo))
-        return None
+    def on_read(part: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        kept = tuple(each for axis, each in enumerate(index) if axis not in cut[part.operand])
+        return scalar.read(part.operand, kept, other)
 
-    memo: dict[Scalar, Scalar] = {}
     extents = tuple(extent for each, extent in zip(scope.iters, scope.extents, strict=True) if each not in positions)
     at = set(positions.values())
     groups = None if scope.groups is None else tuple(count for k, count in enumerate(scope.groups) if k not in at)
-    sizes = tuple(rebuild(extent, leaf, memo) if isinstance(extent, Scalar) else extent for extent in extents)
-    return Scope(sizes, rebuild(scope.body, leaf, memo), scope.dtype, groups), frozenset(at)
+    return Scope(extents, substitute(scope.body, renamed, 0, on_read), scope.dtype, groups), frozenset(at)
 
 
 def _without(probe: Probe, gone: set[str]) -> list[tuple[Dim, ...]]:

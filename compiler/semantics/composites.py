@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, TypeVar
 
-from dslc.ir.graph import Call, Node, Value, topological, with_args
+from dslc.ir.graph import Call, Node, Value, rebuild, with_args
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.elaborate import elaborate
@@ -63,22 +63,15 @@ def spelled_out(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     Raises:
         Mismatch, EvalError
     """
-    mapped: dict[Value, Value] = {}
-    for node in topological(value.node for value in outputs):
-        args = tuple(mapped[arg] for arg in node.args)
-        mapped.update(zip(node.values, _spelled(rules, node, args), strict=True))
-    return tuple(mapped[value] for value in outputs)
+    return rebuild(outputs, lambda node, args: _spelled(rules, node, args))
 
 
 def _spelled(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     if not isinstance(node, Call) or not abbreviates(rules, rules.operator(node.op)):
         return with_args(node, args)
     instance = elaborate(rules, node.op, tuple(arg.type for arg in args), node.attrs)
-    inner: dict[Value, Value] = dict(zip(instance.params, args, strict=True))
-    for below in topological(value.node for value in instance.outputs):
-        if not (below.values and below.values[0] in inner):
-            inner.update(zip(below.values, _spelled(rules, below, tuple(inner[a] for a in below.args)), strict=True))
-    return tuple(inner[value] for value in instance.outputs)
+    known = dict(zip(instance.params, args, strict=True))
+    return rebuild(instance.outputs, lambda below, inner: _spelled(rules, below, inner), known)
 
 
 # ---- modes ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, topological, unfolded, with_args
+from dslc.ir.graph import Attrs, Call, Kernel, Node, Value, input_value, rebuild, replace, unfolded, with_args
 from dslc.semantics.apply import apply, inverse_steps, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Unbound, fail, unbound
@@ -20,6 +20,10 @@ class Instance:
 
     params: tuple[Value, ...]
     outputs: tuple[Value, ...]
+
+    def over(self, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        """The outputs with arguments in the place of the parameters."""
+        return replace(self.outputs, dict(zip(self.params, args, strict=True)))
 
 
 def elaborate(rules: Rules, op: OperatorDef | str, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
@@ -81,12 +85,7 @@ def expand(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
     Raises:
         Mismatch, EvalError
     """
-    mapped: dict[Value, Value] = {}
-    for node in topological(value.node for value in outputs):
-        args = tuple(mapped[arg] for arg in node.args)
-        results = expand_node(rules, node, args)
-        mapped.update(zip(node.values, results, strict=True))
-    return tuple(mapped[value] for value in outputs)
+    return rebuild(outputs, lambda node, args: expand_node(rules, node, args))
 
 
 def expand_node(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
@@ -96,9 +95,4 @@ def expand_node(rules: Rules, node: Node, args: tuple[Value, ...]) -> tuple[Valu
     if not isinstance(node, Call):
         return with_args(node, args)
     instance = expanded(rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
-    inner: dict[Value, Value] = dict(zip(instance.params, args, strict=True))
-    for below in topological(value.node for value in instance.outputs):
-        if below.values and below.values[0] in inner:
-            continue
-        inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
-    return tuple(inner[value] for value in instance.outputs)
+    return instance.over(args)

@@ -12,10 +12,11 @@ import pytest
 from dslc.interpret.exact import Exact
 from dslc.interpret.run import run
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Value, input_value, topological
-from dslc.ir.scalar import Num, Scalar, Sym, as_scalar, dimension, num, rebuild, sym
+from dslc.ir.graph import Input, Value, input_value, topological
+from dslc.ir.scalar import Scalar, as_scalar, dimension, sym
 from dslc.ir.scalar import apply as scalar
 from dslc.prove.exact import Differs, Equal, Undecided, compare, difference
+from dslc.prove.sizes import at_sizes
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load
@@ -253,28 +254,9 @@ def cut() -> Sides:
 
 def bound(values: Sequence[Value], sizes: dict[str, int]) -> tuple[tuple[Value, ...], dict[Value, Value]]:
     """The programs at numbers: every symbol of types and bodies replaced."""
-    from dataclasses import replace
-
-    from dslc.ir.constants import FillRef, fill
-    from dslc.ir.graph import Constant, Input, ScopeNode, scope_value
-
-    def at(what: Any) -> Any:
-        new = rebuild(as_scalar(what), lambda node: num(sizes[node.name]) if isinstance(node, Sym) else None)
-        return new.value if isinstance(new, Num) else new
-
-    mapped: dict[Value, Value] = {}
-    for node in topological(value.node for value in values):
-        (old,) = node.values
-        if isinstance(node, ScopeNode):
-            body = rebuild(node.scope.body, lambda part: num(sizes[part.name]) if isinstance(part, Sym) else None)
-            scope = replace(node.scope, extents=tuple(at(extent) for extent in node.scope.extents), body=body)
-            mapped[old] = scope_value(scope, tuple(mapped[arg] for arg in node.args))
-        elif isinstance(node, Input):
-            mapped[old] = input_value(node.name, TensorType(old.type.dtype, tuple(at(of) for of in old.type.shape)))
-        else:
-            assert isinstance(node, Constant) and isinstance(node.data, FillRef)
-            mapped[old] = fill(node.data.value, TensorType(old.type.dtype, tuple(at(of) for of in old.type.shape)))
-    return tuple(mapped[value] for value in values), {old: new for old, new in mapped.items() if isinstance(old.node, Input)}
+    at = at_sizes(values, sizes)
+    inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
+    return at, dict(zip(inputs, at_sizes(inputs, sizes), strict=True))
 
 
 def replayed(rules: Rules, left: Value, right: Value, sizes: dict[str, int]) -> np.ndarray[Any, Any]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from dslc.analysis.linearity import linear_at
 from dslc.cli.rule_tests import run_tests
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, input_value
@@ -15,6 +14,7 @@ from dslc.prove.provers import exact_verdict
 from dslc.prove.verify import verify_rule
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
+from dslc.semantics.linear import linear_at
 from dslc.semantics.shape_free import is_pointwise
 
 

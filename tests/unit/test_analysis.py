@@ -9,17 +9,18 @@ import pytest
 
 from dslc.analysis.boxes import read_boxes, splits
 from dslc.analysis.counts import graph_counts, scope_counts
-from dslc.analysis.describe import describe
 from dslc.analysis.iterators import groups_of, iterator_table
 from dslc.analysis.linearity import linear_classes
 from dslc.analysis.numeric import value
 from dslc.analysis.pointwise import is_pointwise
-from dslc.analysis.samples import sample
+from dslc.inspection.describe import describe
+from dslc.inspection.samples import sample
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import Scalar, apply, dimension, iterator, num, read, reduce
 from dslc.semantics.elaborate import elaborate, expand
 from dslc.semantics.library import Rules, standard
+from dslc.semantics.shape_free import is_pointwise as is_pointwise_at_every_shape
 
 
 @pytest.fixture(scope="module")
@@ -179,3 +180,15 @@ def test_a_sum_divides_its_multiples_and_nothing_else() -> None:
             at: dict[Scalar, int] = {name: int(rng.integers(1, 6)) for name in names}
             assert [value(each, at) for each in shown] == list(divmod(value(whole, at), value(divisor, at)))
     assert 20 < exact < 40
+
+
+def test_what_the_text_of_an_operator_says_is_what_its_scopes_say(rules: Rules) -> None:
+    """`pointwise(f)` is asked of the text, for every shape; at one shape more may be, such as a reshape to the shape that was."""
+    here, everywhere = set(), set()
+    for name, op in rules.operators.items():
+        parameters, outputs = meaning(rules, name, {})
+        here |= {name} if is_pointwise(parameters, outputs) else set()
+        everywhere |= {name} if is_pointwise_at_every_shape(op, rules) else set()
+    assert everywhere <= here
+    assert {name.partition(".")[2] for name in here - everywhere} <= {"flatten", "expand", "reshape"}
+    assert len(everywhere) > 30

@@ -11,8 +11,8 @@ import dslc
 ROOT = Path(dslc.__file__).parent
 #: a module may import from its own stage and from earlier ones
 ORDER = [
-    "version", "folders", "errors", "grammar", "syntax", "diagnostics", "ir", "semantics", "analysis", "interpret", "prove",
-    "onnx", "match", "generate", "foreign", "cost", "report", "search", "api", "cli",
+    "version", "folders", "errors", "grammar", "syntax", "diagnostics", "ir", "analysis", "semantics", "inspection", "interpret",
+    "prove", "onnx", "match", "generate", "foreign", "cost", "report", "search", "api", "cli",
 ]  # fmt: skip
 
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from dslc.analysis import isl
-from dslc.analysis.bounds import Report, check_operator
 from dslc.analysis.conditions import Case, both, cases
 from dslc.analysis.numeric import Unknown, value
 from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
+from dslc.inspection.bounds import Report, check_operator
 from dslc.ir.scalar import Scalar, apply, iterator, num, sym
 from dslc.semantics.library import load, standard
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.analysis.vacuity import vacuous_operator, vacuous_rule
+from dslc.inspection.vacuity import vacuous_operator, vacuous_rule
 from dslc.semantics.checks.names import Report
 from dslc.semantics.checks.overlap import check_covered, overlaps
 from dslc.semantics.checks.termination import check_termination

@@ -194,6 +194,25 @@ def test_scopes_and_traversal_axes_stay() -> None:
     assert normal(inline(product(value, A), 0)) != normal(product(value, A))
 
 
+def test_what_is_said_twice_is_said_once() -> None:
+    """The larger of a thing and itself reads one operand, and maxima nest in one way."""
+    a, b = read(0, (I0, I1)), read(1, (I0, I1))
+    wide = input_value("A3", TensorType(DType.I64, (4, 6)))
+    once = scope((4, 6), a, (A,))
+    twice = normal(scope((4, 6), raw_apply("max", raw_apply("max", a, a), a), (A, wide)))
+    assert twice == normal(once) and twice.node.args == (A,)
+    left = raw_apply("max", raw_apply("max", a, b), raw_apply("max", num(1), num(2)))
+    right = raw_apply("max", num(2), raw_apply("max", raw_apply("max", b, num(1)), raw_apply("max", a, b)))
+    assert normal(scope((4, 6), left, (A, wide))) == normal(scope((4, 6), right, (A, wide)))
+
+
+def test_a_normal_form_is_its_own() -> None:
+    square = input_value("S", TensorType(DType.I64, (4, 4)))
+    for seed in range(300):
+        value = normal(scope((2, 3), random_body(random.Random(seed), [I0, I1], 4), (square, input_value("T", square.type))))
+        assert normal(value) == value, seed
+
+
 def test_sums_over_one_position_go() -> None:
     body = reduce("sum", (R0, R1), (num(1), num(6)), apply("*", read(0, (I0, R1)), read(1, (R1, apply("+", I1, R0)))))
     assert normal(scope((4, 4), body, (A, B))) == normal(product(A, B))

@@ -35,7 +35,7 @@ from dslc.ir.scalar import (
     reduce,
     table,
 )
-from dslc.ir.scopes import positions
+from dslc.ir.scopes import inside, positions
 from dslc.prove.exact.element_types import is_whole
 
 # a constant of at most so many elements is written out
@@ -176,7 +176,7 @@ class Inliner:
             value = self._value(operand, index, body.depth)
             if node.other is None:
                 return value
-            return apply("select", self._inside(operand, index), value, self._put(node.other, body))
+            return apply("select", inside(index, operand.type.shape, self.size), value, self._put(node.other, body))
         if isinstance(node, Reduce):
             return self._reduce(node, body.at, body.args, body.depth)
         return node
@@ -200,13 +200,6 @@ class Inliner:
             raise CannotInline("a fraction times a computed integer")
         # how the smart constructors write a division by a number
         return raw_apply(f"quotient:{dtype}", args[1], num(number.value.denominator))
-
-    def _inside(self, operand: Value, index: tuple[Scalar, ...]) -> Scalar:
-        condition: Scalar = num(True)
-        for position, size in zip(index, operand.type.shape, strict=True):
-            condition = apply("and", condition, apply("<=", num(0), position))
-            condition = apply("and", condition, apply("<", position, self.size(size)))
-        return condition
 
     def _reduce(self, node: Reduce, at: Mapping[Iter, Scalar], args: tuple[Value, ...], depth: int) -> Scalar:
         inner = dict(at)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from dslc.analysis.bounds import check_operator
 from dslc.analysis.boxes import read_boxes, splits
 from dslc.analysis.counts import graph_counts, scope_counts
 from dslc.analysis.iterators import describe as describe_group
@@ -12,6 +11,7 @@ from dslc.analysis.iterators import iterator_table
 from dslc.analysis.linearity import linear_classes
 from dslc.analysis.numeric import Unknown
 from dslc.analysis.pointwise import is_pointwise
+from dslc.inspection.bounds import check_operator
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Constant, ScopeNode, Value, topological
 from dslc.ir.scalar import Scalar
@@ -23,7 +23,7 @@ from dslc.syntax import tree as t
 
 
 def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[str, Any]:
-    """The facts about one application: `outputs` are those of a Call of the operator (`dslc.analysis.samples.sample`)."""
+    """The facts about one application: `outputs` are those of a Call of the operator (`dslc.inspection.samples.sample`)."""
     node = outputs[0].node
     facts: dict[str, Any] = {
         "name": op.name,

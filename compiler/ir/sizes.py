@@ -1,0 +1,79 @@
+"""Programs with other sizes in the place of unknown ones, in types, attributes and expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from dslc.ir.constants import FillRef, fill
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Graph,
+    Input,
+    Kernel,
+    Node,
+    Opaque,
+    Scope,
+    ScopeNode,
+    Value,
+    call,
+    kernel_value,
+    opaque,
+    rebuild,
+    retyped,
+    scope_value,
+    with_args,
+)
+from dslc.ir.scalar import Num, Scalar
+
+#: what an expression of sizes becomes
+Put = Callable[[Scalar], Scalar]
+
+
+def sized(item: Any, put: Put) -> Any:
+    """A size, a shape or an attribute with its expressions mapped; everything else as it is."""
+    if isinstance(item, tuple):
+        return tuple(sized(each, put) for each in item)
+    if not isinstance(item, Scalar):
+        return item
+    found = put(item)
+    return found.value if isinstance(found, Num) else found
+
+
+def type_at(type: TensorType, put: Put) -> TensorType:
+    """A type with the sizes of its shape mapped."""
+    return TensorType(type.dtype, sized(type.shape, put))
+
+
+def with_sizes(outputs: Iterable[Value], put: Put, body: Put | None = None) -> tuple[Value, ...]:
+    """Values with every size mapped by `put`, and what scopes compute by `body` (by `put` where it is not given).
+
+    Before: `X: f32[N]`, `{[i0: N] $0[i0] * N}(X)`. After, with `N -> 4`: `X: f32[4]`, `{[i0: 4] $0[i0] * 4}(X)`.
+    """
+    return rebuild(outputs, lambda node, args: _node(node, args, put, body or put))
+
+
+def _node(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[Value, ...]:
+    if isinstance(node, ScopeNode):
+        scope = node.scope
+        return (scope_value(Scope(sized(scope.extents, put), body(scope.body), scope.dtype, scope.groups), args),)
+    if isinstance(node, Kernel):
+        inside = with_sizes((*node.group.inputs, *node.group.outputs), put, body)
+        count = len(node.group.inputs)
+        return kernel_value(Graph(inside[:count], inside[count:]), args)
+    types = tuple([None if type is None else type_at(type, put) for type in node.types])
+    if isinstance(node, Input):
+        return (retyped(node, types[0]),)
+    if isinstance(node, Call):
+        attrs = tuple((name, sized(value, put)) for name, value in node.attrs)
+        return call(node.op, args, attrs, tuple(type for type in types if type is not None))
+    if isinstance(node, Opaque):
+        return opaque(node.key, node.label, node.payload, args, types)
+    if isinstance(node, Constant) and isinstance(node.data, FillRef) and types != node.types and types[0] is not None:
+        return (fill(node.data.value, types[0]),)
+    return with_args(node, args)
+
+
+__all__ = ["Put", "sized", "type_at", "with_sizes"]

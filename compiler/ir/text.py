@@ -1,0 +1,348 @@
+"""Programs over holes as text: an operator definition of the language, which reads back as the same objects.
+
+`dslc.semantics.written` reads it. Every scope becomes an operator with one equation, and a program of several nodes an operator that
+calls them. Holes are `h0`, `h1`, ... and `w0`, ... where they stand for weights; unknown sizes keep their names where the language
+allows them, and are attributes where no type says what they are.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any
+
+from dslc.ir.constants import FillRef
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.element import element_type
+from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Scope, ScopeNode, Value
+from dslc.ir.holes import is_hole
+from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, Table, raw_apply, walk
+from dslc.ir.scopes import substitute
+from dslc.ir.show import ScalarText
+from dslc.syntax.vocabulary import (
+    CONSTANTS,
+    CONVERT,
+    DTYPE_NAMES,
+    FUNCTIONS_1,
+    INDEX_FUNCTIONS,
+    KEYWORDS,
+    PREDICATES,
+    REDUCTIONS,
+)
+
+#: the name of the program itself
+PROGRAM = "program"
+_PLAIN = re.compile(r"[A-Za-y][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
+_OWN = re.compile(r"[chiknrstvwy][0-9]+")
+_ESCAPE = re.compile(r"__|_([0-9a-f]+)_")
+#: words that mean something else in an expression of the language
+_TAKEN = KEYWORDS | REDUCTIONS | CONSTANTS | DTYPE_NAMES | FUNCTIONS_1 | INDEX_FUNCTIONS | PREDICATES | {CONVERT, PROGRAM, "e"}
+
+
+class NotWritten(ValueError):
+    """Something of which the language has no text: an opaque node, or a constant that is not one number everywhere."""
+
+
+def size_name(name: str) -> str:
+    """The name of an unknown size as a name of the language: as it is where it is one, else escaped after `z_`.
+
+    `batch` → `batch`; `sequence length` → `z_sequence_20_length`.
+    """
+    if _PLAIN.fullmatch(name) and not _OWN.fullmatch(name) and name not in _TAKEN:
+        return name
+    return "z_" + "".join(c if c.isascii() and c.isalnum() else "__" if c == "_" else f"_{ord(c):x}_" for c in name)
+
+
+def name_of_size(text: str) -> str:
+    """What `size_name` was made from."""
+    if not text.startswith("z_"):
+        return text
+    return _ESCAPE.sub(lambda found: "_" if found[1] is None else chr(int(found[1], 16)), text[2:])
+
+
+def number_text(value: Any) -> str:
+    """A number as an expression of exactly that value and kind: an integer, a fraction, or a binary floating-point number.
+
+    `1/3` → `(1/3)`; the float 0.1 → `max(-inf, 0.1)`, since `0.1` alone is one tenth.
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Fraction) and value.denominator != 1:
+        return f"({value})"
+    if not isinstance(value, float):
+        return str(value)
+    if math.isnan(value) or math.isinf(value):
+        return str(value)
+    return f"max(-inf, {value!r})"
+
+
+class _Text(ScalarText):
+    """A scalar expression in the language; `tables` collects the constant matrices that it reads."""
+
+    def __init__(self, operands: Sequence[str], types: Sequence[DType], tables: dict[Any, str]) -> None:
+        super().__init__(tuple(operands))
+        self._types, self._tables = tuple(types), tables
+        self._kinds: dict[Scalar, Any] = {}
+        self._memo: dict[Scalar, str] = {}
+
+    def go(self, node: Scalar) -> str:
+        found = self._memo.get(node)
+        if found is None:
+            found = self._memo[node] = self.fresh(node)
+        return found
+
+    def fresh(self, node: Scalar) -> str:
+        if isinstance(node, Num):
+            return number_text(node.value)
+        if isinstance(node, Sym):
+            return size_name(node.name)
+        if isinstance(node, Table):
+            name = self._tables.setdefault(node.values, f"t{len(self._tables)}")
+            return f"{name}[{', '.join(map(self.go, node.index))}]"
+        if isinstance(node, Reduce) and not node.iters:
+            raise NotWritten("a reduction over no iterator")
+        if isinstance(node, Apply):
+            name, _, suffix = node.name.partition(":")
+            if name == "convert":
+                return f"convert({self.go(node.args[0])}, {suffix})"
+            if suffix:
+                raise NotWritten(f"the function {node.name}")
+            if name == "not":
+                return f"(not ({self.go(node.args[0])}))"
+            if name == "/" and self._of_integers(node):
+                raise NotWritten("a quotient of integers that is not cut towards zero")
+            inner = node.args[0] if name == "trunc" else None
+            if isinstance(inner, Apply) and inner.name == "/" and self._of_integers(inner):
+                # `/` of integers is cut towards zero in the language
+                return f"({self._inner(inner.args[0])} / {self._inner(inner.args[1])})"
+        return super().fresh(node)
+
+    def _inner(self, node: Scalar) -> str:
+        text = super()._inner(node)
+        return f"({text})" if text.startswith("-") else text
+
+    def _of_integers(self, node: Apply) -> bool:
+        found = element_type(raw_apply("+", *node.args), self._types, self._kinds) if node.reads else None
+        return found is not None and found.is_integer
+
+
+def sizes_of(graph: Graph) -> tuple[Sym, ...]:
+    """The unknown sizes that a program speaks of, in the order of its text."""
+    found: dict[Sym, None] = {}
+    for value in graph.inputs:
+        found.update(dict.fromkeys(_in_type(value.type)))
+    for node in graph.nodes():
+        found.update(dict.fromkeys(_in_node(node)))
+    return tuple(found)
+
+
+def _in_type(type: TensorType) -> Iterator[Sym]:
+    return _in_item(type.shape)
+
+
+def _in_item(item: Any) -> Iterator[Sym]:
+    if isinstance(item, Scalar):
+        yield from (part for part in walk(item) if isinstance(part, Sym))
+    elif isinstance(item, tuple):
+        for each in item:
+            yield from _in_item(each)
+
+
+def _in_node(node: Node) -> Iterator[Sym]:
+    for type in node.types:
+        if type is not None:
+            yield from _in_type(type)
+    if isinstance(node, Call):
+        yield from _in_item(tuple(value for _, value in node.attrs))
+    elif isinstance(node, ScopeNode):
+        yield from _in_item((*node.scope.extents, node.scope.body))
+    elif isinstance(node, Kernel):
+        yield from sizes_of(node.group)
+
+
+def program_text(graph: Graph) -> str:
+    """A program over holes as a file of the language, whose last operator is the program.
+
+    ```
+    dslc 1
+    operator program(h0: f32[N, 3], w1: f32[3]) -> y0: f32[N, 3] {
+      y0[i0: N, i1: 3] = h0[i0, i1] + w1[i1]
+    }
+    ```
+
+    Raises:
+        NotWritten: opaque nodes, constants that are not one number everywhere, inputs that are no holes.
+    """
+    for number, value in enumerate(graph.inputs):
+        if not is_hole(value, number):
+            raise NotWritten(f"input {number} is not the hole of that number")
+    work = _Program()
+    work.operator(PROGRAM, graph)
+    return "dslc 1\n\n" + "\n\n".join(work.operators) + "\n"
+
+
+class _Program:
+    """The operators of a program, those that are called first."""
+
+    def __init__(self) -> None:
+        self.operators: list[str] = []
+        self._names: dict[Any, str] = {}
+
+    def operator(self, name: str, graph: Graph) -> None:
+        (only,) = {value.node for value in graph.outputs} if len(graph.outputs) == 1 else (None,)
+        if isinstance(only, ScopeNode) and only.args == graph.inputs:
+            self._scope(name, only.scope, graph.inputs)
+        else:
+            self._composite(name, graph)
+
+    def _scope(self, name: str, scope: Scope, args: Sequence[Value]) -> None:
+        names = [_hole_name(k, arg) for k, arg in enumerate(args)]
+        tables: dict[Any, str] = {}
+        text = _Text(names, [arg.type.dtype for arg in args], tables)
+        # reductions are named by how many surround them, as they are read
+        body = text.go(substitute(scope.body, {}))
+        places, dims, at = [], [], 0
+        for count in scope.groups or (1,) * len(scope.extents):
+            binders = [f"i{k}: {text.go(_scalar(scope.extents[k]))}" for k in range(at, at + count)]
+            sizes = [text.go(_scalar(scope.extents[k])) for k in range(at, at + count)]
+            at += count
+            if count == 0:
+                binders = ["*e: []"]
+            places.append(binders[0] if count == 1 else f"({', '.join(binders)})")
+            dims.append("1" if count == 0 else sizes[0] if count == 1 else f"({', '.join(sizes)})")
+        params = [f"{each}: {type_text(arg.type)}" for each, arg in zip(names, args, strict=True)]
+        lines = _size_lines(_unknown(scope, args), args)
+        lines += [f"let {name} = {_matrix(values)}" for values, name in tables.items()]
+        lines.append(f"y0[{', '.join(places)}] = {body}")
+        self._put(name, params, [f"y0: {scope.dtype}[{', '.join(dims)}]"], lines)
+
+    def _composite(self, name: str, graph: Graph) -> None:
+        known = {value: _hole_name(k, value) for k, value in enumerate(graph.inputs)}
+        params = [f"{known[value]}: {type_text(value.type)}" for value in graph.inputs]
+        lines = _size_lines(sizes_of(graph), graph.inputs)
+        count = 0
+        for node in graph.nodes():
+            if isinstance(node, Input):
+                if Value(node) not in known:
+                    raise NotWritten(f"`{node.name}` is no hole of the program")
+                continue
+            if isinstance(node, Constant):
+                known[Value(node)] = f"c{len(params)}"
+                params.append(f"c{len(params)}: {type_text(Value(node).type)} = {_constant(node)}")
+                continue
+            names = [f"v{count + k}" for k in range(len(node.types))]
+            count += len(names)
+            lines.append(f"let {', '.join(names)} = {self._applied(node, [known[arg] for arg in node.args])}")
+            known.update(zip(node.values, names, strict=True))
+        outputs = [f"y{k}" for k in range(len(graph.outputs))]
+        lines += [f"{each} = {known[value]}" for each, value in zip(outputs, graph.outputs, strict=True)]
+        self._put(name, params, outputs, lines)
+
+    def _applied(self, node: Node, args: list[str]) -> str:
+        """The call of one node; the operator that it needs is written before."""
+        if isinstance(node, Call):
+            attrs = [f"{name}={attribute_text(value)}" for name, value in node.attrs]
+            return f"{node.op}({', '.join([*args, *attrs])})"
+        if isinstance(node, ScopeNode):
+            types = tuple(arg.type for arg in node.args)
+            name = self._named("s", (node.scope, types), lambda name: self._scope(name, node.scope, _anonymous(node.args)))
+            unknown = _named_sizes(_unknown(node.scope, node.args), node.args)
+            return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
+        if isinstance(node, Kernel):
+            name = self._named("k", node.group, lambda name: self.operator(name, node.group))
+            unknown = _named_sizes(sizes_of(node.group), node.group.inputs)
+            return f"{name}({', '.join([*args, *(f'{size}={size}' for size in unknown)])})"
+        raise NotWritten(f"a node of the kind {type(node).__name__}")
+
+    def _named(self, letter: str, key: Any, write: Any) -> str:
+        found = self._names.get((letter, key))
+        if found is None:
+            found = f"{letter}{len(self._names)}"
+            self._names[letter, key] = found
+            write(found)
+        return found
+
+    def _put(self, name: str, params: list[str], outputs: list[str], lines: list[str]) -> None:
+        inside = "".join(f"  {line}\n" for line in lines)
+        self.operators.append(f"operator {name}({', '.join(params)}) -> {', '.join(outputs)} {{\n{inside}}}")
+
+
+def _anonymous(args: Sequence[Value]) -> list[Value]:
+    """What the parameters of a scope's own operator are: values of these types that are no weights."""
+    from dslc.ir.holes import hole
+
+    return [hole(k, arg.type) for k, arg in enumerate(args)]
+
+
+def _hole_name(number: int, value: Value) -> str:
+    return f"{'w' if value.constant else 'h'}{number}"
+
+
+def _scalar(size: Dim) -> Scalar:
+    return size if isinstance(size, Scalar) else Num._make(size)
+
+
+def _unknown(scope: Scope, args: Sequence[Value]) -> tuple[Sym, ...]:
+    found: dict[Sym, None] = {}
+    for arg in args:
+        found.update(dict.fromkeys(_in_type(arg.type)))
+    found.update(dict.fromkeys(_in_item((*scope.extents, scope.body))))
+    return tuple(found)
+
+
+def _by_types(args: Sequence[Value]) -> set[Sym]:
+    """The unknown sizes that stand alone in a type: what is read says what they are. They are at least 1."""
+    return {size for arg in args for size in arg.type.shape if isinstance(size, Sym) and size.least == 1}
+
+
+def _named_sizes(sizes: Sequence[Sym], args: Sequence[Value]) -> list[str]:
+    """Those that are attributes."""
+    given = _by_types(args)
+    return [size_name(size.name) for size in sizes if size not in given]
+
+
+def _size_lines(sizes: Sequence[Sym], args: Sequence[Value]) -> list[str]:
+    by_name: dict[str, Sym] = {}
+    for size in sizes:
+        if by_name.setdefault(size.name, size) is not size:
+            raise NotWritten(f"two unknown sizes are named `{size.name}`")
+    given = _by_types(args)
+    unknown = [size for size in sizes if size not in given]
+    lines = [f"attr {size_name(size.name)}: int" for size in unknown]
+    return lines + [f"where {size_name(size.name)} >= {size.least}" for size in unknown if size.least is not None]
+
+
+def type_text(type: TensorType) -> str:
+    """`f32[N, 2 * M, 3]`."""
+    return f"{type.dtype}[{', '.join(attribute_text(size) for size in type.shape)}]"
+
+
+def attribute_text(value: Any) -> str:
+    """An attribute's value as an expression: a number, a text, an element type, an expression of sizes, or a list of them."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(attribute_text, value))}]"
+    if isinstance(value, str):
+        if '"' in value or "\n" in value:
+            raise NotWritten("a text with quotation marks or line ends")
+        return f'"{value}"'
+    if isinstance(value, Scalar):
+        return _Text((), (), {}).go(value)
+    if isinstance(value, float):
+        # attributes are declared to be floats, so that a decimal is one
+        return repr(value)
+    return str(value) if isinstance(value, DType) else number_text(value)
+
+
+def _constant(node: Constant) -> str:
+    if not isinstance(node.data, FillRef):
+        raise NotWritten("a constant that is not one number everywhere")
+    return number_text(node.data.value)
+
+
+def _matrix(values: Any) -> str:
+    return f"[{', '.join(map(_matrix, values))}]" if isinstance(values, tuple) else number_text(values)
+
+
+__all__ = ["PROGRAM", "NotWritten", "attribute_text", "name_of_size", "number_text", "program_text", "size_name", "type_text"]

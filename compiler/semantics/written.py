@@ -1,0 +1,143 @@
+"""Programs over holes read from their text (`dslc.ir.text`): parsed and elaborated as any operator definition is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dslc.errors import Source, error
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import (
+    Attrs,
+    Call,
+    Graph,
+    Node,
+    Scope,
+    ScopeNode,
+    Value,
+    kernel_value,
+    rebuild,
+    scope_value,
+    with_args,
+)
+from dslc.ir.holes import hole, program
+from dslc.ir.scalar import Read, Scalar, Sym, read
+from dslc.ir.scopes import substitute
+from dslc.ir.text import PROGRAM, name_of_size
+from dslc.semantics.definitions import Module, OperatorDef
+from dslc.semantics.elaborate import elaborate
+from dslc.semantics.env import Env
+from dslc.semantics.library import Rules
+from dslc.semantics.types import shape_of
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+from dslc.syntax.parser import parse
+
+#: the library that a text stands for, which no file may have as its name
+_LIBRARY = "\0written"
+
+
+def read_program(rules: Rules, text: str) -> Graph:
+    """The program whose text `dslc.ir.text.program_text` wrote, over the operators of `rules`: the same object.
+
+    Raises:
+        DslcError, Mismatch: no text of a program, or operators that mean something else by now.
+    """
+    file = parse(Source("program", text))
+    module = Module(_LIBRARY, _LIBRARY, file)
+    own: dict[str, OperatorDef] = {}
+    for item in file.items:
+        if not isinstance(item, t.Operator):
+            raise error("E0327", "a program consists of operators", item.span)
+        own[item.name] = OperatorDef(f"{_LIBRARY}.{item.name}", item, module)
+    if PROGRAM not in own:
+        raise error("E0201", f"no operator is named `{PROGRAM}`")
+    module.names.update(own)
+    for name, definition in rules.operators.items():
+        head, _, rest = name.partition(".")
+        alias = module.aliases.setdefault(head, Module(head, head, definition.module.file))
+        alias.names[rest] = definition
+    # caches go by the names of operators, and every text has its own
+    work = _Reading(replace(rules, operators={**rules.operators, **{each.name: each for each in own.values()}}))
+    return work.graph(own[PROGRAM])
+
+
+class _Reading:
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._graphs: dict[OperatorDef, Graph] = {}
+
+    def graph(self, op: OperatorDef) -> Graph:
+        found = self._graphs.get(op)
+        if found is None:
+            found = self._graphs[op] = self._graph(op)
+        return found
+
+    def _graph(self, op: OperatorDef) -> Graph:
+        params = [param for param in op.syntax.params if param.default is None]
+        sizes = _sizes(op, params)
+        env = Env(op.module, self._rules)
+        for name, size in sizes.items():
+            env.bind(name, size)
+        types = tuple(_type(param, env) for param in params)
+        given = {attr.name for attr in op.attrs}
+        attrs: Attrs = tuple((name, size) for name, size in sizes.items() if name in given)
+        instance = elaborate(self._rules, op, types, attrs)
+        holes = tuple(hole(k, type, param.name.startswith("w")) for k, (param, type) in enumerate(zip(params, types, strict=True)))
+        known = dict(zip(instance.params, holes, strict=True))
+        outputs = rebuild(instance.outputs, self._node, known)
+        if any(s.target.places is not None for s in op.syntax.statements if isinstance(s, t.Equation)):
+            outputs = tuple(_over_all(value, holes) for value in outputs)
+        return program(holes, outputs)
+
+    def _node(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        """What a call of an operator of the text stands for; everything else as it is."""
+        if not isinstance(node, Call) or not node.op.startswith(_LIBRARY):
+            return with_args(node, args)
+        op = self._rules.operators[node.op]
+        graph = self.graph(op)
+        if op.short.startswith("k"):
+            # what is left out is a constant inside
+            return kernel_value(graph, args[: len(graph.inputs)])
+        (only,) = graph.outputs
+        assert isinstance(only.node, ScopeNode)
+        return (scope_value(only.node.scope, args),)
+
+
+def _type(param: t.Param, env: Env) -> TensorType:
+    if param.type is None:
+        raise error("E0306", f"`{param.name}` has no type", param.span)
+    return shape_of(param.type, env)
+
+
+def _sizes(op: OperatorDef, params: Sequence[t.Param]) -> Mapping[str, Sym]:
+    """The unknown sizes: what attributes stand for, and those that the types of the parameters say."""
+    least: dict[str, int] = {}
+    for statement in op.syntax.statements:
+        for condition in statement.conditions if isinstance(statement, t.Where) else ():
+            if isinstance(condition, t.Compare) and condition.ops == (">=",):
+                name, bound = condition.operands
+                if isinstance(name, t.Name) and isinstance(bound, t.Int):
+                    least[name.id] = bound.value
+    found = {attr.name: Sym._make(least.get(attr.name), name_of_size(attr.name)) for attr in op.attrs}
+    for param in params:
+        for part in walk_expr(param.type.dims if param.type is not None else ()):
+            if isinstance(part, t.Name) and part.id not in found:
+                found[part.id] = Sym._make(1, name_of_size(part.id))
+    return found
+
+
+def _over_all(value: Value, holes: Sequence[Value]) -> Value:
+    """A scope whose operands are numbered as the parameters are, also those that it does not read."""
+    assert isinstance(value.node, ScopeNode)
+    scope, args = value.node.scope, value.node.args
+    places = [holes.index(arg) for arg in args]
+
+    def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        return read(places[node.operand], index, other)
+
+    body = substitute(scope.body, {}, 0, on_read)
+    return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(holes))
+
+
+__all__ = ["read_program"]
