@@ -8,7 +8,7 @@ from itertools import product
 
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Read, Reduce, Scalar, rebuild, walk
+from dslc.ir.scalar import Iter, Read, Scalar, rebuild, walk
 from dslc.ir.scopes import substitute
 from dslc.syntax import tree as t
 

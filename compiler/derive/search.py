@@ -7,14 +7,14 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from dslc.derive.pieces import Operands, view_of
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import STANDARD, Target, instances
-from dslc.derive.unknowns import Hints
+from dslc.derive.unknowns import NO_HINTS, Hints
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
@@ -34,6 +34,9 @@ class Limits:
     seconds: float = inf
     #: operations per element moved up to which an expression runs as an operator that is generated for it
     intensity: float = 4.0
+
+
+LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +122,15 @@ def _operations(body: Scalar) -> float:
 
 
 def intensity(node: ScopeNode) -> float:
-    """Operations per element that is read or written, every read by itself."""
+    """Operations per element that is read or written; 1 at most for what adds elements of one tensor, each of them as it is."""
     count = 1.0
     body = node.scope.body
     while isinstance(body, Reduce):
         for extent in body.extents:
             count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
         body = body.body
+    if sum(isinstance(part, Read) for part in walk(body)) < 2:
+        return min(1.0, _operations(body) + 1.0)
     moved = sum(min(_elements(arg), count * _elements(node.values[0])) for arg in dict.fromkeys(node.args))
     return _operations(node.scope.body) * _elements(node.values[0]) / max(1.0, moved + _elements(node.values[0]))
 
@@ -149,8 +154,8 @@ class Search:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
-        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = Limits(), target: Target = STANDARD,
-        hints: Hints = Hints(), price: Price = estimated,
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Target = STANDARD,
+        hints: Hints = NO_HINTS, price: Price = estimated,
     ) -> None:  # fmt: skip
         self.rules, self.limits, self.target, self.price = rules, limits, target, price
         self.steps = Steps(derivations, hints)
@@ -180,7 +185,7 @@ class Search:
                 best[new] = self._programs(new, paths[new])
             if not fresh:
                 break
-            layer, cut = self._kept(fresh, best)
+            layer, cut = self._kept(fresh, best, paths)
             complete = complete and not cut
             if time.monotonic() - began > self.limits.seconds:
                 complete = False
@@ -189,18 +194,27 @@ class Search:
         ordered = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return Derived(tuple(ordered), self.states, self.steps.applications, time.monotonic() - began, complete)
 
-    def _kept(self, fresh: list[Value], best: dict[Value, float]) -> tuple[list[Value], bool]:
-        """Those that are taken further: half of them for their price, half for their distance."""
+    def _kept(self, fresh: list[Value], best: dict[Value, float], paths: Mapping[Value, tuple[Step, ...]]) -> tuple[list[Value], bool]:
+        """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
         if len(fresh) <= self.limits.beam:
             return fresh, False
         order = {value: k for k, value in enumerate(fresh)}
-        cheap = sorted(fresh, key=lambda value: (best[value], distance(value), order[value]))
-        near = sorted(fresh, key=lambda value: (distance(value), _scopes(value), best[value], order[value]))
+        far = {value: distance(value) for value in fresh}
+        cheap = sorted(fresh, key=lambda value: (best[value], far[value], order[value]))
+        near = sorted(fresh, key=lambda value: (far[value], _scopes(value), best[value], order[value]))
         kept: dict[Value, None] = {}
+        # of every set of rules that led here some, as what pays in the end may look worse on its way
+        groups: dict[tuple[str, ...], list[Value]] = {}
+        for value in near:
+            groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
+        for turn in range(max(map(len, groups.values()))):
+            for members in groups.values():
+                if turn < len(members) and len(kept) < self.limits.beam // 2:
+                    kept[members[turn]] = None
         for a, b in zip(cheap, near, strict=True):
-            kept[a] = kept[b] = None
             if len(kept) >= self.limits.beam:
                 break
+            kept[a] = kept[b] = None
         return list(kept), True
 
     # ---- instantiation -------------------------------------------------------------------------------------

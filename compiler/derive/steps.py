@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
 from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
-from dslc.derive.unknowns import Hints, Unknowns
+from dslc.derive.unknowns import NO_HINTS, Hints, Unknowns
 from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Read, Scalar, num, read
@@ -45,7 +45,7 @@ def directions(rules: Sequence[DerivationDef]) -> tuple[tuple[Step, t.Derivation
 
 
 def rewritten(
-    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value], hints: Hints = Hints()
+    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value], hints: Hints = NO_HINTS
 ) -> Iterator[Mapping[Value, Value]]:
     """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types."""
     operands = Operands()
@@ -69,7 +69,7 @@ class Steps:
     """What one step makes of an expression, anywhere in it; computed once for each scope. Memory of a search."""
 
     rules: Sequence[DerivationDef]
-    hints: Hints = Hints()
+    hints: Hints = NO_HINTS
     normalizer: Normalizer = field(default_factory=Normalizer)
     #: rules applied so far
     applications: int = 0
@@ -135,8 +135,20 @@ def _without_copies(value: Value) -> Value:
             continue
         args = tuple(mapped[arg] for arg in node.args)
         new = scope_value(node.scope, args) if args != node.args else node.values[0]
-        mapped[node.values[0]] = _read_through(new)
+        mapped[node.values[0]] = _original(_read_through(new))
     return mapped[value]
+
+
+def _original(value: Value) -> Value:
+    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`."""
+    node = value.node
+    if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read) or node.scope.groups is not None:
+        return value
+    source = node.args[node.scope.body.operand]
+    single = {it: num(0) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True) if extent == 1}
+    place = tuple(single.get(it, it) for it in node.scope.iters)
+    same = source.type == value.type and tuple(substitute(at, single) for at in node.scope.body.index) == place
+    return source if same else value
 
 
 def _read_through(value: Value) -> Value:
@@ -149,7 +161,9 @@ def _read_through(value: Value) -> Value:
     def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
         nonlocal changed, ranges
         below = args[each.operand].node
-        if not isinstance(below, ScopeNode) or not isinstance(below.scope.body, Read) or below.scope.dtype is not below.args[0].type.dtype:
+        if not isinstance(below, ScopeNode) or not isinstance(below.scope.body, Read):
+            return read(each.operand, index, other)
+        if below.scope.dtype is not below.args[0].type.dtype:
             return read(each.operand, index, other)
         if other is not None:
             if ranges is None:
@@ -175,5 +189,7 @@ def _read_through(value: Value) -> Value:
 
 
 def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:
-    known = {it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)}
+    known: dict[Scalar, tuple[int, int]] = {
+        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+    }
     return {**sum_ranges(scope.body), **known}

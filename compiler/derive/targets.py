@@ -91,7 +91,8 @@ def misses(rules: Rules, value: Value, target: Target = STANDARD) -> dict[str, M
         parts = _parts(view, turned)
         if isinstance(parts, Miss):
             return {target.product: parts, target.convolution: parts}
-        for name, made in ((target.product, _product(rules, parts, operands, target)), (target.convolution, _convolution(rules, parts, operands, target))):
+        product = _product(rules, parts, operands, target)
+        for name, made in ((target.product, product), (target.convolution, _convolution(rules, parts, operands, target))):
             if isinstance(made, Miss):
                 found.setdefault(name, made)
             else:
@@ -228,8 +229,8 @@ def _convolution(rules: Rules, parts: Parts, operands: Operands, target: Target)
     taken = {it for each in spatial for it in (each.out, each.inside)}
     images = [it for it in parts.rows if it not in taken]
     channels = [it for it in parts.summed if it not in taken]
-    inside = {it: (0, int(extent.value) - 1) for it in (*parts.view.iters, *parts.view.sums) if isinstance(extent := parts.extent(it), Num)}
-    inside |= {place: (0, int(size.value) - 1) for place, size in sizes.items() if isinstance(size, Num)}
+    every = [*((it, parts.extent(it)) for it in (*parts.view.iters, *parts.view.sums)), *sizes.items()]
+    inside: dict[Scalar, tuple[int, int]] = {it: (0, int(size.value) - 1) for it, size in every if isinstance(size, Num)}
     other = None if whole and in_bounds(index, shape, inside) else data.other
     inner = read(data.operand, tuple(index), other)
     dims: list[Sequence[Iter]] = [images, [*parts.batch, *channels], *[(place,) for place in places]]

@@ -18,6 +18,9 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, w
 from dslc.ir.scopes import substitute
 from dslc.syntax import tree as t
 
+#: extents up to which every part is a size to split by
+_SHORT = 16
+
 
 @dataclass(frozen=True, slots=True)
 class Hints:
@@ -26,13 +29,16 @@ class Hints:
     tiles: tuple[int, ...] = ()
 
 
+NO_HINTS = Hints()
+
+
 @dataclass(frozen=True)
 class Unknowns:
     """The unknowns of one application: `iters` of indexes with their boxes, and the term that they are looked for in."""
 
     rule: t.Derivation
     operands: Operands
-    hints: Hints = Hints()
+    hints: Hints = NO_HINTS
 
     def every(self, found: Found) -> Iterator[Found]:
         """The bindings with every choice of what `search` looks for, as far as the conditions hold."""
@@ -111,32 +117,48 @@ class Unknowns:
         iters, box = index
         if not iters:
             return
-        for term in found.terms.values():
-            yield from _by_reads(term, iters, box, self.operands)
+        reads = [(k, each) for term in found.terms.values() for k, each in _by_reads(term, iters, box, self.operands)]
+        yield from (each for _, each in reads)
+        yield from _together(iters, reads, self.operands)
         indexes = [index for term in found.terms.values() for node in walk(term.body) if isinstance(node, Read) for index in node.index]
+        splits: dict[int, list[tuple[int, Map]]] = {}
         for k, it in enumerate(iters):
             near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
-            suggested = set(self.hints.tiles) if any(len(index.free) > 1 for index in near) else set()
-            for factor in factors:
-                if factor in suggested or any(factor in _numbers(index) for index in near):
+            short = _short(box.extents[k]) if any(self._is_window(it, index, found) for index in near) else ()
+            for factor in sorted({*factors, *short}):
+                if factor in short or any(factor in _numbers(index) for index in near):
                     split = _split(iters, box, k, factor, self.operands)
                     if split is not None:
-                        yield split
+                        splits.setdefault(factor, []).append((k, split))
+        for alike in splits.values():
+            # the dimensions of a window are alike
+            yield from _together(iters, alike, self.operands) if len(alike) > 1 else (alike[0][1],)
         for k in range(len(iters) - 1):
             if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
                 merged = _merged(iters, box, k, self.operands)
                 if merged is not None:
                     yield merged
 
+    def _is_window(self, it: Iter, index: Scalar, found: Found) -> bool:
+        """Whether an iterator is the shortest of an index, as that of a window is beside the positions that it slides over."""
+        try:
+            sizes = {each: most - least for each, (least, most) in self._ranges(found).items()}
+        except Unfit:
+            return False
+        others = [sizes[other] for other in index.free if other is not it and other in sizes]
+        return bool(others) and it in sizes and all(sizes[it] < other for other in others)
+
     def _rounded(self, box: Box, factors: tuple[int, ...]) -> Iterator[Box]:
-        for k, extent in enumerate(box.extents):
-            if not isinstance(extent, Num) or not isinstance(extent.value, int):
+        """Boxes with the extents rounded up that are equal."""
+        for value in dict.fromkeys(box.extents):
+            if not isinstance(value, Num) or not isinstance(value.value, int):
                 continue
-            for factor in factors:
-                up = -(-extent.value // factor) * factor
+            places = [k for k, extent in enumerate(box.extents) if extent is value]
+            for factor in sorted({*factors, *_short(value)}):
+                up = -(-value.value // factor) * factor
                 # more than half of it is asked for
-                if extent.value < up < 2 * extent.value:
-                    yield replace(box, extents=(*box.extents[:k], num(up), *box.extents[k + 1 :]))
+                if value.value < up < 2 * value.value:
+                    yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
 
     def _halves(self, box: Box) -> Iterator[Box]:
         for k, extent in enumerate(box.extents):
@@ -183,7 +205,7 @@ class Unknowns:
         for declared in self.rule.declarations:
             if isinstance(declared, t.IndexDecl):
                 for binder in declared.binders:
-                    name = binder.range.id if isinstance(binder.range, t.Name) else None
+                    name = binder.range.id if isinstance(binder.range, t.Name) else ""
                     if binder.name in found.indexes and name in found.sets:
                         at.update(ranges(found.indexes[binder.name], found.sets[name]))
         return at
@@ -242,9 +264,23 @@ class Unknowns:
         call = node.body.operands[0]
         if not isinstance(call, t.Call) or call.function not in found.terms:
             raise Unfit("a condition that is not known")
-        index = self._index_of(node.domain.left, found)
-        box = nonzero_box(found.terms[call.function], index, found, self.operands)
-        return box is not None and box.within(self._set(node.domain.right, found))
+        if node.name not in found.indexes:
+            raise Unfit("a condition that is not known")
+        whole, part = self._set(node.domain.left, found), self._set(node.domain.right, found)
+        index = (found.indexes[node.name], whole)
+        # a larger box than the index runs through: what is read beside a tensor there is 0
+        beyond = not whole.within(self._own_set(node.name, found))
+        box = nonzero_box(found.terms[call.function], index, found, self.operands, beyond)
+        return box is not None and box.within(part)
+
+    def _own_set(self, name: str, found: Found) -> Box:
+        """What an index runs through on the left side."""
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if binder.name == name and isinstance(binder.range, t.Name) and binder.range.id in found.sets:
+                        return found.sets[binder.range.id]
+        raise Unfit("an index without a set")
 
 
 def _id(node: t.Expr | None) -> str:
@@ -297,7 +333,73 @@ def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
     return Box(tuple(low), tuple(extents))
 
 
-def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[Map]:
+def _short(extent: Scalar) -> tuple[int, ...]:
+    """Sizes of parts of a short extent, a window's say: all that are at most its half, rounded up."""
+    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > _SHORT:
+        return ()
+    return tuple(range(2, (extent.value + 1) // 2 + 1))
+
+
+def _together(iters: tuple[Iter, ...], maps: Sequence[tuple[int, Map]], operands: Operands) -> Iterator[Map]:
+    """Changes of several iterators at once: the first that there is for each, where none of them needs what another one changes."""
+    chosen: dict[int, Map] = {}
+    for k, each in maps:
+        changed = {iters[j] for j in (*chosen, k)}
+        parts = [_part(iters, j, one) for j, one in {**chosen, k: each}.items()]
+        alone = all((set().union(*(v.free for v in values)) & changed) <= {iters[j]} for j, values, _, _ in parts)
+        if k not in chosen and alone:
+            chosen[k] = each
+    if len(chosen) < 2:
+        return
+    values: list[Scalar] = []
+    low: list[Scalar] = []
+    extents: list[Scalar] = []
+    places: list[tuple[int, int]] = []
+    for j, it in enumerate(iters):
+        if j in chosen:
+            one = chosen[j]
+            width = len(one.values) - len(iters) + 1
+            assert one.box is not None
+            values += one.values[j : j + width]
+            low += one.box.low[j : j + width]
+            extents += one.box.extents[j : j + width]
+        else:
+            width = 1
+            values.append(it)
+            first = next(iter(chosen.values()))
+            assert first.box is not None
+            at = j if j < next(iter(chosen)) else j + len(first.values) - len(iters)
+            low.append(first.box.low[at])
+            extents.append(first.box.extents[at])
+        places.append((len(values) - width, width))
+    back = operands.fresh(len(values))
+    inverse: list[Scalar] = []
+    for j in range(len(iters)):
+        start, width = places[j]
+        if j not in chosen:
+            inverse.append(back[start])
+            continue
+        one = chosen[j]
+        assert one.back is not None
+        own: dict[Iter, Scalar] = {}
+        for i in range(len(iters)):
+            # of its parameters, those of the others, and its own
+            at = i if i < j else i + len(one.values) - len(iters)
+            if i != j:
+                own[one.back_params[at]] = back[places[i][0]]
+        for n in range(width):
+            own[one.back_params[j + n]] = back[start + n]
+        inverse.append(substitute(one.back[j], own))
+    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents)))
+
+
+def _part(iters: tuple[Iter, ...], k: int, one: Map) -> tuple[int, tuple[Scalar, ...], tuple[Iter, ...], Scalar | None]:
+    """What a change of one iterator makes of it."""
+    width = len(one.values) - len(iters) + 1
+    return k, one.values[k : k + width], one.back_params[k : k + width], None if one.back is None else one.back[k]
+
+
+def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
     """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
     seen: set[tuple[int, Scalar]] = set()
     inside = set(iters)
@@ -329,12 +431,12 @@ def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands)
                 rest = substitute(value, {it: num(0)})
                 moved = substitute(rest, dict(zip(iters, back, strict=True)))
                 inverse = apply("*", num(slope), apply("-", back[k], moved))
-                yield Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
+                yield k, Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
 
 
 def _by_quotient(
     index: Scalar, divisor: int, iters: tuple[Iter, ...], box: Box, operands: Operands
-) -> Iterator[Map]:
+) -> Iterator[tuple[int, Map]]:
     """`(o + b - r) // s` for o: the quotient and the remainder of what is divided, where r stays."""
     for k, it in enumerate(iters):
         if it not in index.free or coefficient_of(index, it) != 1:
@@ -350,7 +452,7 @@ def _by_quotient(
         rest = substitute(apply("-", index, it), kept)
         whole = apply("+", apply("*", back[k], num(divisor)), back[k + 1])
         inverse = apply("-", whole, rest)
-        yield Map(iters, values, back, (*back[:k], inverse, *back[k + 2 :]), after)
+        yield k, Map(iters, values, back, (*back[:k], inverse, *back[k + 2 :]), after)
 
 
 def _split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Map | None:
@@ -384,15 +486,21 @@ def _merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Ma
     )  # fmt: skip
 
 
-def nonzero_box(term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, operands: Operands) -> Box | None:
+def nonzero_box(
+    term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, operands: Operands, beyond: bool = False
+) -> Box | None:
     """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
 
-    A product is 0 where one of its factors reads beside its tensor and 0 is the value there.
+    A product is 0 where one of its factors reads beside its tensor and 0 is the value there. `beyond`: that is its value beside
+    every tensor, as in a box that is larger than what the term was written for.
     """
     iters, box = index
     low, high = list(box.low), [apply("+", a, n) for a, n in zip(box.low, box.extents, strict=True)]
     for factor in _factors_of(term.body):
-        if not (isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0):
+        if not isinstance(factor, Read):
+            continue
+        zero = isinstance(factor.other, Num) and factor.other.value == 0
+        if not zero and not (beyond and factor.other is None):
             continue
         shape = operands.values[factor.operand].type.shape
         for at, size in zip(factor.index, shape, strict=True):
@@ -407,8 +515,8 @@ def nonzero_box(term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, o
     for condition in _guards(term.body):
         found_guard = _bound(condition, iters)
         if found_guard is not None:
-            k, first, after = found_guard
-            low[k] = low[k] if first is None else apply("max", low[k], first)
+            k, start, after = found_guard
+            low[k] = low[k] if start is None else apply("max", low[k], start)
             high[k] = high[k] if after is None else apply("min", high[k], after)
     extents = tuple(apply("-", b, a) for a, b in zip(low, high, strict=True))
     if any(isinstance(extent, Num) and extent.value <= 0 for extent in extents):
