@@ -1,0 +1,158 @@
+"""`dslc derive`: the programs that an expression can be computed by, and how each is derived."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from dslc.derive.calls import Called
+    from dslc.derive.search import Derived, Program
+    from dslc.semantics.library import Rules
+
+
+@click.command()
+@click.argument("call")
+@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Libraries or files with derivations (default: einnet).")
+@click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator.")
+@click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
+@click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
+@click.option("--budget", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S", help="Seconds of searching.")
+@click.option("--all", "every", is_flag=True, help="Every program, not the ten cheapest.")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+def command(
+    call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
+    output_format: str,
+) -> None:  # fmt: skip
+    """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
+
+    A tensor is typed where it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are
+    estimates.
+    """
+    from dslc.derive.calls import read_call
+    from dslc.derive.search import Limits, Search
+    from dslc.errors import error
+    from dslc.semantics.elaborate import expand
+    from dslc.semantics.library import load_many
+
+    rules = load_many(["std", *(libraries or ("einnet",))])
+    called = read_call(rules, call)
+    wanted = {_operator(rules, name) for name in targets}
+    derivations = list(rules.derivations.values())
+    if not derivations:
+        raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
+    (value,) = expand(rules, (called.value,))
+    search = Search(rules, derivations, Limits(max_depth=max_depth, seconds=budget, intensity=intensity))
+    derived = search.run(value)
+    programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
+    shown = programs if every else _unlike(programs)[:10]
+    records = [_record(rules, each, called) for each in shown]
+    if output_format == "json":
+        facts = {
+            "programs": records, "states": derived.states, "applications": derived.applications,
+            "seconds": round(derived.seconds, 3), "complete": derived.complete,
+        }  # fmt: skip
+        click.echo(json.dumps(facts, indent=2))
+        return
+    _print(records, len(programs), derived)
+
+
+def _operator(rules: Rules, name: str) -> str:
+    from dslc.errors import error
+
+    found = [full for full, op in rules.operators.items() if name in {full, op.short}]
+    if not found:
+        raise error("E0909", f"no operator is named `{name}`", hint="`--target matmul`, `--target conv`")
+    return found[0]
+
+
+def _is_other(program: Program, called: Called) -> bool:
+    """Whether a program is another one than the call itself."""
+    own = called.call
+    if own is None or len(program.calls) != 1:
+        return True
+    (made,) = program.calls
+    return (made.op, made.attrs, made.args) != (own.op, own.attrs, own.args)
+
+
+def _unlike(programs: list[Program]) -> list[Program]:
+    """Of programs that differ in the order of axes and operands only, the cheapest."""
+    found: dict[Any, Program] = {}
+    for each in programs:
+        calls = sorted(
+            (node.op, str(node.attrs), sorted(str(arg.type.elements) for arg in node.args), str(node.values[0].type.elements))
+            for node in each.calls
+        )
+        sizes = sorted(str(node.values[0].type.elements) for node in each.generated)
+        found.setdefault((str(calls), str(sizes)), each)
+    return list(found.values())
+
+
+def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:
+    from dslc.ir.graph import Graph
+    from dslc.ir.text import program_text
+
+    graph = Graph(called.graph.inputs, (program.value,))
+    return {
+        "target": ", ".join(name.partition(".")[2] for name in program.targets),
+        "steps": [str(step) for step in program.steps],
+        "proved": _proved(rules, program, called),
+        "cost_ms": program.seconds * 1e3,
+        "program": program_text(graph),
+        "calls": [
+            {
+                "operator": node.op,
+                "attributes": {name: _plain(value) for name, value in node.attrs},
+                "shapes": [[str(size) if not isinstance(size, int) else size for size in arg.type.shape] for arg in node.args],
+            }
+            for node in program.calls
+        ],
+        "generated": [str(node.scope) for node in program.generated],
+        "bytes": _bytes(program),
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
+    return value if isinstance(value, bool | int | float | str) else str(value)
+
+
+def _bytes(program: Program) -> int | None:
+    """Bytes that the generated operators read and write."""
+    total = 0
+    for node in program.generated:
+        for value in (*dict.fromkeys(node.args), *node.values):
+            count = value.type.elements
+            if not isinstance(count, int):
+                return None
+            total += count * value.type.dtype.bytes
+    return total
+
+
+def _proved(rules: Rules, program: Program, called: Called) -> bool:
+    """Whether the exact prover shows that the program equals the call for all inputs."""
+    from dslc.prove.exact.answers import Equal
+    from dslc.prove.exact.compare import compare
+    from dslc.semantics.elaborate import expand
+
+    left, right = expand(rules, (called.value,)), expand(rules, (program.value,))
+    return isinstance(compare(rules, left, right, seconds=10.0), Equal)
+
+
+def _print(records: list[dict[str, Any]], count: int, derived: Derived) -> None:
+    if not records:
+        click.echo("No other program was found.")
+    for number, each in enumerate(records, 1):
+        status = "proved" if each["proved"] else "not proved"
+        moved = "" if each["bytes"] is None else f", {each['bytes'] / 1e6:.2f} MB through generated operators"
+        click.secho(f"{number}. {each['target']}: {each['cost_ms']:.4f} ms estimated, {status}{moved}", bold=True)
+        click.echo("   " + (" > ".join(each["steps"]) or "no derivation: matched as it is"))
+        for line in each["program"].splitlines()[2:]:
+            click.echo("   " + line)
+    cut = "" if derived.complete else "; the search was cut"
+    click.echo(
+        f"{count} programs, {derived.states} expressions, {derived.applications} applications, {derived.seconds:.1f} s{cut}"
+    )

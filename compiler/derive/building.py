@@ -1,0 +1,294 @@
+"""Right sides of derivations: scopes put together from what the unknowns stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dslc.derive.matching import Found
+from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, ranges, sum_ranges
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce, walk
+from dslc.ir.scopes import stack
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A value that stands for a function on a box: its positions are counted from the box's first one."""
+
+    value: Value
+    box: Box
+    other: Scalar | None = None
+
+
+class Right:
+    """The right side of a rule, in one application; raises Unfit where something is not determined or does not fit."""
+
+    def __init__(self, rule: t.Derivation, found: Found, operands: Operands, dtype: DType) -> None:
+        self.rule, self.operands, self.dtype = rule, operands, dtype
+        self.found = found
+        self.built: dict[str, Built] = {}
+        self.ranges = {
+            binder.name: binder.range.id
+            for declared in rule.declarations if isinstance(declared, t.IndexDecl)
+            for binder in declared.binders if isinstance(binder.range, t.Name)
+        }  # fmt: skip
+
+    def build(self, formulas: Sequence[t.Formula]) -> Mapping[str | None, Value]:
+        """The value of each formula that is one of the left side's too, of the same type as there."""
+        results: dict[str | None, Value] = {}
+        for formula in formulas:
+            made = self._formula(formula)
+            if formula.name is not None:
+                self.built[formula.name] = made
+            if formula.name in self.found.formulas:
+                results[formula.name] = self._whole(formula, made)
+        return results
+
+    def _whole(self, formula: t.Formula, made: Built) -> Value:
+        """A result on the very box of what it replaces."""
+        before = self.found.formulas[formula.name]
+        if made.box == before.box and made.other is None:
+            if made.value.type != before.value.type:
+                raise Unfit("a result of another type")
+            return made.value
+        iters = self.operands.fresh(len(before.iters))
+        return self.operands.scope(iters, before.box, self._at(made, iters), before.dtype)
+
+    def _formula(self, formula: t.Formula) -> Built:
+        node = formula.scope
+        if isinstance(node, t.Traversal):
+            return self._traversal(node, formula.name)
+        if isinstance(node, t.Nested) and node.subs is None:
+            return self._braced(node, formula.name)
+        if isinstance(node, t.Restrict):
+            return self._made(node.scope, formula.name)
+        if isinstance(node, t.Join):
+            return self._joined(node, formula.name)
+        if isinstance(node, t.Call) and node.function == "stack":
+            return self._stacked(node)
+        raise Unfit(f"no expression: {type(node).__name__}")
+
+    def _made(self, node: t.Expr, name: str | None) -> Built:
+        if isinstance(node, t.Name) and node.id in self.built:
+            return self.built[node.id]
+        if isinstance(node, t.Nested) and node.subs is None:
+            return self._braced(node, name)
+        if isinstance(node, t.Traversal):
+            return self._traversal(node, name)
+        raise Unfit("no scope")
+
+    def _braced(self, node: t.Nested, name: str | None) -> Built:
+        made = self._traversal(node.scope, name)
+        return made if node.other is None else replace(made, other=self._element(node.other, self.found))
+
+    def _joined(self, node: t.Join, name: str | None) -> Built:
+        """`P ++ Q`: where the first part has a value it is taken."""
+        parts = [self._made(part, None) for part in node.parts]
+        before = self.found.formulas[name]
+        iters = self.operands.fresh(len(before.iters))
+        *others, last = parts
+        body = self._at(last, iters)
+        for part in reversed(others):
+            body = apply("select", _inside(iters, part.box), self._at(part, iters), body)
+        return Built(self.operands.scope(iters, before.box, body, before.dtype), before.box)
+
+    def _stacked(self, node: t.Call) -> Built:
+        names = [arg.id for arg in node.args if isinstance(arg, t.Name)]
+        try:
+            values = [self.operands.values[self.found.tensors[name]] for name in names]
+        except KeyError:
+            raise Unfit("only tensors are stacked") from None
+        if len({value.type for value in values}) != 1:
+            raise Unfit("tensors of several types")
+        whole = []
+        for value in values:
+            iters = self.operands.fresh(len(value.type.shape))
+            box = Box.of(value.type.shape)
+            whole.append(self.operands.scope(iters, box, read(self.operands.number(value), iters), value.type.dtype))
+        made = stack(whole)
+        return Built(made, Box.of(made.type.shape))
+
+    # ---- scopes --------------------------------------------------------------------------------------------
+
+    def _traversal(self, node: t.Expr, name: str | None) -> Built:
+        if not isinstance(node, t.Traversal) or node.where is not None:
+            raise Unfit("no traversal")
+        found = self.found
+        iters: dict[tuple[str, int], Iter] = {}
+        boxes: dict[Iter, tuple[Scalar, Scalar]] = {}
+        for place in node.places:
+            if not isinstance(place, t.Binder):
+                raise Unfit("a merged dimension")
+            box = self._box(place)
+            own = self.operands.fresh(len(box.low))
+            found = found.put("indexes", place.name, own)
+            for k, (it, low, extent) in enumerate(zip(own, box.low, box.extents, strict=True)):
+                iters[place.name, k] = it
+                boxes[it] = (low, extent)
+        order = self.found.order.get(name)
+        # a formula that replaces another one has its axes in the order of that
+        chosen = [iters[at] for at in order] if order is not None and set(order) == set(iters) else list(iters.values())
+        body = self._element(node.body, found)
+        box = Box(tuple(boxes[it][0] for it in chosen), tuple(boxes[it][1] for it in chosen))
+        return Built(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
+
+    def _defined(self, body: Scalar, iters: Sequence[Iter], box: Box) -> Scalar:
+        """The body with 0 for what would be read outside a tensor: at positions that a larger box adds, and which nothing reads."""
+        try:
+            at = dict(ranges(iters, box))
+        except Unfit:
+            return body
+
+        within = {**at, **sum_ranges(body)}
+        if all(
+            node.other is not None or in_bounds(node.index, self.operands.values[node.operand].type.shape, within)
+            for node in walk(body) if isinstance(node, Read)
+        ):  # fmt: skip
+            return body
+        return rebuild(body, lambda node: self._read_or_zero(node, within))
+
+    def _read_or_zero(self, node: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar | None:
+        if not isinstance(node, Read) or node.other is not None or any(part.reads for part in node.index):
+            return None
+        if in_bounds(node.index, self.operands.values[node.operand].type.shape, within):
+            return None
+        return read(node.operand, node.index, num(0))
+
+    def _box(self, binder: t.Binder) -> Box:
+        """What an index of a traversal runs through."""
+        if binder.range is not None:
+            return self._set(binder.range)
+        name = self.ranges.get(binder.name)
+        if name is not None and name in self.found.sets:
+            return self.found.sets[name]
+        raise Unfit(f"the range of {binder.name} is not determined")
+
+    def _set(self, node: t.Expr) -> Box:
+        if isinstance(node, t.Name) and node.id in self.found.sets:
+            return self.found.sets[node.id]
+        if isinstance(node, t.Int):
+            return Box.of([node.value])
+        if isinstance(node, t.Binary) and node.op == "+":
+            return self._set(node.left) + self._set(node.right)
+        if isinstance(node, t.Binary) and node.op == "*":
+            return self._set(node.left) * self._set(node.right)
+        if isinstance(node, t.Call) and node.function == "hull" and len(node.args) == 2:
+            return self._set(node.args[0]).hull(self._set(node.args[1]))
+        raise Unfit("a range that is not determined")
+
+    # ---- elements ------------------------------------------------------------------------------------------
+
+    def _element(self, node: t.Expr, found: Found) -> Scalar:
+        if isinstance(node, t.Reduction):
+            return self._reduction(node, found)
+        if isinstance(node, t.Call) and node.function in found.terms:
+            return found.terms[node.function]([self._argument(arg, found) for arg in node.args])
+        if isinstance(node, t.Nested | t.Subscript):
+            tensor, rest = self._function(node, found)
+            return tensor(rest)
+        if isinstance(node, t.Conditional):
+            condition = self._condition(node.condition, found)
+            return apply("select", condition, self._element(node.then, found), self._element(node.otherwise, found))
+        if isinstance(node, t.Int):
+            return num(node.value)
+        if isinstance(node, t.Binary) and node.op in {"+", "-", "*", "/", "//", "%"}:
+            return apply(node.op, self._element(node.left, found), self._element(node.right, found))
+        vector = self._vector(node, found)
+        if len(vector) != 1:
+            raise Unfit("a vector where an element is wanted")
+        return vector[0]
+
+    def _reduction(self, node: t.Reduction, found: Found) -> Scalar:
+        iters: list[Iter] = []
+        extents: list[Scalar] = []
+        for binder in node.binders:
+            box = self._box(binder)
+            own = self.operands.fresh(len(box.low))
+            found = found.put("indexes", binder.name, own)
+            iters += own
+            extents += box.extents
+        if node.where is not None:
+            raise Unfit("a condition on a summation")
+        return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found))
+
+    def _argument(self, node: t.Expr, found: Found) -> Vector | Scalar | Tensor:
+        """What a term takes: a vector of positions, a tensor, or an element."""
+        if isinstance(node, t.Name) and node.id in found.tensors:
+            return self._tensor(node.id, found)
+        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self.built:
+            made = self.built[node.base.id]
+            at = self._index(node.subs, found)
+            if len(at) < len(made.box.low):
+                # part of an index: a tensor of what is left
+                return lambda rest: self._at(made, (*at, *rest))
+            return self._at(made, at)
+        if isinstance(node, t.Nested | t.Subscript):
+            return self._element(node, found)
+        return self._vector(node, found)
+
+    def _function(self, node: t.Nested | t.Subscript, found: Found) -> tuple[Tensor, Vector]:
+        at = self._index(node.subs or (), found)
+        if isinstance(node, t.Subscript):
+            if isinstance(node.base, t.Name) and node.base.id in self.built:
+                made = self.built[node.base.id]
+                return (lambda index: self._at(made, index)), at
+            if isinstance(node.base, t.Name) and node.base.id in found.tensors:
+                return self._tensor(node.base.id, found), at
+            raise Unfit("no tensor")
+        made = self._braced(replace(node, subs=None), None)
+        return (lambda index: self._at(made, index)), at
+
+    def _tensor(self, name: str, found: Found) -> Tensor:
+        number = found.tensors[name]
+        return lambda index: read(number, index)
+
+    def _at(self, made: Built, index: Vector) -> Scalar:
+        if len(index) != len(made.box.low):
+            raise Unfit("an index of another rank")
+        place = tuple(apply("-", at, low) for at, low in zip(index, made.box.low, strict=True))
+        return read(self.operands.number(made.value), place, made.other)
+
+    def _index(self, subs: Sequence[t.Expr], found: Found) -> Vector:
+        return tuple(part for sub in subs for part in self._vector(sub, found))
+
+    def _vector(self, node: t.Expr, found: Found) -> Vector:
+        """Positions: an index, a map of positions, sums and differences of them."""
+        if isinstance(node, t.Name):
+            if node.id in found.indexes:
+                return found.indexes[node.id]
+            if node.id in found.sets and len(found.sets[node.id].extents) == 1:
+                # the size of a range
+                return found.sets[node.id].extents
+        if isinstance(node, t.Int):
+            return (num(node.value),)
+        if isinstance(node, t.Call):
+            name, _, way = node.function.partition(".")
+            if name in found.maps:
+                at = self._index(node.args, found)
+                return found.maps[name].inverse(at) if way == "inverse" else found.maps[name](at)
+        if isinstance(node, t.Binary) and node.op in {"+", "-", "*", "//", "%"}:
+            left, right = self._vector(node.left, found), self._vector(node.right, found)
+            if len(left) == 1 < len(right):
+                left = left * len(right)
+            if len(right) == 1 < len(left):
+                right = right * len(left)
+            if len(left) == len(right):
+                return tuple(apply(node.op, a, b) for a, b in zip(left, right, strict=True))
+        raise Unfit("no positions")
+
+    def _condition(self, node: t.Expr, found: Found) -> Scalar:
+        if isinstance(node, t.Compare) and len(node.operands) == 2:
+            left, right = (self._vector(each, found) for each in node.operands)
+            if len(left) == len(right) == 1:
+                return apply(node.ops[0], left[0], right[0])
+        raise Unfit("no condition")
+
+
+def _inside(iters: Sequence[Scalar], box: Box) -> Scalar:
+    held: Scalar = num(True)
+    for it, low, extent in zip(iters, box.low, box.extents, strict=True):
+        held = apply("and", held, apply("and", apply("<=", low, it), apply("<", it, apply("+", low, extent))))
+    return held

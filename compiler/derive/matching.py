@@ -1,0 +1,270 @@
+"""Left sides of derivations: what their unknowns stand for in scopes at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, view_of
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Iter, Read, Scalar, rebuild, walk
+from dslc.ir.scopes import substitute
+from dslc.syntax import tree as t
+
+
+@dataclass(frozen=True)
+class Found:
+    """Bindings of the unknowns, by name. `order`: of each formula the traversal as it stands: index names and places in them."""
+
+    indexes: Mapping[str, tuple[Iter, ...]] = field(default_factory=dict)
+    sets: Mapping[str, Box] = field(default_factory=dict)
+    terms: Mapping[str, Term] = field(default_factory=dict)
+    maps: Mapping[str, Map] = field(default_factory=dict)
+    tensors: Mapping[str, int] = field(default_factory=dict)
+    formulas: Mapping[str | None, View] = field(default_factory=dict)
+    order: Mapping[str | None, tuple[tuple[str, int], ...]] = field(default_factory=dict)
+
+    def put(self, kind: str, name: str | None, value: object) -> Found:
+        return replace(self, **{kind: {**getattr(self, kind), name: value}})
+
+
+class Left:
+    """The left side of a rule, in one application."""
+
+    def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
+        self.rule, self.formulas, self.operands = rule, formulas, operands
+        self.ranges: dict[str, str] = {}
+        self.terms = {s.name: s for d in rule.declarations if isinstance(d, t.TermDecl) for s in d.signatures}
+        self.maps = {d.name for d in rule.declarations if isinstance(d, t.MapDecl)}
+        self.tensors = {n for d in rule.declarations if isinstance(d, t.TensorDecl) for n in d.names}
+        for declared in rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if isinstance(binder.range, t.Name):
+                        self.ranges[binder.name] = binder.range.id
+
+    def match(self, values: Sequence[Value]) -> Iterator[Found]:
+        """Every way in which the formulas stand for these values, in their order."""
+        yield from self._formulas(0, values, Found())
+
+    def _formulas(self, at: int, values: Sequence[Value], found: Found) -> Iterator[Found]:
+        if at == len(self.formulas):
+            yield found
+            return
+        formula = self.formulas[at]
+        view = view_of(values[at], self.operands)
+        if view is None:
+            return
+        known = found.put("formulas", formula.name, view)
+        for each in self._scope(_inside(formula.scope), view, known, formula.name, top=True):
+            yield from self._formulas(at + 1, values, each)
+
+    # ---- scopes --------------------------------------------------------------------------------------------
+
+    def _scope(self, node: t.Expr, view: View, found: Found, name: str | None, top: bool) -> Iterator[Found]:
+        if not isinstance(node, t.Traversal) or node.where is not None:
+            return
+        names = [place.name for place in node.places if isinstance(place, t.Binder)]
+        if len(names) != len(node.places):
+            return
+        for classes in _parts(names, view.iters, found.indexes, ordered=True):
+            each = found
+            renamed: dict[Iter, Scalar] = {}
+            for place, part in zip(node.places, classes, strict=True):
+                assert isinstance(place, t.Binder)
+                box = _part(view, part)
+                if place.name in each.indexes:
+                    before = each.indexes[place.name]
+                    renamed.update(zip(part, before, strict=True))
+                    declared = _name(place.range) or self.ranges.get(place.name)
+                    if declared is not None and each.sets.get(declared, box) != box:
+                        break
+                else:
+                    each = each.put("indexes", place.name, part)
+                for declared in {_name(place.range), self.ranges.get(place.name)} - {None}:
+                    each = each.put("sets", declared, box)
+            else:
+                body = substitute(view.body, renamed) if renamed else view.body
+                if top:
+                    where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
+                    each = each.put("order", name, tuple(where[it] for it in view.iters))
+                yield from self._body(node.body, replace(view, body=body), each)
+
+    def _body(self, node: t.Expr, view: View, found: Found) -> Iterator[Found]:
+        """The outermost summation, and what is below it."""
+        if not isinstance(node, t.Reduction):
+            if view.kind is None:
+                yield from self._element(node, view.body, found)
+            return
+        names = [binder.name for binder in node.binders]
+        if view.kind is None and len(names) == 1 and names[0] not in found.indexes and node.where is None:
+            # a sum over nothing
+            empty = self._summed(found, names[0], (), Box((), ()))
+            yield from self._element(node.body, view.body, empty)
+            return
+        if view.kind != node.kind or node.where is not None:
+            return
+        extents = dict(zip(view.sums, view.sum_extents, strict=True))
+        for classes in _parts(names, view.sums, found.indexes, ordered=False):
+            each, renamed = found, dict[Iter, Scalar]()
+            for name, part in zip(names, classes, strict=True):
+                box = Box.of([extents[it] for it in part])
+                if name in each.indexes:
+                    renamed.update(zip(part, each.indexes[name], strict=True))
+                    if each.sets.get(self.ranges.get(name, ""), box) != box:
+                        break
+                else:
+                    each = self._summed(each, name, part, box)
+            else:
+                yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
+
+    def _summed(self, found: Found, name: str, part: tuple[Iter, ...], box: Box) -> Found:
+        found = found.put("indexes", name, part)
+        return found.put("sets", self.ranges[name], box) if name in self.ranges else found
+
+    # ---- elements ------------------------------------------------------------------------------------------
+
+    def _element(self, node: t.Expr, body: Scalar, found: Found) -> Iterator[Found]:
+        if isinstance(node, t.Call) and node.function in self.terms:
+            yield from self._term(node, body, found)
+        elif isinstance(node, t.Nested | t.Subscript) and isinstance(body, Read):
+            yield from self._read(node, body, found)
+
+    def _term(self, node: t.Call, body: Scalar, found: Found) -> Iterator[Found]:
+        """`f(x, y, A)`: what f stands for, or whether it stands for this."""
+        choices: list[list[tuple[object, Scalar, Found]]] = [[]]
+        states: list[tuple[tuple[object, ...], Scalar, Found]] = [((), body, found)]
+        for arg in node.args:
+            after: list[tuple[tuple[object, ...], Scalar, Found]] = []
+            for params, rest, each in states:
+                after += [((*params, param), left, known) for param, left, known in self._param(arg, rest, each)]
+            states = after
+        del choices
+        for params, rest, each in states:
+            allowed = {it for p in params for it in (p if isinstance(p, tuple) else (p,)) if isinstance(it, Iter)}
+            if not rest.free <= allowed:
+                continue
+            known = each.terms.get(node.function)
+            if known is None:
+                yield each.put("terms", node.function, Term(tuple(params), rest))  # type: ignore[arg-type]
+            elif self._same(known, params, rest):
+                yield each
+
+    def _param(self, arg: t.Expr, body: Scalar, found: Found) -> Iterator[tuple[object, Scalar, Found]]:
+        """An argument of a term: an index, a whole tensor, or an element, which is taken out of the body."""
+        if isinstance(arg, t.Name) and arg.id in found.indexes:
+            yield found.indexes[arg.id], body, found
+        elif isinstance(arg, t.Name) and arg.id in self.tensors:
+            taken = set(found.tensors.values())
+            for number in sorted({n.operand for n in walk(body) if isinstance(n, Read)}):
+                if arg.id in found.tensors and found.tensors[arg.id] != number:
+                    continue
+                if arg.id not in found.tensors and number in taken:
+                    continue
+                yield number, body, found.put("tensors", arg.id, number)
+        elif isinstance(arg, t.Nested | t.Subscript):
+            for node in [n for n in walk(body) if isinstance(n, Read)]:
+                for each in self._read(arg, node, found):
+                    (place,) = self.operands.fresh()
+                    yield place, _without(body, node, place), each
+
+    def _same(self, known: Term, params: Sequence[object], body: Scalar) -> bool:
+        """Whether a term that is known gives this body: where its tensors are others, reads of those are compared."""
+        args: list[object] = []
+        numbers: dict[int, int] = {}
+        for param, own in zip(params, known.params, strict=True):
+            if isinstance(own, int) and isinstance(param, int):
+                numbers[own] = param
+                args.append(lambda index, number=param: _read(number, index))
+            else:
+                args.append(param)
+        try:
+            return known(args) is body  # type: ignore[arg-type]
+        except Unfit:
+            return False
+
+    def _read(self, node: t.Nested | t.Subscript, body: Read, found: Found) -> Iterator[Found]:
+        """`{[z] ...}[phi(x)]`, `P[tau(z)]` or `A[u, x]` as an element that is read."""
+        value = self.operands.values[body.operand]
+        subs = node.subs or ()
+        if isinstance(node, t.Subscript):
+            name = node.base.id if isinstance(node.base, t.Name) else None
+            if name in found.formulas:
+                if found.formulas[name].value == value:
+                    yield from self._index(subs, body, found)
+            elif name in self.tensors and found.tensors.get(name, body.operand) == body.operand:
+                yield from self._index(subs, body, found.put("tensors", name, body.operand))
+            return
+        view = view_of(value, self.operands)
+        if view is not None:
+            for each in self._scope(_inside(node.scope), view, found, None, top=False):
+                yield from self._index(subs, body, each)
+
+    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
+        """The index of a read: an unknown map, or iterators as they are."""
+        if len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in self.maps:
+            call = subs[0]
+            params: list[Iter] = []
+            for arg in call.args:
+                if not isinstance(arg, t.Name) or arg.id not in found.indexes:
+                    return
+                params += found.indexes[arg.id]
+            if {it for part in body.index for it in part.free} <= set(params) and call.function not in found.maps:
+                yield found.put("maps", call.function, Map(tuple(params), body.index))
+            return
+        wanted: list[Iter] = []
+        for sub in subs:
+            if not isinstance(sub, t.Name) or sub.id not in found.indexes:
+                return
+            wanted += found.indexes[sub.id]
+        if tuple(wanted) == body.index:
+            yield found
+
+
+def _read(number: int, index: tuple[Scalar, ...]) -> Scalar:
+    return Read._make(index, number, None)
+
+
+def _without(body: Scalar, node: Scalar, place: Iter) -> Scalar:
+    return rebuild(body, lambda each: place if each is node else None)
+
+
+def _inside(node: t.Expr) -> t.Expr:
+    """The traversal of a scope in braces at the top of a formula."""
+    return node.scope if isinstance(node, t.Nested) and node.subs is None else node
+
+
+def _name(node: t.Expr | None) -> str | None:
+    return node.id if isinstance(node, t.Name) else None
+
+
+def _part(view: View, part: tuple[Iter, ...]) -> Box:
+    places = [view.iters.index(it) for it in part]
+    return Box(tuple(view.box.low[k] for k in places), tuple(view.box.extents[k] for k in places))
+
+
+def _parts(
+    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], ordered: bool
+) -> Iterator[tuple[tuple[Iter, ...], ...]]:
+    """Every way to give each iterator to one of the names; of several names each gets at least one.
+
+    A name that stands for iterators already gets as many. `ordered`: those of a traversal keep their order, and of equal lengths
+    the names come in it; those of a summation are tried in every order where a name is known.
+    """
+    if len(names) == 1 and names[0] not in known:
+        yield (iters,)
+        return
+    if len(names) == 1:
+        if len(iters) == len(known[names[0]]):
+            yield (iters,)
+        return
+    for choice in product(range(len(names)), repeat=len(iters)):
+        classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))
+        if all(
+            len(part) == len(known[name]) if name in known else part for name, part in zip(names, classes, strict=True)
+        ):
+            yield classes
+
+
+

@@ -1,0 +1,284 @@
+"""What the unknowns of a derivation stand for: vectors of iterators, boxes, terms, index maps and tensors.
+
+Everything lives in one application of a rule: iterators have names of their own there (`~7`), and reads have the numbers of the
+application's operands, so that pieces of several scopes can stand side by side and be put together anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dslc.analysis.numeric import Unknown, interval
+from dslc.ir.dtype import Dim, DType
+from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
+from dslc.ir.scopes import substitute
+
+Vector = tuple[Scalar, ...]
+#: a tensor as a function of positions
+Tensor = Callable[[Vector], Scalar]
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A first position and an extent per iterator."""
+
+    low: Vector
+    extents: Vector
+
+    @staticmethod
+    def of(extents: Sequence[Scalar | Dim]) -> Box:
+        """The box of such extents at the origin."""
+        return Box((num(0),) * len(extents), tuple(as_scalar(extent) for extent in extents))
+
+    def within(self, other: Box) -> bool:
+        """Whether it is known to lie within another one."""
+        return len(self.low) == len(other.low) and all(
+            _at_least(a, b) and _at_least(apply("+", b, n), apply("+", a, m))
+            for a, m, b, n in zip(self.low, self.extents, other.low, other.extents, strict=True)
+        )
+
+    def hull(self, other: Box) -> Box:
+        """The least box that holds both."""
+        low = tuple(apply("min", a, b) for a, b in zip(self.low, other.low, strict=True))
+        high = [
+            apply("max", apply("+", a, m), apply("+", b, n))
+            for a, m, b, n in zip(self.low, self.extents, other.low, other.extents, strict=True)
+        ]
+        return Box(low, tuple(apply("-", b, a) for a, b in zip(low, high, strict=True)))
+
+    def __add__(self, other: Box) -> Box:
+        """One after the other along a single iterator."""
+        if len(self.low) != 1 or len(other.low) != 1:
+            raise Unfit("only boxes of one iterator are put one after the other")
+        return Box((num(0),), (apply("+", self.extents[0], other.extents[0]),))
+
+    def __mul__(self, other: Box) -> Box:
+        return Box((*self.low, *other.low), (*self.extents, *other.extents))
+
+
+def _at_least(value: Scalar, least: Scalar) -> bool:
+    """Whether `value >= least` is known, sizes being at least 1."""
+    difference = apply("-", value, least)
+    if isinstance(difference, Num):
+        return bool(difference.value >= 0)
+    sizes = {part: (1, 1 << 40) for part in walk(difference) if type(part).__name__ == "Sym"}
+    try:
+        return interval(difference, sizes)[0] >= 0
+    except Unknown:
+        return False
+
+
+class Unfit(Exception):
+    """A rule does not apply in this way; no fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    """An index map: `values` over `params`, and the way back where it is known. `box` is what it maps into."""
+
+    params: tuple[Iter, ...]
+    values: Vector
+    back_params: tuple[Iter, ...] = ()
+    back: Vector | None = None
+    box: Box | None = None
+
+    def __call__(self, at: Vector) -> Vector:
+        return _at(self.params, self.values, at)
+
+    def inverse(self, at: Vector) -> Vector:
+        """Raises Unfit where no way back is known."""
+        if self.back is None:
+            raise Unfit("a map without an inverse")
+        return _at(self.back_params, self.back, at)
+
+
+def _at(params: tuple[Iter, ...], values: Vector, at: Vector) -> Vector:
+    if len(params) != len(at):
+        raise Unfit("a map of another number of iterators")
+    return tuple(substitute(value, dict(zip(params, at, strict=True))) for value in values)
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An unknown term: a body over vectors of iterators, elements (placeholders) and whole tensors (operands by number)."""
+
+    params: tuple[tuple[Iter, ...] | Iter | int, ...]
+    body: Scalar
+
+    def __call__(self, args: Sequence[Vector | Scalar | Tensor]) -> Scalar:
+        """The body at other vectors, elements and tensors; raises Unfit where they are of other kinds or lengths."""
+        values: dict[Iter, Scalar] = {}
+        tensors: dict[int, Tensor] = {}
+        if len(args) != len(self.params):
+            raise Unfit("a term of another number of arguments")
+        for param, arg in zip(self.params, args, strict=True):
+            if isinstance(param, tuple):
+                if not isinstance(arg, tuple) or len(arg) != len(param):
+                    raise Unfit("a term over another number of iterators")
+                values.update(zip(param, arg, strict=True))
+            elif isinstance(param, Iter):
+                if not isinstance(arg, Scalar):
+                    raise Unfit("an element where a term takes one")
+                values[param] = arg
+            else:
+                if not callable(arg):
+                    raise Unfit("a tensor where a term takes one")
+                tensors[param] = arg
+        if not tensors:
+            return substitute(self.body, values)
+
+        def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
+            found = tensors.get(node.operand)
+            return read(node.operand, index, other) if found is None else found(index)
+
+        return substitute(self.body, values, 0, on_read)
+
+
+@dataclass(slots=True)
+class Operands:
+    """The tensors that the pieces of one application read, by number; and names that occur nowhere else."""
+
+    values: list[Value] = field(default_factory=list)
+    _numbers: dict[Value, int] = field(default_factory=dict)
+    _named: int = 0
+
+    def number(self, value: Value) -> int:
+        if value not in self._numbers:
+            self._numbers[value] = len(self.values)
+            self.values.append(value)
+        return self._numbers[value]
+
+    def fresh(self, count: int = 1) -> tuple[Iter, ...]:
+        start = self._named
+        self._named += count
+        return tuple(iterator(f"~{k}") for k in range(start, self._named))
+
+    def scope(
+        self, iters: Sequence[Iter], box: Box, body: Scalar, dtype: DType, groups: tuple[int, ...] | None = None
+    ) -> Value:
+        """`[iters: box] body` as a value whose positions are counted from the box's first one.
+
+        `groups`: how many neighbouring iterators make up each dimension, where some do together.
+        """
+        # an iterator of one position is no part of an index
+        values = {
+            it: low if extent is num(1) else apply("+", iterator(f"i{k}"), low)
+            for k, (it, low, extent) in enumerate(zip(iters, box.low, box.extents, strict=True))
+        }
+        order: dict[int, int] = {}
+
+        def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
+            return read(order.setdefault(node.operand, len(order)), index, other)
+
+        numbered = narrowed(substitute(body, values, 0, on_read), {
+            iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
+        })
+        extents = tuple(as_dim(extent) for extent in box.extents)
+        merged = None if groups is None or set(groups) <= {1} else groups
+        return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
+
+
+def as_dim(extent: Scalar) -> Dim:
+    """An extent as a dimension; raises Unfit where it is no size."""
+    if isinstance(extent, Num):
+        if not isinstance(extent.value, int) or extent.value < 0:
+            raise Unfit("an extent that is no size")
+        return int(extent.value)
+    return extent
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A scope taken apart: its iterators with names of their own, its outermost reduction (`kind` None: there is none)."""
+
+    value: Value
+    iters: tuple[Iter, ...]
+    box: Box
+    kind: str | None
+    sums: tuple[Iter, ...]
+    sum_extents: Vector
+    body: Scalar
+
+    @property
+    def dtype(self) -> DType:
+        return self.value.type.dtype
+
+
+def view_of(value: Value, operands: Operands) -> View | None:
+    """A scope taken apart; None where the value is no scope, has merged dimensions, or sums over less than a box."""
+    node = value.node
+    if not isinstance(node, ScopeNode) or node.scope.groups is not None:
+        return None
+    scope = node.scope
+    iters = operands.fresh(len(scope.extents))
+
+    def on_read(each: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
+        return read(operands.number(node.args[each.operand]), index, other)
+
+    body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, on_read)
+    box = Box.of(scope.extents)
+    if not isinstance(body, Reduce) or any(extent.free for extent in body.extents):
+        return View(value, iters, box, None, (), (), body)
+    inner = body.body
+    if body.where is not None:
+        # what is left out of a sum is 0 in it
+        if body.kind != "sum":
+            return View(value, iters, box, None, (), (), body)
+        inner = apply("select", body.where, inner, num(0))
+    sums = operands.fresh(len(body.iters))
+    inner = substitute(inner, dict(zip(body.iters, sums, strict=True)))
+    return View(value, iters, box, body.kind, sums, body.extents, inner)
+
+
+def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:
+    """Iterators with their least and greatest positions; raises Unfit at unknown sizes."""
+    found: dict[Scalar, tuple[int, int]] = {}
+    for it, low, extent in zip(iters, box.low, box.extents, strict=True):
+        if not (isinstance(low, Num) and isinstance(extent, Num)):
+            raise Unfit("an unknown size")
+        found[it] = (int(low.value), int(low.value) + int(extent.value) - 1)
+    return found
+
+
+def sum_ranges(body: Scalar) -> Mapping[Scalar, tuple[int, int]]:
+    """Where the iterators of the summations inside run, as far as their extents are known; of one name the widest."""
+    found: dict[Scalar, tuple[int, int]] = {}
+    for node in walk(body):
+        if isinstance(node, Reduce):
+            for it, extent in zip(node.iters, node.extents, strict=True):
+                if isinstance(extent, Num):
+                    found[it] = (0, max(found.get(it, (0, 0))[1], int(extent.value) - 1))
+    return found
+
+
+def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Scalar, tuple[int, int]]) -> bool:
+    """Whether it is known that a tensor of such sizes is read inside."""
+    for at, size in zip(index, shape, strict=True):
+        try:
+            least, most = interval(at, within)
+        except Unknown:
+            return False
+        if least < 0 or not isinstance(size, int) or most >= size:
+            return False
+    return True
+
+
+def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+    """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`."""
+    ranges = {**sum_ranges(body), **within}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:
+            return None
+        divisor, value = node.args[1].value, node.args[0]
+        try:
+            least, most = interval(value, ranges)
+        except Unknown:
+            return None
+        if least < 0 or most >= divisor:
+            return None
+        return num(0) if node.name == "//" else narrowed(value, within)
+
+    return rebuild(body, leaf)

@@ -1,0 +1,195 @@
+"""Derivations applied: to one scope, to several of a program, and anywhere in an expression."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dslc.derive.building import Right
+from dslc.derive.matching import Left
+from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
+from dslc.derive.unknowns import NO_HINTS, Hints, Unknowns
+from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value, topological, with_args
+from dslc.ir.normal import Normalizer
+from dslc.ir.scalar import Read, Scalar, num, read
+from dslc.ir.scopes import positions, substitute
+from dslc.semantics.definitions import DerivationDef
+from dslc.syntax import tree as t
+
+#: instances of one rule at one place that are looked at
+_INSTANCES = 400
+#: iterators of a scope beyond which no rule is applied to it
+_ITERATORS = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One application: the rule's name, and its direction."""
+
+    rule: str
+    reverse: bool = False
+
+    def __str__(self) -> str:
+        return self.rule + "^-1" * self.reverse
+
+
+def directions(rules: Sequence[DerivationDef]) -> tuple[tuple[Step, t.Derivation, tuple[t.Formula, ...], tuple[t.Formula, ...]], ...]:
+    """Every rule, and its reverse where it has one."""
+    found = []
+    for rule in rules:
+        syntax = rule.syntax
+        found.append((Step(rule.name), syntax, syntax.left, syntax.right))
+        if syntax.arrow == "<=>":
+            found.append((Step(rule.name, True), syntax, syntax.right, syntax.left))
+    return tuple(found)
+
+
+def rewritten(
+    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value], hints: Hints = NO_HINTS
+) -> Iterator[Mapping[Value, Value]]:
+    """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types."""
+    operands = Operands()
+    if any(len(value.type.shape) > _ITERATORS for value in values):
+        return
+    count = 0
+    for match in Left(rule, left, operands).match(values):
+        for found in Unknowns(rule, operands, hints).every(match):
+            count += 1
+            if count > _INSTANCES:
+                return
+            try:
+                results = Right(rule, found, operands, values[0].type.dtype).build(right)
+            except Unfit:
+                continue
+            yield {found.formulas[name].value: value for name, value in results.items()}
+
+
+@dataclass
+class Steps:
+    """What one step makes of an expression, anywhere in it; computed once for each scope. Memory of a search."""
+
+    rules: Sequence[DerivationDef]
+    hints: Hints = NO_HINTS
+    normalizer: Normalizer = field(default_factory=Normalizer)
+    #: rules applied so far
+    applications: int = 0
+    _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # rules between expressions have formulas with names
+        self._directions = [each for each in directions(self.rules) if len(each[2]) == 1 and each[2][0].name is None]
+
+    def start(self, value: Value) -> Value:
+        """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
+        return self.normal(_apart(value))
+
+    def normal(self, value: Value) -> Value:
+        return self.normalizer.value(_without_copies(value))
+
+    def of(self, value: Value) -> tuple[tuple[Step, Value], ...]:
+        """The expressions one step away, each once, with the step."""
+        found = self._known.get(value)
+        if found is None:
+            found = self._known[value] = tuple({new: (step, new) for step, new in self._fresh(value)}.values())
+        return found
+
+    def _fresh(self, value: Value) -> Iterator[tuple[Step, Value]]:
+        node = value.node
+        if not isinstance(node, ScopeNode):
+            return
+        for step, rule, left, right in self._directions:
+            for results in rewritten(rule, left, right, (value,), self.hints):
+                self.applications += 1
+                new = self.normal(results[value])
+                if new != value:
+                    yield step, new
+        for arg in dict.fromkeys(node.args):
+            for step, below in self.of(arg):
+                if below.type == arg.type:
+                    yield step, self.normal(replace((value,), {arg: below})[0])
+
+
+def _apart(value: Value) -> Value:
+    """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`; iterators of one position are no part of an index."""
+    node = value.node
+    if not isinstance(node, ScopeNode):
+        return value
+    scope = node.scope
+    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    inner = scope_value(Scope(scope.extents, substitute(scope.body, single), scope.dtype), node.args)
+    if scope.groups is None:
+        return inner
+    return scope_value(Scope(scope.extents, read(0, scope.iters), scope.dtype, scope.groups), (inner,))
+
+
+def _without_copies(value: Value) -> Value:
+    """Scopes that only look up what another one holds are read through, where that is the same at every position.
+
+    `[x] A[x + 1, 0]` over `A = {[y, z] B[z, y]}` → `[x] B[0, x + 1]`.
+    """
+    mapped: dict[Value, Value] = {}
+    for node in topological([value.node]):
+        if not isinstance(node, ScopeNode):
+            moved = with_args(node, tuple(mapped[arg] for arg in node.args))
+            mapped.update(zip(node.values, moved, strict=True))
+            continue
+        args = tuple(mapped[arg] for arg in node.args)
+        new = scope_value(node.scope, args) if args != node.args else node.values[0]
+        mapped[node.values[0]] = _original(_read_through(new))
+    return mapped[value]
+
+
+def _original(value: Value) -> Value:
+    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`."""
+    node = value.node
+    if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read) or node.scope.groups is not None:
+        return value
+    source = node.args[node.scope.body.operand]
+    single = {it: num(0) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True) if extent == 1}
+    place = tuple(single.get(it, it) for it in node.scope.iters)
+    same = source.type == value.type and tuple(substitute(at, single) for at in node.scope.body.index) == place
+    return source if same else value
+
+
+def _read_through(value: Value) -> Value:
+    node = value.node
+    assert isinstance(node, ScopeNode)
+    scope, args = node.scope, list(node.args)
+    changed = False
+    ranges: Mapping[Scalar, tuple[int, int]] | None = None
+
+    def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        nonlocal changed, ranges
+        below = args[each.operand].node
+        if not isinstance(below, ScopeNode) or not isinstance(below.scope.body, Read):
+            return read(each.operand, index, other)
+        if below.scope.dtype is not below.args[0].type.dtype:
+            return read(each.operand, index, other)
+        if other is not None:
+            if ranges is None:
+                ranges = _ranges(scope)
+            # the value outside is that of the outer read only where the inner scope is not left
+            if not in_bounds(each.index, args[each.operand].type.shape, ranges):
+                return read(each.operand, index, other)
+        inner = below.scope.body
+        at = positions(below.scope, index)
+        changed = True
+        source = below.args[inner.operand]
+        if source not in args:
+            args.append(source)
+        position = tuple(substitute(part, at, depth) for part in inner.index)
+        outside = None if inner.other is None else substitute(inner.other, at, depth)
+        return read(args.index(source), position, outside)
+
+    body = substitute(scope.body, {}, 0, on_read)
+    if not changed:
+        return value
+    made = scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args))
+    return _read_through(made)
+
+
+def _ranges(scope: Scope) -> Mapping[Scalar, tuple[int, int]]:
+    known: dict[Scalar, tuple[int, int]] = {
+        it: (0, extent - 1) for it, extent in zip(scope.iters, scope.extents, strict=True) if isinstance(extent, int)
+    }
+    return {**sum_ranges(scope.body), **known}

@@ -1,0 +1,583 @@
+"""What is tried for the unknowns that no left side determines, and what conditions say of them.
+
+The generators that `search` names. They know no benchmark: factors are those that divide an extent and occur as a coefficient or a
+modulus in the expression, or that the target asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import Unknown, interval
+from dslc.derive.matching import Found
+from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scopes import substitute
+from dslc.syntax import tree as t
+
+#: extents up to which every part is a size to split by
+_SHORT = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the target suggests: sizes of tiles that its operators like."""
+
+    tiles: tuple[int, ...] = ()
+
+
+NO_HINTS = Hints()
+
+
+@dataclass(frozen=True)
+class Unknowns:
+    """The unknowns of one application: `iters` of indexes with their boxes, and the term that they are looked for in."""
+
+    rule: t.Derivation
+    operands: Operands
+    hints: Hints = NO_HINTS
+
+    def every(self, found: Found) -> Iterator[Found]:
+        """The bindings with every choice of what `search` looks for, as far as the conditions hold."""
+        searches = [each for each in self.rule.statements if isinstance(each, t.Search)]
+        for chosen in self._chosen(searches, found):
+            try:
+                solved = self._solved(chosen)
+            except Unfit:
+                continue
+            if solved is not None:
+                yield solved
+
+    def _chosen(self, searches: Sequence[t.Search], found: Found) -> Iterator[Found]:
+        if not searches:
+            yield found
+            return
+        first, *rest = searches
+        for value in self._generated(first.domain, found):
+            if isinstance(value, Map):
+                each = found.put("maps", first.name, value)
+                declared = next((d for d in self.rule.declarations if isinstance(d, t.MapDecl) and d.name == first.name), None)
+                if declared is not None and isinstance(declared.codomain, t.Name) and value.box is not None:
+                    each = each.put("sets", declared.codomain.id, value.box)
+            else:
+                each = found.put("sets", first.name, value)
+            yield from self._chosen(rest, each)
+
+    # ---- generators ----------------------------------------------------------------------------------------
+
+    def _generated(self, node: t.Expr, found: Found) -> Iterator[Any]:
+        if not isinstance(node, t.Call):
+            return
+        keywords = {each.name: each.value for each in node.kwargs}
+        name = node.function
+        if name == "affine_bijections":
+            factors = self._factors(keywords.get("factors"), found)
+            yield from self._bijections(self._index_of(node.args[0], found), found, factors)
+        elif name == "nonzero_box" and len(node.args) == 2:
+            term = found.terms[_id(node.args[0])]
+            box = nonzero_box(term, self._index_of(node.args[1], found), found, self.operands)
+            if box is not None:
+                yield box
+        elif name == "rounded_up":
+            yield from self._rounded(self._box(node.args[0], found), self._factors(keywords.get("to"), found))
+        elif name == "halves":
+            yield from self._halves(self._box(node.args[0], found))
+
+    def _factors(self, node: t.Expr | None, found: Found) -> tuple[int, ...]:
+        """Factors that the expression and the target suggest."""
+        del node
+        suggested = set(self.hints.tiles)
+        for term in found.terms.values():
+            suggested |= coefficients(term.body)
+        return tuple(sorted(each for each in suggested if each > 1))
+
+    def _index_of(self, node: t.Expr, found: Found) -> tuple[tuple[Iter, ...], Box]:
+        """The iterators that run through a declared set, and their box."""
+        name = _id(node)
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if _id(binder.range) == name and binder.name in found.indexes:
+                        return found.indexes[binder.name], found.sets[name]
+        raise Unfit("no index runs through this set")
+
+    def _box(self, node: t.Expr, found: Found) -> Box:
+        try:
+            return found.sets[_id(node)]
+        except KeyError:
+            raise Unfit("no such set") from None
+
+    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: tuple[int, ...]) -> Iterator[Map]:
+        """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
+
+        The order of iterators is no matter: operators are matched by the groups that iterators are in."""
+        iters, box = index
+        if not iters:
+            return
+        reads = [(k, each) for term in found.terms.values() for k, each in _by_reads(term, iters, box, self.operands)]
+        yield from (each for _, each in reads)
+        yield from _together(iters, reads, self.operands)
+        indexes = [index for term in found.terms.values() for node in walk(term.body) if isinstance(node, Read) for index in node.index]
+        splits: dict[int, list[tuple[int, Map]]] = {}
+        for k, it in enumerate(iters):
+            near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
+            short = _short(box.extents[k]) if any(self._is_window(it, index, found) for index in near) else ()
+            for factor in sorted({*factors, *short}):
+                if factor in short or any(factor in _numbers(index) for index in near):
+                    split = _split(iters, box, k, factor, self.operands)
+                    if split is not None:
+                        splits.setdefault(factor, []).append((k, split))
+        for alike in splits.values():
+            # the dimensions of a window are alike
+            yield from _together(iters, alike, self.operands) if len(alike) > 1 else (alike[0][1],)
+        for k in range(len(iters) - 1):
+            if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
+                merged = _merged(iters, box, k, self.operands)
+                if merged is not None:
+                    yield merged
+
+    def _is_window(self, it: Iter, index: Scalar, found: Found) -> bool:
+        """Whether an iterator is the shortest of an index, as that of a window is beside the positions that it slides over."""
+        try:
+            sizes = {each: most - least for each, (least, most) in self._ranges(found).items()}
+        except Unfit:
+            return False
+        others = [sizes[other] for other in index.free if other is not it and other in sizes]
+        return bool(others) and it in sizes and all(sizes[it] < other for other in others)
+
+    def _rounded(self, box: Box, factors: tuple[int, ...]) -> Iterator[Box]:
+        """Boxes with the extents rounded up that are equal."""
+        for value in dict.fromkeys(box.extents):
+            if not isinstance(value, Num) or not isinstance(value.value, int):
+                continue
+            places = [k for k, extent in enumerate(box.extents) if extent is value]
+            for factor in sorted({*factors, *_short(value)}):
+                up = -(-value.value // factor) * factor
+                # more than half of it is asked for
+                if value.value < up < 2 * value.value:
+                    yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
+
+    def _halves(self, box: Box) -> Iterator[Box]:
+        for k, extent in enumerate(box.extents):
+            if isinstance(extent, Num) and isinstance(extent.value, int) and extent.value > 1:
+                yield replace(box, extents=(*box.extents[:k], num((extent.value + 1) // 2), *box.extents[k + 1 :]))
+
+    # ---- conditions ----------------------------------------------------------------------------------------
+
+    def _solved(self, found: Found) -> Found | None:
+        """The bindings with the sets that conditions determine; None where a condition does not hold or is not known to."""
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.Where):
+                for condition in declared.conditions:
+                    solved = self._held(condition, found)
+                    if solved is None:
+                        return None
+                    found = solved
+        return found
+
+    def _held(self, node: t.Expr, found: Found) -> Found | None:
+        if isinstance(node, t.Call):
+            return found if self._predicate(node, found) else None
+        if isinstance(node, t.ForAll):
+            return found if self._zero_outside(node, found) else None
+        if isinstance(node, t.Compare) and len(node.operands) == 2:
+            left, right = node.operands
+            if node.ops[0] == "<=":
+                return self._within(left, right, found)
+            if node.ops[0] == "==":
+                return self._equal(left, right, found)
+        raise Unfit("a condition that is not known")
+
+    def _predicate(self, node: t.Call, found: Found) -> bool:
+        if node.function == "bijective":
+            return found.maps[_id(node.args[0])].back is not None
+        if node.function == "total" and len(node.args) == 2:
+            term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
+            return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
+        raise Unfit("a predicate that is not known")
+
+    def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:
+        """Where the iterators of every index that is bound run."""
+        at: dict[Scalar, tuple[int, int]] = {}
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    name = binder.range.id if isinstance(binder.range, t.Name) else ""
+                    if binder.name in found.indexes and name in found.sets:
+                        at.update(ranges(found.indexes[binder.name], found.sets[name]))
+        return at
+
+    def _iters_like(self, box: Box, term: Term) -> tuple[Iter, ...]:
+        """The first vector of iterators of a term: those that run through the box."""
+        for param in term.params:
+            if isinstance(param, tuple) and len(param) == len(box.low):
+                return param
+        raise Unfit("no iterators for this box")
+
+    def _within(self, left: t.Expr, right: t.Expr, found: Found) -> Found | None:
+        if isinstance(right, t.Binary) and right.op == "|":
+            return self._covered(left, right, found)
+        return found if self._set(left, found).within(self._set(right, found)) else None
+
+    def _covered(self, left: t.Expr, right: t.Binary, found: Found) -> Found | None:
+        """`X <= U | V`: where V is unknown it is what is left, as a box."""
+        whole, first = self._set(left, found), self._set(right.left, found)
+        name = _id(right.right)
+        rest = _rest(whole, first)
+        if rest is None:
+            return None
+        if name not in found.sets:
+            return found.put("sets", name, rest)
+        return found if rest.within(found.sets[name]) else None
+
+    def _equal(self, left: t.Expr, right: t.Expr, found: Found) -> Found | None:
+        if isinstance(left, t.Call) and isinstance(right, t.Call) and left.function == right.function:
+            a, b = (self.operands.values[found.tensors[_id(each.args[0])]] for each in (left, right))
+            if left.function == "shape":
+                return found if a.type.shape == b.type.shape else None
+            if left.function == "dtype":
+                return found if a.type.dtype is b.type.dtype else None
+        if isinstance(left, t.Name):
+            value = self._set(right, found)
+            if left.id not in found.sets:
+                return found.put("sets", left.id, value)
+            return found if found.sets[left.id] == value else None
+        raise Unfit("an equation that is not known")
+
+    def _set(self, node: t.Expr, found: Found) -> Box:
+        if isinstance(node, t.Call) and node.function == "image" and len(node.args) == 2:
+            mapped = found.maps[_id(node.args[0])]
+            return image(mapped.params, mapped.values, self._set(node.args[1], found))
+        if isinstance(node, t.Call) and node.function == "hull" and len(node.args) == 2:
+            return self._set(node.args[0], found).hull(self._set(node.args[1], found))
+        if isinstance(node, t.Binary) and node.op == "*":
+            return self._set(node.left, found) * self._set(node.right, found)
+        return self._box(node, found)
+
+    def _zero_outside(self, node: t.ForAll, found: Found) -> bool:
+        """`forall x in X - V: f(x, y) == 0`."""
+        if not (isinstance(node.domain, t.Binary) and node.domain.op == "-" and isinstance(node.body, t.Compare)):
+            raise Unfit("a condition that is not known")
+        call = node.body.operands[0]
+        if not isinstance(call, t.Call) or call.function not in found.terms:
+            raise Unfit("a condition that is not known")
+        if node.name not in found.indexes:
+            raise Unfit("a condition that is not known")
+        whole, part = self._set(node.domain.left, found), self._set(node.domain.right, found)
+        index = (found.indexes[node.name], whole)
+        # a larger box than the index runs through: what is read beside a tensor there is 0
+        beyond = not whole.within(self._own_set(node.name, found))
+        box = nonzero_box(found.terms[call.function], index, found, self.operands, beyond)
+        return box is not None and box.within(part)
+
+    def _own_set(self, name: str, found: Found) -> Box:
+        """What an index runs through on the left side."""
+        for declared in self.rule.declarations:
+            if isinstance(declared, t.IndexDecl):
+                for binder in declared.binders:
+                    if binder.name == name and isinstance(binder.range, t.Name) and binder.range.id in found.sets:
+                        return found.sets[binder.range.id]
+        raise Unfit("an index without a set")
+
+
+def _id(node: t.Expr | None) -> str:
+    if not isinstance(node, t.Name):
+        raise Unfit("a name is wanted")
+    return node.id
+
+
+def _rest(whole: Box, part: Box) -> Box | None:
+    """What is left of a box beside a part that is smaller along one iterator, from its first position on; None where more differs."""
+    differ = [k for k, (a, b) in enumerate(zip(whole.extents, part.extents, strict=True)) if a is not b]
+    if len(differ) != 1 or whole.low != part.low:
+        return None
+    (k,) = differ
+    first, extent = apply("+", part.low[k], part.extents[k]), apply("-", whole.extents[k], part.extents[k])
+    return Box((*whole.low[:k], first, *whole.low[k + 1 :]), (*whole.extents[:k], extent, *whole.extents[k + 1 :]))
+
+
+def coefficients(body: Scalar) -> set[int]:
+    """Coefficients and moduli of the positions that an expression reads at."""
+    return {each for node in walk(body) if isinstance(node, Read) for index in node.index for each in _numbers(index)}
+
+
+def _numbers(index: Scalar) -> set[int]:
+    return {
+        abs(int(arg.value))
+        for part in walk(index) if isinstance(part, Apply) and part.name in {"*", "//", "%"}
+        for arg in part.args if isinstance(arg, Num) and isinstance(arg.value, int)
+    }  # fmt: skip
+
+
+def _joins(index: Scalar, outer: Iter, inner: Iter, size: Scalar) -> bool:
+    """Whether something is read at `outer * size(inner) + inner`."""
+    if not {outer, inner} <= index.free or not isinstance(size, Num):
+        return False
+    return coefficient_of(index, inner) == 1 and coefficient_of(index, outer) == size.value and size.value != 1
+
+
+def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
+    """The least box that is known to hold what a map gives on a box; raises Unfit at unknown sizes."""
+    at = ranges(params, box)
+    low, extents = [], []
+    for value in values:
+        try:
+            least, most = interval(value, at)
+        except Unknown as unknown:
+            raise Unfit("an image that is not known") from unknown
+        low.append(num(least))
+        extents.append(num(most - least + 1))
+    return Box(tuple(low), tuple(extents))
+
+
+def _short(extent: Scalar) -> tuple[int, ...]:
+    """Sizes of parts of a short extent, a window's say: all that are at most its half, rounded up."""
+    if not isinstance(extent, Num) or not isinstance(extent.value, int) or extent.value > _SHORT:
+        return ()
+    return tuple(range(2, (extent.value + 1) // 2 + 1))
+
+
+def _together(iters: tuple[Iter, ...], maps: Sequence[tuple[int, Map]], operands: Operands) -> Iterator[Map]:
+    """Changes of several iterators at once: the first that there is for each, where none of them needs what another one changes."""
+    chosen: dict[int, Map] = {}
+    for k, each in maps:
+        changed = {iters[j] for j in (*chosen, k)}
+        parts = [_part(iters, j, one) for j, one in {**chosen, k: each}.items()]
+        alone = all((set().union(*(v.free for v in values)) & changed) <= {iters[j]} for j, values, _, _ in parts)
+        if k not in chosen and alone:
+            chosen[k] = each
+    if len(chosen) < 2:
+        return
+    values: list[Scalar] = []
+    low: list[Scalar] = []
+    extents: list[Scalar] = []
+    places: list[tuple[int, int]] = []
+    for j, it in enumerate(iters):
+        if j in chosen:
+            one = chosen[j]
+            width = len(one.values) - len(iters) + 1
+            assert one.box is not None
+            values += one.values[j : j + width]
+            low += one.box.low[j : j + width]
+            extents += one.box.extents[j : j + width]
+        else:
+            width = 1
+            values.append(it)
+            first = next(iter(chosen.values()))
+            assert first.box is not None
+            at = j if j < next(iter(chosen)) else j + len(first.values) - len(iters)
+            low.append(first.box.low[at])
+            extents.append(first.box.extents[at])
+        places.append((len(values) - width, width))
+    back = operands.fresh(len(values))
+    inverse: list[Scalar] = []
+    for j in range(len(iters)):
+        start, width = places[j]
+        if j not in chosen:
+            inverse.append(back[start])
+            continue
+        one = chosen[j]
+        assert one.back is not None
+        own: dict[Iter, Scalar] = {}
+        for i in range(len(iters)):
+            # of its parameters, those of the others, and its own
+            at = i if i < j else i + len(one.values) - len(iters)
+            if i != j:
+                own[one.back_params[at]] = back[places[i][0]]
+        for n in range(width):
+            own[one.back_params[j + n]] = back[start + n]
+        inverse.append(substitute(one.back[j], own))
+    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents)))
+
+
+def _part(iters: tuple[Iter, ...], k: int, one: Map) -> tuple[int, tuple[Scalar, ...], tuple[Iter, ...], Scalar | None]:
+    """What a change of one iterator makes of it."""
+    width = len(one.values) - len(iters) + 1
+    return k, one.values[k : k + width], one.back_params[k : k + width], None if one.back is None else one.back[k]
+
+
+def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) -> Iterator[tuple[int, Map]]:
+    """An iterator becomes an expression of iterators that something is read at: `h + 2 * r` for h, where r stays."""
+    seen: set[tuple[int, Scalar]] = set()
+    inside = set(iters)
+    for node in walk(term.body):
+        if not isinstance(node, Read):
+            continue
+        for index in node.index:
+            own = [it for it in iters if it in index.free]
+            if len(own) < 2 or not index.free <= inside:
+                continue
+            if isinstance(index, Apply) and index.name == "//" and isinstance(index.args[1], Num):
+                yield from _by_quotient(index.args[0], int(index.args[1].value), iters, box, operands)
+                continue
+            for it in own:
+                slope = coefficient_of(index, it)
+                if slope is None or abs(slope) != 1:
+                    continue
+                constant = substitute(index, {other: num(0) for other in index.free})
+                value = apply("-", index, constant)
+                k = iters.index(it)
+                if (k, value) in seen:
+                    continue
+                seen.add((k, value))
+                try:
+                    after = image(iters, (*iters[:k], value, *iters[k + 1 :]), box)
+                except Unfit:
+                    continue
+                back = operands.fresh(len(iters))
+                rest = substitute(value, {it: num(0)})
+                moved = substitute(rest, dict(zip(iters, back, strict=True)))
+                inverse = apply("*", num(slope), apply("-", back[k], moved))
+                yield k, Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
+
+
+def _by_quotient(
+    index: Scalar, divisor: int, iters: tuple[Iter, ...], box: Box, operands: Operands
+) -> Iterator[tuple[int, Map]]:
+    """`(o + b - r) // s` for o: the quotient and the remainder of what is divided, where r stays."""
+    for k, it in enumerate(iters):
+        if it not in index.free or coefficient_of(index, it) != 1:
+            continue
+        parts = (apply("//", index, num(divisor)), apply("%", index, num(divisor)))
+        values = (*iters[:k], *parts, *iters[k + 1 :])
+        try:
+            after = image(iters, values, box)
+        except Unfit:
+            continue
+        back = operands.fresh(len(iters) + 1)
+        kept = dict(zip((*iters[:k], *iters[k + 1 :]), (*back[:k], *back[k + 2 :]), strict=True))
+        rest = substitute(apply("-", index, it), kept)
+        whole = apply("+", apply("*", back[k], num(divisor)), back[k + 1])
+        inverse = apply("-", whole, rest)
+        yield k, Map(iters, values, back, (*back[:k], inverse, *back[k + 2 :]), after)
+
+
+def _split(iters: tuple[Iter, ...], box: Box, k: int, factor: int, operands: Operands) -> Map | None:
+    """`x → (x // factor, x % factor)`, where the factor divides the extent and is less."""
+    low, extent = box.low[k], box.extents[k]
+    if not (isinstance(low, Num) and low.value == 0 and isinstance(extent, Num) and isinstance(extent.value, int)):
+        return None
+    if extent.value % factor or extent.value <= factor:
+        return None
+    blocks = extent.value // factor
+    values = (*iters[:k], apply("//", iters[k], num(factor)), apply("%", iters[k], num(factor)), *iters[k + 1 :])
+    back = operands.fresh(len(iters) + 1)
+    joined = apply("+", apply("*", back[k], num(factor)), back[k + 1])
+    return Map(
+        iters, values, back, (*back[:k], joined, *back[k + 2 :]),
+        Box((*box.low[:k], num(0), num(0), *box.low[k + 1 :]), (*box.extents[:k], num(blocks), num(factor), *box.extents[k + 1 :])),
+    )  # fmt: skip
+
+
+def _merged(iters: tuple[Iter, ...], box: Box, k: int, operands: Operands) -> Map | None:
+    """`(a, b) → a * size(b) + b`."""
+    if not all(isinstance(low, Num) and low.value == 0 for low in box.low[k : k + 2]):
+        return None
+    size = box.extents[k + 1]
+    value = apply("+", apply("*", iters[k], size), iters[k + 1])
+    back = operands.fresh(len(iters) - 1)
+    parts = (apply("//", back[k], size), apply("%", back[k], size))
+    return Map(
+        iters, (*iters[:k], value, *iters[k + 2 :]), back, (*back[:k], *parts, *back[k + 1 :]),
+        Box((*box.low[:k], num(0), *box.low[k + 2 :]), (*box.extents[:k], apply("*", box.extents[k], size), *box.extents[k + 2 :])),
+    )  # fmt: skip
+
+
+def nonzero_box(
+    term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, operands: Operands, beyond: bool = False
+) -> Box | None:
+    """The least box outside of which a term is 0 for every input; None where it is everything that is asked for.
+
+    A product is 0 where one of its factors reads beside its tensor and 0 is the value there. `beyond`: that is its value beside
+    every tensor, as in a box that is larger than what the term was written for.
+    """
+    iters, box = index
+    low, high = list(box.low), [apply("+", a, n) for a, n in zip(box.low, box.extents, strict=True)]
+    for factor in _factors_of(term.body):
+        if not isinstance(factor, Read):
+            continue
+        zero = isinstance(factor.other, Num) and factor.other.value == 0
+        if not zero and not (beyond and factor.other is None):
+            continue
+        shape = operands.values[factor.operand].type.shape
+        for at, size in zip(factor.index, shape, strict=True):
+            inside = [it for it in iters if it in at.free]
+            if len(inside) != 1 or at.free != {inside[0]} or coefficient_of(at, inside[0]) != 1:
+                continue
+            k = iters.index(inside[0])
+            shift = apply("-", at, inside[0])
+            first = apply("-", num(0), shift)
+            low[k] = apply("max", low[k], first)
+            high[k] = apply("min", high[k], apply("+", first, size if isinstance(size, Scalar) else num(size)))
+    for condition in _guards(term.body):
+        found_guard = _bound(condition, iters)
+        if found_guard is not None:
+            k, start, after = found_guard
+            low[k] = low[k] if start is None else apply("max", low[k], start)
+            high[k] = high[k] if after is None else apply("min", high[k], after)
+    extents = tuple(apply("-", b, a) for a, b in zip(low, high, strict=True))
+    if any(isinstance(extent, Num) and extent.value <= 0 for extent in extents):
+        return None
+    found_box = Box(tuple(low), extents)
+    return None if found_box == box else found_box
+
+
+def _guards(body: Scalar) -> Iterator[Scalar]:
+    """Conditions without which a term is 0."""
+    if isinstance(body, Reduce) and body.kind == "sum":
+        yield from _guards(body.body)
+    elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+        yield from _conjuncts(body.args[0])
+        yield from _guards(body.args[1])
+
+
+def _conjuncts(condition: Scalar) -> Iterator[Scalar]:
+    if isinstance(condition, Apply) and condition.name == "and":
+        for arg in condition.args:
+            yield from _conjuncts(arg)
+    else:
+        yield condition
+
+
+def _bound(condition: Scalar, iters: tuple[Iter, ...]) -> tuple[int, Scalar | None, Scalar | None] | None:
+    """An iterator that a comparison with a constant bounds: the first position, and the one after the last."""
+    if not (isinstance(condition, Apply) and condition.name in {"==", "<", "<="} and len(condition.args) == 2):
+        return None
+    left, right = condition.args
+    for it, limit, turned in ((left, right, False), (right, left, True)):
+        if isinstance(it, Iter) and it in iters and not limit.free:
+            k, after = iters.index(it), apply("+", limit, num(1))
+            if condition.name == "==":
+                return k, limit, after
+            if not turned:
+                return k, None, limit if condition.name == "<" else after
+            return k, after if condition.name == "<" else limit, None
+    return None
+
+
+def _factors_of(body: Scalar) -> list[Scalar]:
+    if isinstance(body, Reduce) and body.kind == "sum":
+        return _factors_of(body.body)
+    if isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
+        return _factors_of(body.args[1])
+    return list(body.args) if isinstance(body, Apply) and body.name == "*" else [body]
+
+
+def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) -> bool:
+    """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
+    for node in walk(term.body):
+        if isinstance(node, Read) and node.other is None:
+            shape = operands.values[node.operand].type.shape
+            for position, size in zip(node.index, shape, strict=True):
+                try:
+                    least, most = interval(position, at)
+                except Unknown:
+                    return False
+                if least < 0 or not isinstance(size, int) or most >= size:
+                    return False
+        elif isinstance(node, Reduce):
+            return False
+    return True

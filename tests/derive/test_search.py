@@ -1,0 +1,137 @@
+"""The papers' derivations are found, at sizes of our own: EinNet (OSDI 2023), Figures 3, 5, 6, 7, 14 and 15."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from dslc.cli.derive import command
+from dslc.derive.search import Derived, Limits, Program, Search
+from dslc.derive.targets import Miss, misses
+from dslc.interpret.floats import Floats
+from dslc.interpret.run import run_scopes
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Call, Value, input_value
+from dslc.prove.exact.answers import Equal
+from dslc.prove.exact.compare import compare
+from dslc.semantics.apply import apply
+from dslc.semantics.elaborate import expand
+from dslc.semantics.library import Rules, load_many
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return load_many(["std", "einnet"])
+
+
+def derived(rules: Rules, op: str, shapes: list[tuple[int, ...]], depth: int, **attrs: object) -> tuple[Derived, Value]:
+    args = [input_value(f"h{k}", TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
+    (value,) = expand(rules, apply(rules, op, args, attrs))
+    search = Search(rules, list(rules.derivations.values()), Limits(max_depth=depth, beam=24))
+    return search.run(value), value
+
+
+def first(found: Derived, wanted: Callable[[Call], bool]) -> Program:
+    for program in found.programs:
+        if len(program.calls) == 1 and wanted(program.calls[0]):
+            return program
+    raise AssertionError(f"none of {len(found.programs)} programs")
+
+
+def assert_proved(rules: Rules, program: Program, value: Value) -> None:
+    """By the exact prover, and by random numbers."""
+    (new,) = expand(rules, (program.value,))
+    assert isinstance(compare(rules, (value,), (new,), seconds=20.0), Equal)
+
+
+def elements(value: Value) -> int:
+    return int(np.prod(value.type.shape))
+
+
+@pytest.mark.parametrize("channels, size, filters", [(6, 7, 5), (4, 9, 3)])
+def test_figures_3b_and_5_a_convolution_is_a_product_and_a_sum_of_shifted_planes(
+    rules: Rules, channels: int, size: int, filters: int
+) -> None:
+    found, value = derived(rules, "std.conv", [(1, channels, size, size), (filters, channels, 3, 3)], 3, pads=(1, 1, 1, 1))
+    planes = 9 * filters * size * size
+    image = channels * size * size
+    program = first(found, lambda c: c.op == "std.matmul" and elements(c.values[0]) == planes and image in map(elements, c.args))
+    assert_proved(rules, program, value)
+
+
+def test_im2col_is_a_product_as_it_stands(rules: Rules) -> None:
+    found, value = derived(rules, "std.conv", [(1, 6, 7, 7), (5, 6, 3, 3)], 0, pads=(1, 1, 1, 1))
+    program = first(found, lambda c: c.op == "std.matmul")
+    assert program.steps == ()
+    assert_proved(rules, program, value)
+
+
+@pytest.mark.parametrize("stride, kernel, pads", [(2, 4, 1), (3, 5, 0)])
+def test_a_strided_transposed_convolution_is_a_product_and_a_selective_sum(
+    rules: Rules, stride: int, kernel: int, pads: int
+) -> None:
+    found, value = derived(
+        rules, "std.conv_transpose", [(1, 4, 3, 3), (4, 2, kernel, kernel)], 3, stride=(stride,) * 2, pads=(pads,) * 4
+    )
+    program = first(found, lambda c: c.op == "std.matmul" and elements(c.values[0]) == 9 * 2 * kernel * kernel)
+    assert_proved(rules, program, value)
+
+
+def test_figure_6_a_window_of_five_is_one_of_three_with_four_times_the_channels(rules: Rules) -> None:
+    found, value = derived(rules, "std.conv", [(1, 2, 8, 8), (3, 2, 5, 5)], 4, pads=(2, 2, 2, 2))
+    program = first(found, lambda c: c.op == "std.conv" and c.args[1].type.shape == (12, 2, 3, 3))
+    assert_proved(rules, program, value)
+
+
+def test_a_dilated_convolution_is_a_dense_one_of_a_batch(rules: Rules) -> None:
+    found, value = derived(rules, "std.conv", [(1, 3, 8, 8), (4, 3, 3, 3)], 2, pads=(2, 2, 2, 2), dilation=(2, 2))
+    dense = [("dilation", (1, 1))]
+    program = first(found, lambda c: c.op == "std.conv" and set(dense) <= set(c.attrs) and c.args[1].type.shape == (4, 3, 3, 3))
+    assert_proved(rules, program, value)
+
+
+def test_figure_15_a_window_of_one_row_is_a_product_and_a_sum(rules: Rules) -> None:
+    found, value = derived(rules, "std.conv", [(1, 4, 6, 6), (2, 4, 1, 5)], 3, pads=(0, 2, 0, 2))
+    program = first(found, lambda c: c.op == "std.matmul" and elements(c.values[0]) == 5 * 2 * 36)
+    assert_proved(rules, program, value)
+
+
+def test_a_grouped_convolution_is_a_batched_product(rules: Rules) -> None:
+    found, value = derived(rules, "std.conv", [(1, 6, 5, 5), (4, 3, 3, 3)], 1, groups=2)
+    program = first(found, lambda c: c.op == "std.matmul" and len(c.args[0].type.shape) == 3)
+    assert_proved(rules, program, value)
+
+
+def test_every_program_that_is_found_computes_the_same(rules: Rules) -> None:
+    found, value = derived(rules, "std.conv", [(2, 3, 5, 4), (4, 3, 2, 3)], 3, stride=(2, 1), pads=(1, 1, 0, 1))
+    shapes = [(2, 3, 5, 4), (4, 3, 2, 3)]
+    feeds = {
+        input_value(f"h{k}", TensorType(DType.F32, shape)): np.random.default_rng(k).standard_normal(shape)
+        for k, shape in enumerate(shapes)
+    }
+    (want,) = run_scopes([value], feeds, Floats(rounded=False))
+    for program in found.programs[::7]:
+        (got,) = run_scopes([*expand(rules, (program.value,))], feeds, Floats(rounded=False))
+        assert np.allclose(got, want), [str(step) for step in program.steps]
+
+
+def test_why_a_scope_is_no_operator(rules: Rules) -> None:
+    a = input_value("A", TensorType(DType.F32, (4, 5)))
+    (value,) = expand(rules, apply(rules, "std.relu", [a]))
+    assert set(misses(rules, value).values()) == {Miss.NO_PRODUCT}
+
+
+def test_the_command_prints_programs_that_are_proved() -> None:
+    text = "conv(X: f32[1, 3, 6, 6], K: f32[4, 3, 3, 3], pads=[1, 1, 1, 1])"
+    done = CliRunner().invoke(command, [text, "--max-depth", "2", "--output-format", "json"], catch_exceptions=False)
+    facts = json.loads(done.output)
+    assert done.exit_code == 0
+    assert facts["states"] > 10 and facts["applications"] > 10
+    assert 2 <= len(facts["programs"]) <= 10
+    assert all(program["proved"] for program in facts["programs"])
+    assert {"target", "steps", "cost_ms", "program", "calls"} <= facts["programs"][0].keys()
+    assert all(program["calls"][0]["operator"] in {"std.matmul", "std.conv"} for program in facts["programs"])
