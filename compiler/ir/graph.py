@@ -7,10 +7,10 @@ is changed in place. Graphs may be deep (thousands of nodes in a chain): walk th
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.scalar import Iter, Scalar, apply, as_scalar, iterator
@@ -95,7 +95,7 @@ class Node:
         return (Value(self, 0),) if count == 1 else tuple([Value(self, k) for k in range(count)])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Value:
     """Output `index` of a node."""
 
@@ -104,6 +104,10 @@ class Value:
 
     def __hash__(self) -> int:
         return self.node._hash + self.index
+
+    def __eq__(self, other: object) -> bool:
+        # the one that a dataclass makes compares tuples, which is slow for what graphs do most
+        return self is other or (other.__class__ is Value and self.node is other.node and self.index == other.index)  # type: ignore[attr-defined]
 
     @property
     def type(self) -> TensorType:
@@ -123,7 +127,7 @@ class Value:
 
 
 class Input(Node):
-    """An input of the graph, or a parameter of an operator."""
+    """An input of the graph, a parameter of an operator, or a hole; `constant` where it stands for a weight."""
 
     __slots__ = ("name",)
     name: str
@@ -207,13 +211,21 @@ def _new(cls: Any, args: tuple[Value, ...], types: tuple[TensorType | None, ...]
     return node
 
 
-def input_value(name: str, type: TensorType | None) -> Value:
+def input_value(name: str, type: TensorType | None, constant: bool = False) -> Value:
+    """A value without a producer; `constant` where it stands for what depends on weights only."""
+
     def make() -> Input:
-        node: Input = _new(Input, (), (type,), False)
+        node: Input = _new(Input, (), (type,), constant)
         node.name = name
         return node
 
-    return Value(_intern(Input, (name, type), make))
+    # what varies keeps the hash that it has without holes for weights, which deterministic orders rest on
+    return Value(_intern(Input, (name, type, True) if constant else (name, type), make))
+
+
+def retyped(node: Input, type: TensorType | None) -> Value:
+    """The same input of another type."""
+    return input_value(node.name, type, node.constant)
 
 
 def constant_value(data: ArrayRef, type: TensorType) -> Value:
@@ -299,7 +311,7 @@ def opaque(
     return node.values
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Graph:
     """Inputs and outputs; everything else is reached from the outputs."""
 
@@ -347,14 +359,56 @@ def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     return node.values
 
 
-def replace(outputs: tuple[Value, ...], new: dict[Value, Value]) -> tuple[Value, ...]:
-    """Rebuilds the terms above the replaced values. Replacements are taken as they are (not searched again)."""
-    mapped: dict[Value, Value] = dict(new)
-    for node in topological(value.node for value in outputs):
-        values = node.values
-        if all(value in mapped for value in values):
+T = TypeVar("T")
+
+
+def rebuild(
+    outputs: Iterable[Value],
+    step: Callable[[Node, tuple[T, ...]], Sequence[T]],
+    known: Mapping[Value, T] | None = None,
+    memo: dict[Node, Sequence[T]] | None = None,
+) -> tuple[T, ...]:
+    """The outputs after `step` has made every node anew, arguments first: `step(node, arguments)` gives one result per value.
+
+    `known` says what values are already: they are taken as they are, and what is only below them is not looked at. `memo` keeps the
+    results of whole nodes, for several graphs that have parts in common. Each node is made once, in the order of `topological`;
+    graphs may be deep.
+
+    Before: `relu(add(X, Y))` with `known={X: Z}` and `with_args`. After: `relu(add(Z, Y))`.
+    """
+    done: dict[Node, Sequence[T]] = {} if memo is None else memo
+    some: dict[Node, dict[int, T]] = {}
+    for value, given in (known or {}).items():
+        some.setdefault(value.node, {})[value.index] = given
+    roots = tuple(outputs)
+    stack = [root.node for root in reversed(roots) if root.index not in some.get(root.node, ())]
+    while stack:
+        node = stack[-1]
+        if node in done:
+            stack.pop()
             continue
-        args = tuple(mapped[arg] for arg in node.args)
-        for value, rebuilt in zip(values, with_args(node, args), strict=True):
-            mapped.setdefault(value, rebuilt)
-    return tuple(mapped[value] for value in outputs)
+        args = node.args
+        missing = [arg.node for arg in args if arg.node not in done and not (some and arg.index in some.get(arg.node, ()))]
+        if missing:
+            stack += reversed(missing)
+            continue
+        stack.pop()
+        if some:
+            found = step(node, tuple([_made(arg, done, some) for arg in args]))
+            given_here = some.get(node)
+            if given_here is not None:
+                found = [given_here.get(k, each) for k, each in enumerate(found)]
+        else:
+            found = step(node, tuple([done[arg.node][arg.index] for arg in args]))
+        done[node] = found
+    return tuple([_made(root, done, some) for root in roots])
+
+
+def _made(value: Value, done: Mapping[Node, Sequence[T]], some: Mapping[Node, Mapping[int, T]]) -> T:
+    given = some.get(value.node)
+    return given[value.index] if given is not None and value.index in given else done[value.node][value.index]
+
+
+def replace(outputs: tuple[Value, ...], new: Mapping[Value, Value]) -> tuple[Value, ...]:
+    """Rebuilds the terms above the replaced values. Replacements are taken as they are (not searched again)."""
+    return rebuild(outputs, with_args, new)

@@ -15,7 +15,22 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, permutations, product
 
-from dslc.ir.graph import Call, Constant, Input, Opaque, Scope, ScopeNode, Value, scope_value, topological, with_args
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Graph,
+    Input,
+    Kernel,
+    Node,
+    Opaque,
+    Scope,
+    ScopeNode,
+    Value,
+    kernel_value,
+    scope_value,
+    with_args,
+)
+from dslc.ir.graph import rebuild as rebuild_graph
 from dslc.ir.scalar import (
     Apply,
     Iter,
@@ -47,18 +62,21 @@ class Normalizer:
     """Normal forms of values, each computed once: what graphs have in common is looked at once."""
 
     def __init__(self) -> None:
-        self._values: dict[Value, Value] = {}
+        self._nodes: dict[Node, Sequence[Value]] = {}
         self._labels: dict[Value, str] = {}
 
     def value(self, value: Value) -> Value:
         """`{[i0] $1[i0] * $0[i0]}(A, {[j] ...})` → the same with operands, summations and factors in their one order."""
-        for node in topological([value.node]):
-            if node.values and node.values[0] in self._values:
-                continue
-            args = tuple(self._values[arg] for arg in node.args)
-            results = (self._scope(node.scope, args),) if isinstance(node, ScopeNode) else with_args(node, args)
-            self._values.update(zip(node.values, results, strict=True))
-        return self._values[value]
+        return rebuild_graph([value], self._node, memo=self._nodes)[0]
+
+    def _node(self, node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        if isinstance(node, ScopeNode):
+            return (self._scope(node.scope, args),)
+        if isinstance(node, Kernel):
+            group = node.group
+            inside = rebuild_graph(group.outputs, self._node, memo=self._nodes)
+            return kernel_value(group if inside == group.outputs else Graph(group.inputs, inside), args)
+        return with_args(node, args)
 
     def _scope(self, scope: Scope, args: Sequence[Value]) -> Value:
         labels = [self.label(arg) for arg in args]
@@ -85,7 +103,7 @@ class Normalizer:
     def _label(self, value: Value) -> str:
         node = value.node
         if isinstance(node, Input):
-            return f"input {node.name}: {node.types[0]}"
+            return f"{'weight' if node.constant else 'input'} {node.name}: {node.types[0]}"
         if isinstance(node, Constant):
             return f"constant {node.data.key}: {node.types[0]}"
         args = ", ".join(self.label(arg) for arg in node.args)
@@ -93,6 +111,8 @@ class Normalizer:
             own = f"{node.scope} {node.scope.groups} {node.scope.dtype}"
         elif isinstance(node, Call):
             own = f"{node.op} {node.tag}"
+        elif isinstance(node, Kernel):
+            own = f"kernel {[self.label(each) for each in (*node.group.inputs, *node.group.outputs)]}"
         else:
             own = node.key if isinstance(node, Opaque) else type(node).__name__
         # of one length, however deep the graph is
