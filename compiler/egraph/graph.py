@@ -77,7 +77,8 @@ class EGraph:
     """Classes of equal values. `add` and `union` change it, `rebuild` closes it under congruence; `clone` is another one like it."""
 
     __slots__ = (
-        "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "roots", "unions", "users", "values",
+        "_changes", "_constants", "_holes", "_leader", "_work", "inputs", "made", "members", "memo", "roots", "unions", "units",
+        "users", "values",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -94,6 +95,8 @@ class EGraph:
         self.memo: dict[Node, Entry] = {}
         self.members: dict[int, tuple[Node, ...]] = {}
         self.users: dict[int, tuple[Node, ...]] = {}
+        #: nodes with several results, by their units
+        self.units: dict[int, Node] = {}
         #: every union, in order: a forest over the numbers
         self.unions: Log[Union] = Log()
         self.inputs: tuple[Value, ...] = ()
@@ -122,6 +125,7 @@ class EGraph:
         new.members = self.members.copy()
         new.users = self.users.copy()
         new.unions = self.unions.branch()
+        new.units = self.units.copy()
         new.inputs, new.roots = self.inputs, self.roots
         return new
 
@@ -165,7 +169,7 @@ class EGraph:
         return value is not None and value.node.constant
 
     def changes(self) -> list[int]:
-        """The numbers of classes and units whose e-nodes changed since this was last asked, here or where this was cloned from."""
+        """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or where this was cloned from."""
         found, self._changes = self._changes, []
         return found
 
@@ -227,6 +231,7 @@ class EGraph:
         unit = -1
         if len(outs) > 1:
             unit = self._number(None)
+            self.units[unit] = node
         for kid in dict.fromkeys(kids):
             self.users[kid] += (node,)
         memo[node] = Entry(tuple(outs), kids, unit)
@@ -261,7 +266,7 @@ class EGraph:
         here, more = self.members[keep], self.members.pop(drop)
         self.members[keep] = here + tuple([node for node in more if len(node.types) == 1 or node not in here])
         self._work.append(drop)
-        self._changes.append(keep)
+        self._changes += (keep, drop)
         return True
 
     def _weight(self, number: int, value: Value) -> tuple[int, int]:
@@ -298,15 +303,25 @@ class EGraph:
             for kid in dict.fromkeys(kids):
                 users[kid] += (new,)
             if entry.unit >= 0:
-                self._changes.append(self.find(entry.unit))
+                unit = self.find(entry.unit)
+                self.units[unit] = new
+                self._changes.append(unit)
         else:
             if entry.unit >= 0:
-                self._leader[self.find(entry.unit)] = self.find(found.unit)
+                self._join(entry.unit, found.unit)
             for mine, theirs in zip(entry.outs, found.outs, strict=True):
                 self.union(mine, theirs, None)
         if new.constant:
             for out in outs:
                 self._fix(out)
+
+    def _join(self, one: int, other: int) -> None:
+        """The units of two equal nodes, of which only the other one stays."""
+        drop, keep = self.find(one), self.find(other)
+        if drop != keep:
+            self._leader[drop] = keep
+            del self.units[drop]
+            self._changes += (drop, keep)
 
     def _fix(self, out: int) -> None:
         """What turns out to depend on weights only becomes a class that says so: it stands for itself with another value."""
