@@ -12,7 +12,7 @@ from math import inf
 
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import OutOfTime, View
-from dslc.ir.graph import Node, Value
+from dslc.ir.graph import Call, Value
 from dslc.match.associative import unwrap
 from dslc.match.cases import Case
 from dslc.match.index import Index
@@ -67,7 +67,7 @@ class Applied:
     leaves: tuple[Value, ...]
     number: int
     roots: tuple[Value, ...]
-    outs: Mapping[Node, tuple[int, ...]]
+    outs: Mapping[Call, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,6 @@ from dslc.semantics.scopes import build_scope
 from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
 
-
 #: makes a node over other arguments of the same types
 Make: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value]]
 
