@@ -35,7 +35,7 @@ RULES = Path(__file__).with_name("egraph.rules")
 #: steps of a random walk
 DEPTH = 10
 #: matches of one rule that are applied, and that are looked at
-CAPS = Caps(matches=200, looked=800, nodes=1 << 30)
+CAPS = Caps(matches=200, looked=200, nodes=1 << 30)
 
 
 def price(node: Node) -> float:
@@ -130,7 +130,9 @@ def measured(egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: b
     children, walks = Times(), Times()
     for _ in range(len(usable)):
         one(state, rng.choice(usable), rng, Times())
+    # what is there stays: the collector need not look through rules and states again and again
     gc.collect()
+    gc.freeze()
     for _ in range(steps):
         one(state, rng.choice(usable), rng, children)
     for _ in range(max(1, steps // DEPTH)):

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: choices of a class beyond which they are not compared with each other
 _COMPARED = 64
+#: larger problems are not handed to the solver: it would not look at the clock for long
+_MOST_COLUMNS = 300_000
 #: the solver sees the first program's cost as this, whatever the unit: its tolerances are absolute
 _SCALE = 1e3
 
@@ -48,6 +50,8 @@ def ilp_of(
         return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
     rows = pruned(problem, first)
     columns = [(number, choice) for number, row in enumerate(rows) for choice in row]
+    if len(columns) > _MOST_COLUMNS or now() > deadline:
+        return first
     model, cycles = _model(problem, rows, columns, _SCALE / first.cost)
     if now() > deadline:
         return first

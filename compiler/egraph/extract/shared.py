@@ -151,9 +151,8 @@ def _sum(bits: int, own: dict[int, float]) -> float:
 def shared_of(
     problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
 ) -> Extraction | None:
-    """The program by costs that count shared parts once; the greedy one where that is cheaper."""
-    del start
-    plain = greedy_of(problem, deadline, now)
+    """The program by costs that count shared parts once; the one to begin with, or the greedy one, where that is cheaper."""
+    plain = greedy_of(problem, deadline, now) if start is None else start
     if plain is None or problem.roots is None:
         return plain
     state = Shared(problem)
