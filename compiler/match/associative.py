@@ -73,11 +73,11 @@ def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:
 
 
 def groups(
-    rules: Rules, site: Site, node: Call, single: frozenset[int]
+    rules: Rules, site: Site, node: Call, values: Sequence[Value], single: frozenset[int]
 ) -> Iterator[tuple[tuple[Value, ...], dict[str, Any]]]:
     """An inverse with more results than the pattern names: neighbours are joined again, and the attributes follow.
 
-    `single` are results that the rule replaces, which must stay one each.
+    `values` are the call's results, `single` those that the rule replaces, which must stay one each.
     """
     assert site.inverse is not None
     known = {attr.name for attr in rules.operators[site.inverse].attrs}
@@ -89,7 +89,7 @@ def groups(
         at = 0
         try:
             for width in parts:
-                run = list(node.values[at : at + width])
+                run = list(values[at : at + width])
                 at += width
                 results.append(run[0] if width == 1 else apply(rules, site.inverse, run, shared)[0])
             attrs = _attributes(rules, node, results)

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Value
+from dslc.ir.graph import Value, with_args
 from dslc.match.guards import environment, freeze, solved
 from dslc.match.index import Index
 from dslc.match.outline import kind_at
 from dslc.match.pattern import Result
-from dslc.match.recipe import Recipe, Refused, leaf, recipe
+from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
 from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
 from dslc.semantics.apply import rules_cache
@@ -89,8 +89,10 @@ class Cases:
         except (Mismatch, DslcError, Unbound) as problem:
             return problem
 
-    def replacement(self, state: State, index: Index, leaves: Sequence[Value], case: Case, choice: int) -> tuple[Value, ...]:
-        """What the right side gives for each root.
+    def replacement(
+        self, state: State, index: Index, leaves: Sequence[Value], case: Case, choice: int, make: Make = with_args
+    ) -> tuple[Value, ...]:
+        """What the right side gives for each root; `make` makes its nodes.
 
         Raises:
             Refused: it has no value here, or one of another type.
@@ -107,7 +109,7 @@ class Cases:
             case.recipes[choice] = found
         if isinstance(found, str):
             raise Refused(found)
-        return found.over(leaves)
+        return found.over(leaves, make)
 
     def _over(self, leaf_of: Mapping[Value, Value], state: State) -> State:
         """The match with leaves for its named tensors."""

@@ -84,7 +84,7 @@ def find_matches(
     variables = sorted(rule.left.variables)
     count = 0
     for state in Structure(rule, index, trace).states():
-        roots = _roots(rule, state)
+        roots = _roots(rule, state, index)
         if not constants and all(value.constant for _, value in roots):
             if trace is not None:
                 trace.refused(state, "only weights are computed there, which costs nothing at run time", rule.span, ())
@@ -114,12 +114,12 @@ def _chosen(state: State) -> list[Any]:
     return [(site, frozenset(wrap.operands[k] for k in wrap.chosen)) for site, wrap in state.wraps.items()]
 
 
-def _roots(rule: CompiledRule, state: State) -> tuple[tuple[str, Value], ...]:
+def _roots(rule: CompiledRule, state: State, index: Index) -> tuple[tuple[str, Value], ...]:
     out = []
     for name, pattern in rule.left.roots:
         wrap = state.wraps.get(pattern.site)
         # of a longer associative call the whole is replaced
-        value = wrap.node.values[0] if wrap is not None else state.results[pattern.site][pattern.output]
+        value = index.results(wrap.node)[0] if wrap is not None else state.results[pattern.site][pattern.output]
         out.append((name, value))
     return tuple(out)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from dslc.errors import DslcError
 from dslc.ir.constants import fill
@@ -18,6 +18,9 @@ from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.scopes import build_scope
 from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
+
+#: makes a node over other arguments of the same types
+Make: TypeAlias = Callable[[Node, tuple[Value, ...]], Sequence[Value]]
 
 
 class Refused(Exception):
@@ -41,11 +44,11 @@ class Recipe:
     steps: tuple[tuple[Node, tuple[int, ...]], ...]
     outputs: tuple[int, ...]
 
-    def over(self, leaves: Sequence[Value]) -> tuple[Value, ...]:
-        """The term over tensors of the leaves' types."""
+    def over(self, leaves: Sequence[Value], make: Make = with_args) -> tuple[Value, ...]:
+        """The term over tensors of the leaves' types; `make` gives the results of each node over its arguments."""
         places = [*leaves, *self.kept]
         for node, args in self.steps:
-            places += with_args(node, tuple([places[k] for k in args]))
+            places += make(node, tuple([places[k] for k in args]))
         return tuple([places[k] for k in self.outputs])
 
 

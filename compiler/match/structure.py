@@ -260,7 +260,8 @@ class Structure:
         if site.outputs in (0, len(node.types)):
             yield self._index.results(node), attributes(node, self._index)
         elif site.inverse is not None and 2 <= site.outputs < len(node.types):
-            yield from groups(self._rules, site, node, frozenset(p.output for _, p in self._rule.left.roots if p.site == site.id))
+            single = frozenset(p.output for _, p in self._rule.left.roots if p.site == site.id)
+            yield from groups(self._rules, site, node, self._index.results(node), single)
         else:
             self._stop(state, site, lambda: f"`{node.op}` has {len(node.types)} results, not {site.outputs}")
 

@@ -1,0 +1,1 @@
+"""E-graphs: many equal programs at once, and the best of them."""

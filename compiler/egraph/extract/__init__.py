@@ -1,0 +1,26 @@
+"""The best program of an e-graph, by several ways behind one interface."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from dslc.egraph.extract.greedy import greedy_of
+from dslc.egraph.extract.ilp import ilp_of
+from dslc.egraph.extract.joint import joint_of
+from dslc.egraph.extract.shared import shared_of
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Table
+
+
+class Extractor(Protocol):
+    """Finds a program of a problem until a moment, by `now`; at least as good as `start` where it begins with one."""
+
+    def __call__(
+        self, problem: Problem, deadline: float = ..., now: Callable[[], float] = ..., start: Extraction | None = ...
+    ) -> Extraction | None: ...
+
+
+#: from the quickest to the best
+EXTRACTORS: Mapping[str, Extractor] = {"greedy": greedy_of, "shared": shared_of, "joint": joint_of, "ilp": ilp_of}
+
+__all__ = ["EXTRACTORS", "Choice", "EGraphTable", "Extraction", "Extractor", "Price", "Problem", "Table"]

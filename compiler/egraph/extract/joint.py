@@ -1,0 +1,93 @@
+"""Switches of several classes together: what is taken apart from one fused product pays off only when all its parts are taken there.
+
+Each class judged alone, half of a fused product costs the whole product. So for everything that is read by choices of several classes
+of the program, all of them switch at once, and stay where the program as a whole is cheaper.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+
+from dslc.egraph.extract.shared import shared_of
+from dslc.egraph.extract.table import Choice, Extraction, Problem, Table, Walked, walk
+
+#: what is read by choices of more classes of the program than this is not tried
+_MOST = 12
+#: rounds over everything, as long as one finds something
+_ROUNDS = 8
+
+
+def switched(
+    table: Table,
+    roots: Sequence[int],
+    chosen: Callable[[int], Choice | None],
+    now_is: Walked,
+    candidates: Iterable[int],
+    deadline: float = inf,
+    now: Callable[[], float] = time.monotonic,
+    most: float = inf,
+) -> tuple[Walked, dict[int, Choice]]:
+    """A program after all switches that make it cheaper, and the choices that are others than `chosen`.
+
+    Args:
+        now_is: the program to begin with.
+        candidates: what the switches are to read.
+        most: so many switches are tried.
+    """
+    over: dict[int, Choice] = {n: choice for n, choice in now_is.choice.items() if chosen(n) != choice}
+    tried = 0
+    for number in candidates:
+        together = _readers(table, number, now_is)
+        if len(together) < 2:
+            continue
+        if tried >= most or now() > deadline:
+            break
+        tried += 1
+        trial = {**over, **together}
+        found = walk(lambda n, trial=trial: trial.get(n) or chosen(n), roots, table.find, now_is.cost)  # type: ignore[misc]
+        if found is not None:
+            now_is, over = found, trial
+    return now_is, over
+
+
+def _readers(table: Table, number: int, program: Walked) -> dict[int, Choice]:
+    """The classes of a program that have another choice, which reads `number`: at most `_MOST`, else none."""
+    out: dict[int, Choice] = {}
+    for above, choice in table.uses(number):
+        if above in out:
+            continue
+        current = program.choice.get(above)
+        if current is not None and number not in current.kids:
+            out[above] = choice
+            if len(out) > _MOST:
+                return {}
+    return out
+
+
+def joint_of(
+    problem: Problem, deadline: float = inf, now: Callable[[], float] = time.monotonic, start: Extraction | None = None
+) -> Extraction | None:
+    """The program by shared costs, or another one to begin with, after all joint switches that make it cheaper."""
+    found = shared_of(problem, deadline, now) if start is None else start
+    if found is None or problem.roots is None:
+        return found
+    program = Walked(found.cost, dict(found.choice))
+    several = [number for number in range(len(problem)) if len(problem.uses(number)) > 1]
+
+    # what is not in the program is had as the program of shared costs would
+    spare = [row[0] for row in problem.tree]
+    for number, choice in found.choice.items():
+        spare[number] = choice
+    for _ in range(_ROUNDS):
+        before = program.cost
+        program, over = switched(problem, problem.roots, spare.__getitem__, program, several, deadline, now)
+        for number, choice in over.items():
+            spare[number] = choice
+        if not program.cost < before or now() > deadline:
+            break
+    return Extraction(program.cost, program.choice, program.cost)
+
+
+__all__ = ["joint_of", "switched"]

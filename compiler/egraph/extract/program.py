@@ -1,0 +1,112 @@
+"""An extraction as a graph again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from math import inf
+
+from dslc.egraph.extract import EXTRACTORS
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem
+from dslc.egraph.graph import EGraph
+from dslc.ir.graph import Graph, Node, Value, with_args
+
+
+def extract(
+    egraph: EGraph,
+    price: Price,
+    how: str = "joint",
+    roots: Sequence[int] | None = None,
+    deadline: float = inf,
+    now: Callable[[], float] = time.monotonic,
+) -> Extraction | None:
+    """The best program of an e-graph's roots by one of `EXTRACTORS`, until a moment; None where there is none."""
+    wanted = [egraph.find(root) for root in (egraph.roots if roots is None else roots)]
+    problem = Problem(EGraphTable(egraph, price), wanted)
+    found = EXTRACTORS[how](problem, deadline, now)
+    return None if found is None else problem.named(found)
+
+
+def program_of(egraph: EGraph, extraction: Extraction) -> Graph:
+    """The graph that an extraction chose, over the inputs of the graph that the e-graph was made of.
+
+    Raises:
+        ValueError: the extraction is not one of this e-graph's roots.
+    """
+    builder = _Builder(egraph, extraction)
+    return Graph(egraph.inputs, tuple([builder.value(egraph.find(root)) for root in egraph.roots]))
+
+
+class _Builder:
+    def __init__(self, egraph: EGraph, extraction: Extraction) -> None:
+        self.egraph = egraph
+        self.chosen: dict[int, Node | None] = {}
+        for number, choice in extraction.choice.items():
+            self.chosen[number] = choice.key if isinstance(choice.key, Node) else None
+        self.built: dict[int, Value] = {}
+        self.nodes: dict[Node, tuple[Value, ...]] = {}
+        self.weights: dict[int, Choice] | None = None
+
+    def value(self, root: int) -> Value:
+        """The term of a class. What depends on weights only is had by the fewest nodes."""
+        egraph, built = self.egraph, self.built
+        stack = [root]
+        while stack:
+            number = stack[-1]
+            if number in built:
+                stack.pop()
+                continue
+            node = self._node(number)
+            entry = egraph.memo[node]
+            missing = [kid for kid in entry.kids if kid not in built]
+            if missing:
+                stack += missing
+                continue
+            stack.pop()
+            made = self.nodes.get(node)
+            if made is None:
+                made = self.nodes[node] = with_args(node, tuple([built[kid] for kid in entry.kids])) if node.args else node.values
+            for out, value in zip(entry.outs, made, strict=True):
+                if egraph.find(out) == number:
+                    built[number] = value
+                    break
+        return built[root]
+
+    def _node(self, number: int) -> Node:
+        found = self.chosen.get(number)
+        if found is not None:
+            return found
+        if not self.egraph.constant(number):
+            raise ValueError(f"the extraction lacks class {number}")
+        if self.weights is None:
+            self.weights = weights_of(self.egraph)
+        key = self.weights[number].key
+        assert isinstance(key, Node)
+        return key
+
+
+class _Weights:
+    """The classes that depend on weights only, each node for one."""
+
+    def __init__(self, egraph: EGraph) -> None:
+        self.egraph = egraph
+        self.find = egraph.find
+
+    def choices(self, number: int) -> list[Choice]:
+        return [Choice(node, 1.0, self.egraph.memo[node].kids) for node in self.egraph.members[number] if node.constant]
+
+    def uses(self, number: int) -> list[tuple[int, Choice]]:
+        raise NotImplementedError
+
+
+def weights_of(egraph: EGraph) -> dict[int, Choice]:
+    """How what depends on weights only is had by the fewest nodes."""
+    constant = [number for number in egraph.members if egraph.constant(number)]
+    problem = Problem(_Weights(egraph), constant)
+    out: dict[int, Choice] = {}
+    for number, (choice, _) in zip(problem.names, problem.tree, strict=True):
+        out[number] = choice
+    return out
+
+
+__all__ = ["extract", "program_of", "weights_of"]

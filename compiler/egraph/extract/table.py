@@ -1,0 +1,262 @@
+"""What extraction works on: classes, each with choices of a price of their own that read other classes.
+
+A node with several results is a class by itself, its unit: each result's class has a choice that costs nothing and reads it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple, Protocol
+
+from dslc.egraph.graph import EGraph
+from dslc.ir.graph import Node
+
+#: prices are forgotten when so many nodes were asked for
+_KEPT = 1 << 17
+#: what a node costs in seconds
+Price = Callable[[Node], float]
+
+
+class Choice(NamedTuple):
+    """One way to have a class: what it is called, what it costs alone, and the classes that it reads (as often as it does)."""
+
+    key: Hashable
+    cost: float
+    kids: tuple[int, ...]
+
+
+class Table(Protocol):
+    """Classes by number, and their choices."""
+
+    def choices(self, number: int) -> Sequence[Choice]:
+        """The choices of a class, in a fixed order."""
+
+    def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
+        """The choices that read a class, each with the class that it is a choice of."""
+
+    def find(self, number: int) -> int:
+        """The class that a number belongs to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """A program: one choice for every class that its roots need. Nothing reads itself, and `cost` counts each class once.
+
+    `estimate` is what the extractor took the program to cost, `bound` what no program is below.
+    """
+
+    cost: float
+    choice: Mapping[int, Choice]
+    estimate: float
+    bound: float = 0.0
+
+    @property
+    def optimal(self) -> bool:
+        return self.cost <= self.bound + 1e-6 * abs(self.bound)
+
+
+class Walked(NamedTuple):
+    cost: float
+    choice: dict[int, Choice]
+
+
+def walk(chosen: Callable[[int], Choice | None], roots: Iterable[int], find: Callable[[int], int], below: float = float("inf")) -> Walked | None:
+    """The program of some choices and its true cost. None where it reads itself, lacks a choice, or costs `below` or more."""
+    state: dict[int, bool] = {}
+    out: dict[int, Choice] = {}
+    total = 0.0
+    stack = [find(root) for root in roots]
+    while stack:
+        number = stack[-1]
+        done = state.get(number)
+        if done is None:
+            choice = chosen(number)
+            if choice is None:
+                return None
+            total += choice.cost
+            if total >= below:
+                return None
+            out[number] = choice
+            state[number] = False
+            for kid in choice.kids:
+                kid = find(kid)
+                seen = state.get(kid)
+                if seen is None:
+                    stack.append(kid)
+                elif not seen:
+                    return None
+        else:
+            stack.pop()
+            state[number] = True
+    return Walked(total, out)
+
+
+class EGraphTable:
+    """The table of an e-graph at some prices. What depends on weights only is free, and read by nothing."""
+
+    def __init__(self, egraph: EGraph, price: Price) -> None:
+        self.egraph = egraph
+        self.price = price
+        self.find = egraph.find
+        self._known: dict[Node, Choice] = {}
+
+    def over(self, egraph: EGraph) -> EGraphTable:
+        """The table of a clone; what nodes cost is asked once for both."""
+        new = EGraphTable(egraph, self.price)
+        if len(self._known) > _KEPT:
+            self._known.clear()
+        new._known = self._known
+        return new
+
+    def choice(self, node: Node) -> Choice:
+        """A node by itself."""
+        found = self._known.get(node)
+        if found is None:
+            entry = self.egraph.memo[node]
+            kids = tuple([kid for kid, arg in zip(entry.kids, node.args, strict=True) if not arg.node.constant])
+            found = self._known[node] = Choice(node, self.price(node) if node.args else 0.0, kids)
+        return found
+
+    def choices(self, number: int) -> Sequence[Choice]:
+        egraph = self.egraph
+        members = egraph.members.get(number)
+        if members is None:
+            node = self._unit(number)
+            return () if node is None else (self.choice(node),)
+        if egraph.constant(number):
+            return (Choice(None, 0.0, ()),)
+        out: list[Choice] = []
+        for node in members:
+            unit = egraph.memo[node].unit
+            out.append(self.choice(node) if unit < 0 else Choice(node, 0.0, (egraph.find(unit),)))
+        return out
+
+    def _unit(self, number: int) -> Node | None:
+        return self.egraph.units.get(number)
+
+    def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
+        egraph = self.egraph
+        node = self._unit(number)
+        if node is not None:
+            choice = Choice(node, 0.0, (number,))
+            return [(out, choice) for out in dict.fromkeys([egraph.find(out) for out in egraph.memo[node].outs])]
+        found: list[tuple[int, Choice]] = []
+        for user in egraph.users.get(number, ()):
+            entry = egraph.memo[user]
+            found.append((egraph.find(entry.outs[0]) if entry.unit < 0 else egraph.find(entry.unit), self.choice(user)))
+        return found
+
+
+class Problem:
+    """A table as it is from some roots: what they reach and can be had, numbered so that the greedy program reads lower numbers only.
+
+    Attributes:
+        names: the number of each class in the table that this was made from.
+        tree: the greedy choice of each class, and its cost as a tree (egg's).
+    """
+
+    def __init__(self, table: Table, roots: Sequence[int]) -> None:
+        wanted = _reached(table, roots)
+        order, tree = _cheapest(wanted)
+        place = {number: k for k, number in enumerate(order)}
+        rows: list[tuple[Choice, ...]] = []
+        for number in order:
+            own = place[number]
+            row: list[Choice] = []
+            for choice in wanted[number]:
+                kids = tuple([place.get(kid, own) for kid in choice.kids])
+                if own not in kids:
+                    row.append(choice._replace(kids=kids))
+            rows.append(tuple(row))
+        self.names: list[int] = order
+        self.rows = rows
+        #: those whose roots can be had; None where one cannot
+        self.roots: tuple[int, ...] | None = None
+        if all(root in place for root in roots):
+            self.roots = tuple([place[root] for root in roots])
+        self.tree: list[tuple[Choice, float]] = []
+        for number in order:
+            choice, cost = tree[number]
+            self.tree.append((choice._replace(kids=tuple([place[kid] for kid in choice.kids])), cost))
+        self._uses: list[list[tuple[int, Choice]]] | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def find(self, number: int) -> int:
+        return number
+
+    def choices(self, number: int) -> Sequence[Choice]:
+        return self.rows[number]
+
+    def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
+        if self._uses is None:
+            self._uses = [[] for _ in self.rows]
+            for own, row in enumerate(self.rows):
+                for choice in row:
+                    for kid in dict.fromkeys(choice.kids):
+                        self._uses[kid].append((own, choice))
+        return self._uses[number]
+
+    def named(self, extraction: Extraction) -> Extraction:
+        """An extraction by the numbers of the table that this was made from."""
+        names = self.names
+        choice = {
+            names[number]: one._replace(kids=tuple([names[kid] for kid in one.kids]))
+            for number, one in extraction.choice.items()
+        }
+        return Extraction(extraction.cost, choice, extraction.estimate, extraction.bound)
+
+
+def _reached(table: Table, roots: Sequence[int]) -> dict[int, list[Choice]]:
+    out: dict[int, list[Choice]] = {}
+    stack = list(roots)
+    while stack:
+        number = stack.pop()
+        if number in out:
+            continue
+        row = out[number] = list(table.choices(number))
+        for choice in row:
+            stack += [kid for kid in choice.kids if kid not in out]
+    return out
+
+
+def _cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[int, tuple[Choice, float]]]:
+    """The classes that can be had, those that the cheapest tree of another one reads before it, and each class's cheapest tree (Knuth)."""
+    readers: dict[int, list[list[float]]] = {}
+    serial = count()
+    heap: list[tuple[float, int, int, Choice]] = []
+    open_: list[tuple[int, Choice]] = []
+    for number, row in wanted.items():
+        for choice in row:
+            if not choice.kids:
+                heap.append((choice.cost, next(serial), number, choice))
+                continue
+            # how many kids are missing, what it costs so far, and where it is
+            state = [float(len(choice.kids)), choice.cost, float(len(open_))]
+            open_.append((number, choice))
+            for kid in choice.kids:
+                readers.setdefault(kid, []).append(state)
+    heapq.heapify(heap)
+    order: list[int] = []
+    best: dict[int, tuple[Choice, float]] = {}
+    while heap:
+        cost, _, number, choice = heapq.heappop(heap)
+        if number in best:
+            continue
+        best[number] = (choice, cost)
+        order.append(number)
+        for state in readers.pop(number, ()):
+            state[0] -= 1
+            state[1] += cost
+            if not state[0]:
+                above, reader = open_[int(state[2])]
+                if above not in best:
+                    heapq.heappush(heap, (state[1], next(serial), above, reader))
+    return order, best
+
+
+__all__ = ["Choice", "EGraphTable", "Extraction", "Price", "Problem", "Table", "Walked", "walk"]

@@ -1,0 +1,258 @@
+"""Rules at work on an e-graph: random samples of their matches within caps, and equality saturation."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf
+
+from dslc.egraph.graph import EGraph
+from dslc.egraph.view import OutOfTime, View
+from dslc.ir.graph import Call, Value
+from dslc.match.associative import unwrap
+from dslc.match.cases import Case
+from dslc.match.index import Index
+from dslc.match.matcher import Match, find_matches
+from dslc.match.recipe import Refused
+from dslc.match.rule import CompiledRule
+from dslc.match.state import State
+
+
+class Cap(Enum):
+    """Why something was left out: a run that was capped has not seen everything."""
+
+    MATCHES = "a rule matches at more places than are taken at once"
+    NODES = "the e-graph has as many e-nodes as it may"
+    SECONDS = "the time is over"
+    ROUNDS = "multi-pattern rules were applied as often as they may"
+
+
+class Stop(Enum):
+    """Why saturation ended."""
+
+    SATURATED = "no rule adds anything"
+    NODES = "the e-graph has as many e-nodes as it may"
+    SECONDS = "the time is over"
+    ROUNDS = "as many rounds as there may be"
+
+
+@dataclass(frozen=True, slots=True)
+class Caps:
+    """Limits on one application of a rule.
+
+    Args:
+        matches: so many are applied, a random sample of those found.
+        looked: so many are found at most.
+        nodes: no match is applied once there are so many e-nodes.
+        seconds: for finding and applying.
+    """
+
+    matches: int = 200
+    looked: int = 800
+    nodes: int = 2_000
+    seconds: float = inf
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Applied:
+    """Why two classes are one: a rule at a place, with the e-nodes that it matched and the numbers that their results had."""
+
+    rule: CompiledRule
+    state: State
+    case: Case
+    leaves: tuple[Value, ...]
+    number: int
+    roots: tuple[Value, ...]
+    outs: Mapping[Call, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one application did: matches found and applied, unions of different classes, and what was left out."""
+
+    found: int = 0
+    applied: int = 0
+    unions: int = 0
+    capped: frozenset[Cap] = frozenset()
+
+
+def matches_of(
+    rule: CompiledRule, view: View, rng: random.Random, caps: Caps, deadline: float = inf, now: Callable[[], float] = time.monotonic
+) -> tuple[list[Match], frozenset[Cap]]:
+    """Matches of a rule, at most `caps.matches`: where there are more, a random sample of the first `caps.looked` from anywhere."""
+    capped: set[Cap] = set()
+    found: list[Match] = []
+    many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches for top in rule.left.tops)
+    index: Index = view
+    view.deadline, view.now = deadline, now
+    try:
+        with view.shuffled(rule, rng) if many else nullcontext():
+            for match in find_matches(rule, index):
+                if len(found) >= caps.looked:
+                    capped.add(Cap.MATCHES)
+                    break
+                found.append(match)
+    except OutOfTime:
+        capped.add(Cap.SECONDS)
+    finally:
+        view.deadline = inf
+    if len(found) > caps.matches:
+        capped.add(Cap.MATCHES)
+        kept = sorted(rng.sample(range(len(found)), caps.matches))
+        found = [found[k] for k in kept]
+    return found, frozenset(capped)
+
+
+def apply_matches(
+    egraph: EGraph,
+    matches: Sequence[Match],
+    caps: Caps,
+    deadline: float = inf,
+    now: Callable[[], float] = time.monotonic,
+) -> Outcome:
+    """Adds the right sides of matches of `egraph`, or of what it was cloned from, and merges them with what they are equal to."""
+    applied = unions = 0
+    capped: set[Cap] = set()
+    try:
+        for match in matches:
+            if len(egraph) >= caps.nodes:
+                capped.add(Cap.NODES)
+                break
+            if now() > deadline:
+                capped.add(Cap.SECONDS)
+                break
+            try:
+                merged = _apply(egraph, match)
+            except Refused:
+                continue
+            applied += 1
+            unions += merged
+    finally:
+        egraph.rebuild()
+    return Outcome(len(matches), applied, unions, frozenset(capped))
+
+
+def _apply(egraph: EGraph, match: Match) -> int:
+    found = match.cases.replacement(match.state, match.index, match.leaves, match.case, match.number, egraph.node)
+    pairs: list[tuple[int, int]] = []
+    for (_, old), (_, pattern), new in zip(match.roots, match.rule.left.roots, found, strict=True):
+        wrap = match.state.wraps.get(pattern.site)
+        if wrap is not None:
+            whole = unwrap(match.rule.rules, wrap, egraph.add(new))
+            if whole is None or whole.type != old.type:
+                raise Refused("it does not go back into the longer call")
+            new = whole
+        one, other = egraph.class_of(old), egraph.class_of(egraph.add(new))
+        assert one is not None and other is not None, "roots are classes"
+        if one != other:
+            pairs.append((one, other))
+    if not pairs:
+        return 0
+    index = match.index
+    assert isinstance(index, View)
+    before = index.egraph.memo
+    outs = {node: before[node].outs for node in match.state.nodes.values() if node in before}
+    roots = tuple([value for _, value in match.roots])
+    reason = Applied(match.rule, match.state, match.case, match.leaves, match.number, roots, outs)
+    return sum(egraph.union(one, other, reason) for one, other in pairs)
+
+
+def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> Outcome:
+    """One rule once: at all places, or at a random sample of them. `view` is one of `egraph`, or of what it was cloned from."""
+    deadline = time.monotonic() + caps.seconds
+    seen = View(egraph) if view is None else view
+    if len(egraph) >= caps.nodes:
+        return Outcome(capped=frozenset({Cap.NODES}))
+    matches, capped = matches_of(rule, seen, rng, caps, deadline)
+    outcome = apply_matches(egraph, matches, caps, deadline)
+    return Outcome(outcome.found, outcome.applied, outcome.unions, outcome.capped | capped)
+
+
+# ---- saturation ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits on saturation.
+
+    Args:
+        nodes: e-nodes; a round ends with the first application that reaches so many.
+        seconds: for all rounds.
+        rounds: of all rules.
+        k_multi: rounds in which rules with several patterns are applied; afterwards single ones only.
+        matches: of one rule in one round.
+    """
+
+    nodes: int = 10_000
+    seconds: float = 60.0
+    rounds: int = 15
+    k_multi: int = 1
+    matches: int = 2_000
+    seed: int = 0
+    now: Callable[[], float] = field(default=time.monotonic, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Saturation:
+    """How saturation ended. `capped` names what was left out on the way; it is empty where `stop` is SATURATED."""
+
+    stop: Stop
+    rounds: int
+    unions: int
+    nodes: int
+    seconds: float
+    capped: frozenset[Cap]
+
+
+def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | None = None) -> Saturation:
+    """Applies all rules in rounds, those with several patterns first, until nothing is added or a limit is met.
+
+    A rule finds its matches in the e-graph as it was when the round began; all are applied, then equal e-nodes are merged.
+    """
+    limits = limits or Limits()
+    rng = random.Random(limits.seed)
+    began = limits.now()
+    deadline = began + limits.seconds
+    caps = Caps(limits.matches, limits.matches, limits.nodes)
+    several = [rule for rule in rules if len(rule.left.tops) > 1]
+    single = [rule for rule in rules if len(rule.left.tops) <= 1]
+    capped: set[Cap] = set()
+    total = rounds = 0
+    stop = Stop.ROUNDS
+    while rounds < limits.rounds:
+        multi = rounds < limits.k_multi
+        view = View(egraph)
+        found: list[list[Match]] = []
+        here: set[Cap] = set()
+        for rule in [*several, *single] if multi else single:
+            matches, left_out = matches_of(rule, view, rng, caps, deadline, limits.now)
+            found.append(matches)
+            here |= left_out
+            if Cap.SECONDS in here:
+                break
+        unions, size = 0, len(egraph)
+        outcome = apply_matches(egraph, [match for matches in found for match in matches], caps, deadline, limits.now)
+        unions += outcome.unions
+        here |= outcome.capped
+        total += unions
+        rounds += 1
+        capped |= here
+        if Cap.SECONDS in here or Cap.NODES in here:
+            stop = Stop.SECONDS if Cap.SECONDS in here else Stop.NODES
+            break
+        if not unions and len(egraph) == size and not here:
+            if multi or not several:
+                stop = Stop.SATURATED
+            else:
+                capped.add(Cap.ROUNDS)
+            break
+    else:
+        capped.add(Cap.ROUNDS)
+    return Saturation(stop, rounds, total, len(egraph), limits.now() - began, frozenset(capped))
+
+
+__all__ = ["Applied", "Cap", "Caps", "Limits", "Outcome", "Saturation", "Stop", "apply_matches", "matches_of", "saturate", "step"]

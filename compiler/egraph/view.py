@@ -1,0 +1,226 @@
+"""What rules see of an e-graph: the matcher's `Index`, in which a value has as many producers as its class has e-nodes."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from math import inf
+
+from dslc.egraph.graph import EGraph
+from dslc.ir.constants import number_of
+from dslc.ir.graph import Call, Node, Value
+from dslc.ir.scalar import Number
+from dslc.match.index import Fitting, Memory
+from dslc.match.rule import CompiledRule
+
+#: the clock is asked once for so many calls that are looked at
+_ASK = 1 << 10
+
+
+class OutOfTime(Exception):
+    """Matching took longer than it may."""
+
+
+class View:
+    """An e-graph as it is now. What it was asked is kept, so that all rules, and all clones made here, share the answers.
+
+    It is of no use once the e-graph has changed.
+    """
+
+    def __init__(self, egraph: EGraph) -> None:
+        self.egraph = egraph
+        self.memory = Memory()
+        self.deadline = inf
+        self.now: Callable[[], float] = time.monotonic
+        self._asked = 0
+        self._results: dict[Node, tuple[Value, ...]] = {}
+
+    # ---- calls -------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def calls(self) -> list[Call]:
+        return [node for node in self.egraph.memo if isinstance(node, Call)]
+
+    @cached_property
+    def by_operator(self) -> dict[str, list[Call]]:
+        out: dict[str, list[Call]] = {}
+        for node in self.calls:
+            out.setdefault(node.op, []).append(node)
+        return out
+
+    @cached_property
+    def position(self) -> dict[Node, int]:
+        """Classes in the order of their numbers, then e-nodes in the order in which they came."""
+        egraph = self.egraph
+        out: dict[Node, int] = {}
+        for number in egraph.members:
+            out[egraph.value(number).node] = len(out)
+        for node in egraph.memo:
+            if node.args:
+                out[node] = len(out)
+        return out
+
+    @property
+    def rank(self) -> dict[Node, int]:
+        return self.position
+
+    def nodes(self, value: Value) -> tuple[Node, ...]:
+        number = self.egraph.class_of(value)
+        return () if number is None else self.egraph.members[number]
+
+    def results(self, node: Call) -> tuple[Value, ...]:
+        self._asked += 1
+        if self._asked % _ASK == 0 and self.now() > self.deadline:
+            raise OutOfTime
+        found = self._results.get(node)
+        if found is None:
+            entry = self.egraph.memo.get(node)
+            found = self._results[node] = node.values if entry is None else self.egraph.values_of(entry.outs)
+        return found
+
+    def users(self, value: Value) -> list[Call]:
+        number = self.egraph.class_of(value)
+        return [] if number is None else [node for node in self.egraph.users[number] if isinstance(node, Call)]
+
+    def number(self, value: Value) -> Number | None:
+        return number_of(value)
+
+    # ---- what depends on what ----------------------------------------------------------------------------------
+
+    @cached_property
+    def _kids(self) -> dict[int, tuple[int, ...]]:
+        egraph = self.egraph
+        return {
+            number: tuple(dict.fromkeys([kid for node in nodes for kid in egraph.memo[node].kids]))
+            for number, nodes in egraph.members.items()
+        }
+
+    @cached_property
+    def _components(self) -> list[list[int]]:
+        return components(self._kids)
+
+    @cached_property
+    def _below(self) -> dict[int, int]:
+        """For every class all that can be reached from it, itself included, as bits by `position`."""
+        position, egraph, out = self.position, self.egraph, dict[int, int]()
+        for members in self._components:
+            bits = 0
+            for number in members:
+                bits |= 1 << position[egraph.value(number).node]
+                for node in egraph.members[number]:
+                    if node.args:
+                        bits |= 1 << position[node]
+                for kid in self._kids[number]:
+                    bits |= out.get(kid, 0)
+            for number in members:
+                out[number] = bits
+        return out
+
+    def below(self, values: Iterable[Value]) -> int:
+        egraph = self.egraph
+        bits = 0
+        stack = list(values)
+        while stack:
+            value = stack.pop()
+            number = egraph.class_of(value)
+            if number is not None:
+                bits |= self._below[number]
+            elif (entry := egraph.memo.get(value.node)) is not None:
+                bits |= self._below[egraph.find(entry.outs[value.index])]
+            else:
+                # joined operands of a longer call, which no class holds
+                stack += value.node.args
+        return bits
+
+    def needing(self, marks: Mapping[Value, int]) -> Mapping[Node, int]:
+        egraph = self.egraph
+        own: dict[int, int] = {}
+        for value, bits in marks.items():
+            number = egraph.class_of(value)
+            if number is not None:
+                own[number] = own.get(number, 0) | bits
+        out: dict[Node, int] = {}
+        for members in reversed(self._components):
+            bits = 0
+            for number in members:
+                bits |= own.get(number, 0)
+            if not bits:
+                continue
+            for number in members:
+                own[number] = bits
+                out[egraph.value(number).node] = bits
+                for node in egraph.members[number]:
+                    if node.args:
+                        out[node] = out.get(node, 0) | bits
+                for kid in self._kids[number]:
+                    own[kid] = own.get(kid, 0) | bits
+        return out
+
+    def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
+        below = self.below(values)
+        return any(below >> self.position[value.node] & 1 for value in on)
+
+    # ---- chance ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def shuffled(self, rule: CompiledRule, rng: random.Random) -> Iterator[None]:
+        """While it lasts, a rule's matches begin anywhere."""
+        kept = self.memory
+        mixed = dict(kept.fitting)
+        for top in rule.left.tops:
+            outline = rule.outlines[top]
+            found = outline.fitting(self)
+            mixed[outline] = Fitting(tuple(rng.sample(found.calls, len(found.calls))), found.members)
+        self.memory = replace(kept, fitting=mixed)
+        try:
+            yield
+        finally:
+            self.memory = kept
+
+
+def components(kids: Mapping[int, Sequence[int]]) -> list[list[int]]:
+    """The strongly connected components of a graph, those below first (Tarjan, without recursion)."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    open_: list[int] = []
+    inside: set[int] = set()
+    out: list[list[int]] = []
+    for root in kids:
+        if root in index:
+            continue
+        index[root] = low[root] = len(index)
+        open_.append(root)
+        inside.add(root)
+        stack = [(root, iter(kids[root]))]
+        while stack:
+            at, rest = stack[-1]
+            for kid in rest:
+                if kid not in index:
+                    index[kid] = low[kid] = len(index)
+                    open_.append(kid)
+                    inside.add(kid)
+                    stack.append((kid, iter(kids[kid])))
+                    break
+                if kid in inside and index[kid] < low[at]:
+                    low[at] = index[kid]
+            else:
+                stack.pop()
+                if stack and low[at] < low[stack[-1][0]]:
+                    low[stack[-1][0]] = low[at]
+                if low[at] == index[at]:
+                    found: list[int] = []
+                    while True:
+                        member = open_.pop()
+                        inside.discard(member)
+                        found.append(member)
+                        if member == at:
+                            break
+                    out.append(found)
+    return out
+
+
+__all__ = ["OutOfTime", "View", "components"]
