@@ -38,6 +38,10 @@ class Candidate:
         return (step.rule for step in self.path() if step.rule)
 
 
+#: told of every candidate that is better than those before
+Progress = Callable[[Candidate], None]
+
+
 @dataclass(slots=True)
 class Limits:
     """When a search stops: after `steps` evaluated candidates, at a time (`now`), when it has gained nothing for `patience`
