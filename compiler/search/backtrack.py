@@ -14,7 +14,7 @@ from dslc.match import CompiledRule
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.chains import chained
-from dslc.search.divided import divided, ended, is_large
+from dslc.search.divided import TURN, divided, ended, is_large
 from dslc.search.layouts import Layouts, layout_variants
 from dslc.search.rewriting import rewritten
 from dslc.search.sweep import State, greedy, least_gain
@@ -51,7 +51,7 @@ def backtrack(
     if is_large(start.graph):
 
         def search(start: Candidate, costs: CostModel, count: int) -> Search:
-            return Search(start, rules, costs, limits, alpha, seed, layouts, lambda _: None, NODES // count)
+            return Search(start, rules, costs, limits, alpha, seed, layouts, lambda _: None, NODES // count, TURN)
 
         return divided(start, costs, limits, search, on_best, alpha)
     whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best)
@@ -76,11 +76,13 @@ class Search:
         layouts: Layouts | None,
         on_best: Progress,
         nodes: int = NODES,
+        turn: int | None = None,
     ) -> None:
-        """`nodes`: how many the graphs in the queue may have together."""
-        self.best = start
+        """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most."""
+        self.best = self._swept = start
+        self._before = self._stages()
         self._start, self._rules, self._costs, self._limits = start, rules, costs, limits
-        self._alpha, self._seed, self._layouts, self._on_best = alpha, seed, layouts, on_best
+        self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
         self._order = itertools.count()
         self._longest = min(QUEUE, max(20, nodes // len(start.graph.nodes())))
         self._queue: list[tuple[float, int, Candidate]] = []
@@ -98,20 +100,36 @@ class Search:
         heapq.heappush(self._queue, (found.cost, next(self._order), found))
 
     def begin(self) -> None:
-        """What can be had at once, in the graph's own layouts and in others."""
+        """What can be had at once."""
+        with self._limits.turn(self._turn):
+            self._swept = greedy(self._start, self._rules, self._costs, self._limits, self._improved)
+
+    def _stages(self) -> Iterator[None]:
+        """What comes before the queue: what takes several turns, and the same in other layouts."""
         rules, costs, limits = self._rules, self._costs, self._limits
-        for first in _starts(self._start, costs, limits, self._layouts):
-            self._improved(first)
-            swept = greedy(first, rules, costs, limits, self._improved)
-            if first is self._start:
-                # what a sweep takes at once may stand in the way of what takes several turns
-                grown = chained(first, rules, costs, limits, self._improved)
-                swept = grown if grown.cost < swept.cost else chained(swept, rules, costs, limits, self._improved)
-            self._seen.add(hash(swept.graph.outputs))
-            self._push(swept)
+        swept = self._swept
+        # what a sweep takes at once may stand in the way of what takes several turns
+        grown = chained(self._start, rules, costs, limits, self._improved)
+        self._wait(grown if grown.cost < swept.cost else chained(swept, rules, costs, limits, self._improved))
+        yield
+        if self._layouts is not None:
+            for first in _laid_out(self._start, costs, limits, self._layouts):
+                self._improved(first)
+                self._wait(greedy(first, rules, costs, limits, self._improved))
+                yield
+
+    def _wait(self, found: Candidate) -> None:
+        self._seen.add(hash(found.graph.outputs))
+        self._push(found)
 
     def expand(self) -> bool:
-        """Tries every rule at every place of the cheapest graph in the queue; False where none is left that is worth it."""
+        """Goes on: first with what takes several turns, then every rule is tried at every place of the cheapest graph in the queue.
+
+        False where none is left that is worth it.
+        """
+        with self._limits.turn(self._turn):
+            if next(self._before, self) is not self:
+                return True
         if not self._queue:
             return False
         alpha, costs, limits, seen = self._alpha, self._costs, self._limits, self._seen
@@ -131,7 +149,8 @@ class Search:
             self._push(found)
             if cost < self.best.cost - least_gain(self.best.cost):
                 self._improved(found)
-                greedy(found, self._rules, costs, limits, self._improved)
+                with limits.turn(self._turn):
+                    greedy(found, self._rules, costs, limits, self._improved)
                 seen.add(hash(self.best.graph.outputs))
                 self._push(self.best)
                 # go on from the better graph; what is left to try here waits
@@ -142,15 +161,13 @@ class Search:
         return bool(self._queue)
 
 
-def _starts(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts | None) -> Iterator[Candidate]:
-    """The graph, and the cheapest of its other layouts that gain: substitutions may take away what a layout would have gained.
+def _laid_out(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts) -> list[Candidate]:
+    """The cheapest of a graph's other layouts that gain: substitutions may take away what a layout would have gained.
 
-    The layouts are looked at when the graph itself is done with: each has costs that must be measured.
+    They are looked at when the graph itself is done with: each has costs that must be measured.
     """
-    yield start
-    if layouts is not None:
-        gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-        yield from sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
+    gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
+    return sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
 
 
 def _successors(

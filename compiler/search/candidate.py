@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
 
@@ -62,6 +63,8 @@ class Limits:
     on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
     patience: float = inf
     now: Callable[[], float] = time.monotonic
+    #: what is done now ends at so many steps, and the search goes on with something else
+    pause: int | None = None
     #: whether time was up, and whether patience was
     late: bool = False
     idle: bool = False
@@ -69,23 +72,34 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        """Whether the search has to end, by its clock or because it was stopped; asked where much may be tried between two steps."""
+        """Whether the search has to end or pause, by its clock or because it was stopped; asked where much may be tried between two
+        steps."""
         moment = self.now()
         if self.gained_at is None:
             self.gained_at = moment
         self.late = self.late or moment > self.deadline
         self.idle = self.idle or moment > self.gained_at + self.patience
         self.stopped = self.stopped or self.late or self.idle
-        return self.stopped
+        return self.stopped or (self.pause is not None and self.done >= self.pause)
 
     def step(self) -> bool:
         """Counts one candidate; False when the search has to end instead."""
-        if self.over or (self.steps is not None and self.done >= self.steps):
+        if self.steps is not None and self.done >= self.steps:
             self.stopped = True
+        if self.stopped or self.over:
             return False
         self.done += 1
         self.on_step(self.done)
         return True
+
+    @contextmanager
+    def turn(self, steps: int | None) -> Iterator[None]:
+        """What is done inside ends after so many steps, where there is such a number."""
+        self.pause = None if steps is None else self.done + steps
+        try:
+            yield
+        finally:
+            self.pause = None
 
     def gained(self) -> None:
         """Something better was found: patience begins anew."""

@@ -27,6 +27,8 @@ from dslc.search.stitching import Found, stitched
 KINDS = 3
 #: steps that regions are gone on with in a turn, and how many times as many as it took to begin them; twice as many in each next cycle
 STEPS, AGAIN = 500, 2
+#: steps that a sweep of a region takes at most
+TURN = 400
 #: seconds that a graph has to get faster by
 SECONDS = 2e-7
 

@@ -18,7 +18,7 @@ from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.candidate import Candidate, Limits, Progress
-from dslc.search.divided import divided, is_large
+from dslc.search.divided import TURN, divided, is_large
 from dslc.search.flatten import flattened
 from dslc.search.rewriting import disjoint, rewritten
 
@@ -73,7 +73,8 @@ class Swept:
         self.best = found
 
     def begin(self) -> None:
-        greedy(self.best, self._rules, self._costs, self._limits, self._found)
+        with self._limits.turn(TURN):
+            greedy(self.best, self._rules, self._costs, self._limits, self._found)
 
     def expand(self) -> bool:
         return False
