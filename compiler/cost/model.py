@@ -133,6 +133,9 @@ class CostModel:
 
     def evaluate(self, graph: Graph) -> Evaluation:
         """The cost of a graph, ready to be compared with rewritten ones."""
+        if self.start is not None and graph is self.start.evaluation.graph:
+            self.start.evaluation.refresh()
+            return self.start.evaluation
         return Evaluation(self, graph)
 
     def graph_cost(self, graph: Graph) -> float:
@@ -219,6 +222,11 @@ class CostModel:
     def together(self, pairs: Iterable[Pair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
         return sum(self._together.get(self.pair_key(pair), 0.0) for pair in pairs) if self._together else 0.0
+
+    @property
+    def pairs_known(self) -> bool:
+        """Whether pairs of groups were measured."""
+        return bool(self._together)
 
     def bytes_of(self, value: Value) -> int:
         """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""
