@@ -29,6 +29,8 @@ KINDS = 3
 STEPS, AGAIN = 500, 2
 #: steps that a sweep of a region takes at most
 TURN = 400
+#: how much of what was found is tried in its places at most, in a turn
+TRIED = 8
 #: seconds that a graph has to get faster by
 SECONDS = 2e-7
 
@@ -172,7 +174,7 @@ class _Divided:
     # ---- putting together -------------------------------------------------------------------------------------------
 
     def _take(self, places: dict[tuple[Value, ...], list[Place]]) -> None:
-        """Puts what was found into its places; where all together gain nothing, half of it, that gains most."""
+        """Puts what was found into its places; where all together gain nothing, what gains most of it."""
         gains: list[tuple[float, int, _Work, Found]] = []
         for key, where in places.items():
             work = self._works.get(key)
@@ -181,17 +183,23 @@ class _Divided:
                 continue
             gains.append((-len(where) * (work.start.cost - best.cost), len(gains), work, Found(best, where)))
         gains.sort(key=lambda one: one[:2])
-        while gains:
-            made, evaluation = self._together([one[3] for one in gains])
+        waiting = [gains] if gains else []
+        # where all together gain nothing, some of it may
+        for _ in range(TRIED):
+            if not waiting:
+                return
+            some = waiting.pop()
+            made, evaluation = self._together([one[3] for one in some])
             if made is not None and made.cost < self._best.cost - SECONDS:
                 self._best, self._map = made, Map(made.graph, self._costs, evaluation)
                 self._on_built(made)
                 self._on_best(made)
+                # the others stand where they stood in another graph: they come again
                 return
-            half = len(gains) // 2
-            for _, _, work, _ in gains[half:]:
-                work.refused = work.explorer.best
-            gains = gains[:half]
+            if len(some) == 1:
+                some[0][2].refused = some[0][2].explorer.best
+            else:
+                waiting += [some[(len(some) + 1) // 2 :], some[: (len(some) + 1) // 2]]
 
     def _together(self, found: Sequence[Found]) -> tuple[Candidate | None, Evaluation | None]:
         steps = stitched(self._best.graph, found)

@@ -97,10 +97,10 @@ class Map:
         self._middles = self._between(self._cuts)
 
     def places(self, turn: int) -> list[Place]:
-        """Regions that share no node. Three turns see all that lies near to each other: cut at the narrowest points, cut in the
-        middle between these, and around values whose users lie far apart."""
+        """Regions that share no node, of three kinds in turn: around values whose users lie far apart, since what is done near each
+        of them may stand in the way of what is done for all; cut at the narrowest points; and cut in the middle between these."""
         kind = turn % 3
-        parts = self._far(turn // 3) if kind == 2 else self._intervals(self._middles if kind else self._cuts)
+        parts = self._intervals(self._cuts if kind == 1 else self._middles) if kind else self._far(turn // 3)
         return [place for part in parts if (place := self._place(part)) is not None]
 
     # ---- what stands near to each other -----------------------------------------------------------------------------
