@@ -8,7 +8,7 @@ weights' file was left alone: is it ever held twice?
 
 The second prints for models of so many nodes what import and export take (target: below 2 s at 10,000), and how many steps a second
 the search makes (target: at 10,000 at least half of those at 100), for a chain of two operators, for layers, for a block of a
-transformer that is repeated, and for one of which half is superfluous. Each model is optimized in a process and with a cache of its own.
+transformer that is repeated, and for one of which half is superfluous. Each model has a process and a cache of its own.
 """
 
 from __future__ import annotations
@@ -185,7 +185,8 @@ def many_nodes(sizes: Sequence[int], budget: float, kinds: Sequence[str]) -> int
             read, written, steps, searching, ratio, _ = json.loads(child.stdout.splitlines()[-1])
             speed = steps / max(searching, 1e-9)
             first = speed if first is None else first
-            cells = (f"{read:.2f}", f"{written:.2f}", steps, f"{searching:.1f}", f"{speed:.0f}", f"{speed / max(first, 1e-9):.2f}", ratio)
+            against = speed / max(first, 1e-9)
+            cells = (f"{read:.2f}", f"{written:.2f}", steps, f"{searching:.1f}", f"{speed:.0f}", f"{against:.2f}", ratio)
             print(f"| {kind} | {size} | " + " | ".join(map(str, cells)) + " |", flush=True)
             met = met and speed >= first / 2 and (size > 10_000 or read + written < 2)
     return 0 if met else 1

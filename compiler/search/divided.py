@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
@@ -103,6 +103,7 @@ class _Divided:
         self._best, self._costs, self._limits, self._make = start, costs, limits, make
         self._on_best, self._alpha, self._on_built = on_best, alpha, limits.on_built
         self._works: dict[tuple[Value, ...], _Work] = {}
+        self._seen: set[tuple[Value, ...]] = set()
         self._map: Map | None = None
 
     def run(self) -> Candidate:
@@ -114,6 +115,7 @@ class _Divided:
                     self._map = Map(self._best.graph, self._costs)
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
+                self._forget(turn, places)
                 alive = self._explored(places, turn // KINDS) or (alive and turn % KINDS > 0)
             before = self._best
             with ended(self._limits):
@@ -157,6 +159,13 @@ class _Divided:
                 heapq.heappush(queue, (work.expanded / weight, number, weight, work))
         return bool(queue)
 
+    def _forget(self, turn: int, places: Collection[tuple[Value, ...]]) -> None:
+        """Regions that were in no turn of a cycle stand nowhere any more."""
+        if turn % KINDS == 0:
+            self._works = {key: work for key, work in self._works.items() if key in self._seen}
+            self._seen = set()
+        self._seen.update(places)
+
     def _new(self, region: Region, count: int) -> _Work:
         costs = self._costs.within(region.graph)
         start = Candidate(region.graph, costs.graph_cost(region.graph))
@@ -191,7 +200,8 @@ class _Divided:
             some = waiting.pop()
             made, evaluation = self._together([one[3] for one in some])
             if made is not None and made.cost < self._best.cost - SECONDS:
-                self._best, self._map = made, Map(made.graph, self._costs, evaluation)
+                self._best = made
+                self._map = None if evaluation is None else Map(made.graph, self._costs, evaluation)
                 self._on_built(made)
                 self._on_best(made)
                 # the others stand where they stood in another graph: they come again
@@ -205,14 +215,21 @@ class _Divided:
         steps = stitched(self._best.graph, found)
         if not steps:
             return None, None
-        evaluation = self._costs.evaluate(steps[-1].graph)
         predicted = sum(step.gain for step in steps)
+        evaluation: Evaluation | None = None
+        cost = self._best.cost - predicted
+        try:
+            evaluation = self._costs.evaluate(steps[-1].graph)
+            cost = evaluation.cost
+        except TimeUp:
+            # what stands at borders was not measured: the regions' own word is all that there is
+            self._limits.time_up()
         # a whole graph takes a little more or less than its regions say: each step has its part in that
-        factor = (self._best.cost - evaluation.cost) / predicted if predicted > 0 else 0.0
+        factor = (self._best.cost - cost) / predicted if predicted > 0 else 0.0
         at = self._best
         for step in steps[:-1]:
             at = Candidate(step.graph, at.cost - factor * step.gain, at, step.rule, step.count)
-        return Candidate(steps[-1].graph, evaluation.cost, at, steps[-1].rule, steps[-1].count), evaluation
+        return Candidate(steps[-1].graph, cost, at, steps[-1].rule, steps[-1].count), evaluation
 
     def _small(self, base: Candidate, places: dict[tuple[Value, ...], list[Place]]) -> None:
         """Tells of the graph with the fewest nodes of those that cost little more than the best."""

@@ -7,6 +7,7 @@ and where they end is decided by what stands there: a block that is repeated is 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,7 +108,7 @@ class Map:
 
     def _intervals(self, cuts: Sequence[int]) -> Iterator[list[int]]:
         """The groups between cuts; of those that an opaque node lies between, each by itself."""
-        for first, end in zip(cuts, cuts[1:], strict=False):
+        for first, end in itertools.pairwise(cuts):
             levels: dict[int, list[int]] = {}
             for k in range(first, end):
                 levels.setdefault(self._levels[k], []).append(k)
@@ -155,7 +156,7 @@ class Map:
     def _between(self, cuts: Sequence[int]) -> list[int]:
         """A cut in the middle half of each interval."""
         out = [0]
-        for first, end in zip(cuts, cuts[1:], strict=False):
+        for first, end in itertools.pairwise(cuts):
             quarter = (end - first) // 4
             inside = range(max(first + quarter, out[-1] + 1), max(end - quarter, first + quarter + 1))
             if inside:
@@ -169,7 +170,7 @@ class Map:
         spans = []
         for cuts in (self._cuts, self._middles):
             of: list[int] = []
-            for number, (first, end) in enumerate(zip(cuts, cuts[1:], strict=False)):
+            for number, (first, end) in enumerate(itertools.pairwise(cuts)):
                 of += [number] * (end - first)
             spans.append(of)
 
