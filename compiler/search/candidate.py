@@ -7,20 +7,42 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 from dslc.cost.groups import working_nodes
 from dslc.ir.graph import Graph
+
+
+class Later(Protocol):
+    """A graph that is built step by step when somebody asks for the steps."""
+
+    @property
+    def end(self) -> Graph:
+        """What the steps lead to, as it was built at once."""
+
+    def graph(self) -> Graph:
+        """A graph that says what it was made of, see `dslc.search.rewriting`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times."""
 
-    graph: Graph
+    made: Graph | Later
     cost: float
     parent: Candidate | None = None
     rule: str = ""
     count: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The graph; where it was made by a rule, made of its parent's."""
+        return self.made if isinstance(self.made, Graph) else self.made.graph()
+
+    @property
+    def end(self) -> Graph:
+        """A graph of the same outputs that is there already, and may not say what it was made of."""
+        return self.made if isinstance(self.made, Graph) else self.made.end
 
     @property
     def gain(self) -> float:
@@ -117,7 +139,7 @@ class Front:
         self._kept: list[tuple[float, int, Candidate]] = []
 
     def add(self, candidate: Candidate) -> None:
-        nodes = len(working_nodes(candidate.graph.outputs))
+        nodes = len(working_nodes(candidate.end.outputs))
         if not any(cost <= candidate.cost and count <= nodes for cost, count, _ in self._kept):
             self._kept = [one for one in self._kept if one[0] < candidate.cost or one[1] < nodes]
             self._kept.append((candidate.cost, nodes, candidate))

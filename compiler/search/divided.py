@@ -21,7 +21,7 @@ from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate, Front, Limits, Progress
 from dslc.search.regions import WHOLE, Map, Place, Region
-from dslc.search.stitching import Found, stitched
+from dslc.search.stitching import Found, put, stitched
 
 #: kinds of regions that take turns
 KINDS = 3
@@ -112,7 +112,7 @@ class _Divided:
             places: dict[tuple[Value, ...], list[Place]] = {}
             with ended(self._limits):
                 if self._map is None:
-                    self._map = Map(self._best.graph, self._costs)
+                    self._map = Map(self._best.end, self._costs)
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
                 self._forget(turn, places)
@@ -201,7 +201,7 @@ class _Divided:
             made, evaluation = self._together([one[3] for one in some])
             if made is not None and made.cost < self._best.cost - SECONDS:
                 self._best = made
-                self._map = None if evaluation is None else Map(made.graph, self._costs, evaluation)
+                self._map = None if evaluation is None else Map(made.end, self._costs, evaluation)
                 self._on_built(made)
                 self._on_best(made)
                 # the others stand where they stood in another graph: they come again
@@ -212,24 +212,18 @@ class _Divided:
                 waiting += [some[(len(some) + 1) // 2 :], some[: (len(some) + 1) // 2]]
 
     def _together(self, found: Sequence[Found]) -> tuple[Candidate | None, Evaluation | None]:
-        steps = stitched(self._best.graph, found)
-        if not steps:
+        end = put(self._best.end, found)
+        if end.outputs == self._best.end.outputs:
             return None, None
-        predicted = sum(step.gain for step in steps)
         evaluation: Evaluation | None = None
-        cost = self._best.cost - predicted
         try:
-            evaluation = self._costs.evaluate(steps[-1].graph)
+            evaluation = self._costs.evaluate(end)
             cost = evaluation.cost
         except TimeUp:
             # what stands at borders was not measured: the regions' own word is all that there is
             self._limits.time_up()
-        # a whole graph takes a little more or less than its regions say: each step has its part in that
-        factor = (self._best.cost - cost) / predicted if predicted > 0 else 0.0
-        at = self._best
-        for step in steps[:-1]:
-            at = Candidate(step.graph, at.cost - factor * step.gain, at, step.rule, step.count)
-        return Candidate(steps[-1].graph, cost, at, steps[-1].rule, steps[-1].count), evaluation
+            cost = self._best.cost - sum(len(one.places) * (one.best.path()[0].cost - one.best.cost) for one in found)
+        return stitched(self._best, found, end, cost), evaluation
 
     def _small(self, base: Candidate, places: dict[tuple[Value, ...], list[Place]]) -> None:
         """Tells of the graph with the fewest nodes of those that cost little more than the best."""

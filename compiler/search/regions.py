@@ -31,7 +31,7 @@ from dslc.ir.graph import (
 )
 
 #: a graph of up to so many running nodes is one region
-WHOLE = 200
+WHOLE = 300
 #: running nodes of a region, where its graph has places to cut it at
 FEWEST, MOST = 32, 96
 #: running nodes of a region around what lies far apart
