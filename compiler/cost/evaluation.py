@@ -74,7 +74,7 @@ class Evaluation:
 
     def beside(self) -> float:
         """Seconds for changes of layout, and what pairs take more or less than each of both, as far as that is known."""
-        return self._changes() + self._model.together(self.pairs())
+        return self._changes() + (self._model.together(self.pairs()) if self._model.pairs_known else 0.0)
 
     def refresh(self) -> None:
         """Takes over what was measured in the meantime, again or for the first time."""

@@ -6,6 +6,7 @@ import hashlib
 import weakref
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import inf, log2
 from typing import Any
@@ -132,6 +133,9 @@ class CostModel:
 
     def evaluate(self, graph: Graph) -> Evaluation:
         """The cost of a graph, ready to be compared with rewritten ones."""
+        if self.start is not None and graph is self.start.evaluation.graph:
+            self.start.evaluation.refresh()
+            return self.start.evaluation
         return Evaluation(self, graph)
 
     def graph_cost(self, graph: Graph) -> float:
@@ -151,9 +155,26 @@ class CostModel:
         """Takes the original graph, which takes so many seconds as a whole. From now on only those groups are measured that other
         graphs have more or fewer of, or that a rewrite is tried on."""
         self._weigh(graph)
+        self._start(graph, seconds)
+
+    def _start(self, graph: Graph, seconds: float) -> None:
+        self._whole_work = 0.0
         found = Evaluation(self, graph, seconds)
         keys = Counter(self.key(group) for group in found.groups)
         self.start = Start(seconds, found, keys, {self.key(group): group for group in found.groups})
+
+    def within(self, graph: Graph) -> CostModel:
+        """The same costs for a part of the original as a graph of its own, whose seconds are what is known or guessed of its groups."""
+        if self.start is None:
+            return self
+        found = copy(self)
+        groups = Evaluation(self, graph, 0.0).groups
+        known = [self.known(self.key(group)) for group in groups]
+        seconds = sum(
+            self.guess(group) if info is None else info.alone for group, info in zip(groups, known, strict=True)
+        )
+        found._start(graph, seconds)
+        return found
 
     def part(self) -> float:
         """Seconds of those groups of the original that were measured, each by itself: at times more than the whole takes."""
@@ -201,6 +222,11 @@ class CostModel:
     def together(self, pairs: Iterable[Pair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
         return sum(self._together.get(self.pair_key(pair), 0.0) for pair in pairs) if self._together else 0.0
+
+    @property
+    def pairs_known(self) -> bool:
+        """Whether pairs of groups were measured."""
+        return bool(self._together)
 
     def bytes_of(self, value: Value) -> int:
         """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""

@@ -18,6 +18,7 @@ from dslc.onnx.plan import Plan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
 from dslc.onnx.symbols import Symbols
 from dslc.onnx.types import dim_name
+from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 
@@ -29,7 +30,8 @@ def export(context: Context, graph: Graph, rules: Rules) -> ModelProto:
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
-    return _Exporter(context, graph, rules).run()
+    with rare_collections():
+        return _Exporter(context, graph, rules).run()
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:

@@ -33,6 +33,7 @@ from dslc.onnx.protos import (
     sorted_nodes,
 )
 from dslc.onnx.types import complete_bind, infer
+from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 _serial = itertools.count()
@@ -50,7 +51,8 @@ def import_model(source: str | Path | ModelProto, rules: Rules, bind: Mapping[st
         DslcError: E0902 to E0906, one clear reason why the model cannot be read.
     """
     model, folder, where = read_model(source)
-    return _Importer(model, folder, where, rules, dict(bind or {})).run()
+    with rare_collections():
+        return _Importer(model, folder, where, rules, dict(bind or {})).run()
 
 
 class _Importer:

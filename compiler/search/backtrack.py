@@ -8,16 +8,16 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import inf
 from random import Random
 
-from dslc.cost.clock import TimeUp
 from dslc.cost.model import CostModel
 from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule
 from dslc.match.apply import Refused, replacements
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.chains import chained
+from dslc.search.divided import TURN, divided, ended, is_large
 from dslc.search.layouts import Layouts, layout_variants
 from dslc.search.rewriting import rewritten
-from dslc.search.sweep import Progress, State, least_gain, sweep
+from dslc.search.sweep import State, greedy, least_gain
 
 #: the cheapest graphs wait in the queue: so many, and so many nodes in all
 QUEUE, NODES = 2000, 300_000
@@ -44,75 +44,130 @@ def backtrack(
     A sweep takes what can be had at once; from there every rule is tried at every place of the cheapest graph in the queue, and
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
     With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
-    The result depends on the seed, the costs and the number of steps, and on nothing else; Ctrl-C ends the search as its clock
-    would.
+    A large graph is searched in regions, see `dslc.search.divided`. The result depends on the seed, the costs and the number of
+    steps, and on nothing else; Ctrl-C ends the search as its clock would.
     """
-    best = start
 
-    def improved(found: Candidate) -> None:
-        nonlocal best
-        if found.cost < best.cost:
-            best = found
-            limits.gained()
-            on_best(found)
+    if is_large(start.graph):
 
-    try:
-        order = itertools.count()
-        longest = min(QUEUE, max(20, NODES // len(start.graph.nodes())))
-        queue: list[tuple[float, int, Candidate]] = []
-        seen = {hash(start.graph.outputs)}
-        for first in _starts(start, costs, limits, layouts):
-            improved(first)
-            swept = sweep(first, rules, costs, limits, improved)
-            if first is start:
-                # what a sweep takes at once may stand in the way of what takes several turns
-                grown = chained(first, rules, costs, limits, improved)
-                swept = grown if grown.cost < swept.cost else chained(swept, rules, costs, limits, improved)
-            seen.add(hash(swept.graph.outputs))
-            heapq.heappush(queue, (swept.cost, next(order), swept))
-        shuffled = list(rules)
-        random = Random(seed)
-        while queue and not limits.over:
-            _, _, current = heapq.heappop(queue)
-            if current.cost > alpha * best.cost:
+        def search(start: Candidate, costs: CostModel, count: int) -> Search:
+            return Search(start, rules, costs, limits, alpha, seed, layouts, lambda _: None, NODES // count, TURN)
+
+        return divided(start, costs, limits, search, on_best, alpha)
+    whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best)
+    with ended(limits):
+        whole.begin()
+        while not limits.over and whole.expand():
+            pass
+    return whole.best
+
+
+class Search:
+    """A search of one graph, which goes on when it is told to: `best` is there at any moment."""
+
+    def __init__(
+        self,
+        start: Candidate,
+        rules: Sequence[CompiledRule],
+        costs: CostModel,
+        limits: Limits,
+        alpha: float,
+        seed: int,
+        layouts: Layouts | None,
+        on_best: Progress,
+        nodes: int = NODES,
+        turn: int | None = None,
+    ) -> None:
+        """`nodes`: how many the graphs in the queue may have together; `turn`: steps that a sweep takes at most."""
+        self.best = self._swept = start
+        self._before = self._stages()
+        self._start, self._rules, self._costs, self._limits = start, rules, costs, limits
+        self._alpha, self._seed, self._layouts, self._on_best, self._turn = alpha, seed, layouts, on_best, turn
+        self._order = itertools.count()
+        self._longest = min(QUEUE, max(20, nodes // len(start.graph.nodes())))
+        self._queue: list[tuple[float, int, Candidate]] = []
+        self._seen = {hash(start.graph.outputs)}
+        self._shuffled = list(rules)
+        self._random = Random(seed)
+
+    def _improved(self, found: Candidate) -> None:
+        if found.cost < self.best.cost:
+            self.best = found
+            self._limits.gained()
+            self._on_best(found)
+
+    def _push(self, found: Candidate) -> None:
+        heapq.heappush(self._queue, (found.cost, next(self._order), found))
+
+    def begin(self) -> None:
+        """What can be had at once."""
+        with self._limits.turn(self._turn):
+            self._swept = greedy(self._start, self._rules, self._costs, self._limits, self._improved)
+
+    def _stages(self) -> Iterator[None]:
+        """What comes before the queue: what takes several turns, and the same in other layouts."""
+        rules, costs, limits = self._rules, self._costs, self._limits
+        swept = self._swept
+        # what a sweep takes at once may stand in the way of what takes several turns
+        grown = chained(self._start, rules, costs, limits, self._improved)
+        self._wait(grown if grown.cost < swept.cost else chained(swept, rules, costs, limits, self._improved))
+        yield
+        if self._layouts is not None:
+            for first in _laid_out(self._start, costs, limits, self._layouts):
+                self._improved(first)
+                self._wait(greedy(first, rules, costs, limits, self._improved))
+                yield
+
+    def _wait(self, found: Candidate) -> None:
+        self._seen.add(hash(found.graph.outputs))
+        self._push(found)
+
+    def expand(self) -> bool:
+        """Goes on: first with what takes several turns, then every rule is tried at every place of the cheapest graph in the queue.
+
+        False where none is left that is worth it.
+        """
+        with self._limits.turn(self._turn):
+            if next(self._before, self) is not self:
+                return True
+        if not self._queue:
+            return False
+        alpha, costs, limits, seen = self._alpha, self._costs, self._limits, self._seen
+        _, _, current = heapq.heappop(self._queue)
+        if current.cost > alpha * self.best.cost:
+            self._queue.clear()
+            return False
+        if self._seed:
+            self._random.shuffle(self._shuffled)
+        for found in _successors(current, self._shuffled, costs, limits, self._layouts, lambda: alpha * self.best.cost):
+            cost = found.cost
+            identity = hash(found.graph.outputs)
+            if cost > alpha * self.best.cost or identity in seen:
+                continue
+            seen.add(identity)
+            limits.on_built(found)
+            self._push(found)
+            if cost < self.best.cost - least_gain(self.best.cost):
+                self._improved(found)
+                with limits.turn(self._turn):
+                    greedy(found, self._rules, costs, limits, self._improved)
+                seen.add(hash(self.best.graph.outputs))
+                self._push(self.best)
+                # go on from the better graph; what is left to try here waits
+                self._push(current)
                 break
-            if seed:
-                random.shuffle(shuffled)
-            for found in _successors(current, shuffled, costs, limits, layouts, lambda: alpha * best.cost):
-                cost = found.cost
-                identity = hash(found.graph.outputs)
-                if cost > alpha * best.cost or identity in seen:
-                    continue
-                seen.add(identity)
-                limits.on_built(found)
-                heapq.heappush(queue, (cost, next(order), found))
-                if cost < best.cost - least_gain(best.cost):
-                    improved(found)
-                    sweep(found, rules, costs, limits, improved)
-                    seen.add(hash(best.graph.outputs))
-                    heapq.heappush(queue, (best.cost, next(order), best))
-                    # go on from the better graph; what is left to try here waits
-                    heapq.heappush(queue, (current.cost, next(order), current))
-                    break
-            if len(queue) > longest:
-                queue = heapq.nsmallest(longest, queue)
-    except TimeUp:
-        limits.time_up()
-    except KeyboardInterrupt:
-        limits.stopped = True
-        limits.interrupted = True
-    return best
+        if len(self._queue) > self._longest:
+            self._queue = heapq.nsmallest(self._longest, self._queue)
+        return bool(self._queue)
 
 
-def _starts(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts | None) -> Iterator[Candidate]:
-    """The graph, and the cheapest of its other layouts that gain: substitutions may take away what a layout would have gained.
+def _laid_out(start: Candidate, costs: CostModel, limits: Limits, layouts: Layouts) -> list[Candidate]:
+    """The cheapest of a graph's other layouts that gain: substitutions may take away what a layout would have gained.
 
-    The layouts are looked at when the graph itself is done with: each has costs that must be measured.
+    They are looked at when the graph itself is done with: each has costs that must be measured.
     """
-    yield start
-    if layouts is not None:
-        gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
-        yield from sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
+    gaining = [found for found in _in_other_layouts(start, costs, limits, layouts, None) if found.cost < start.cost]
+    return sorted(gaining, key=lambda found: found.cost)[:LAYOUTS]
 
 
 def _successors(

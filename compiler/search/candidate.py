@@ -4,22 +4,45 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from typing import Protocol
 
 from dslc.cost.groups import working_nodes
 from dslc.ir.graph import Graph
+
+
+class Later(Protocol):
+    """A graph that is built step by step when somebody asks for the steps."""
+
+    @property
+    def end(self) -> Graph:
+        """What the steps lead to, as it was built at once."""
+
+    def graph(self) -> Graph:
+        """A graph that says what it was made of, see `dslc.search.rewriting`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
     """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times."""
 
-    graph: Graph
+    made: Graph | Later
     cost: float
     parent: Candidate | None = None
     rule: str = ""
     count: int = 0
+
+    @property
+    def graph(self) -> Graph:
+        """The graph; where it was made by a rule, made of its parent's."""
+        return self.made if isinstance(self.made, Graph) else self.made.graph()
+
+    @property
+    def end(self) -> Graph:
+        """A graph of the same outputs that is there already, and may not say what it was made of."""
+        return self.made if isinstance(self.made, Graph) else self.made.end
 
     @property
     def gain(self) -> float:
@@ -36,6 +59,10 @@ class Candidate:
     def rules(self) -> Iterator[str]:
         """The rules of the path, in order."""
         return (step.rule for step in self.path() if step.rule)
+
+
+#: told of every candidate that is better than those before
+Progress = Callable[[Candidate], None]
 
 
 @dataclass(slots=True)
@@ -58,6 +85,8 @@ class Limits:
     on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
     patience: float = inf
     now: Callable[[], float] = time.monotonic
+    #: what is done now ends at so many steps, and the search goes on with something else
+    pause: int | None = None
     #: whether time was up, and whether patience was
     late: bool = False
     idle: bool = False
@@ -65,23 +94,34 @@ class Limits:
 
     @property
     def over(self) -> bool:
-        """Whether the search has to end, by its clock or because it was stopped; asked where much may be tried between two steps."""
+        """Whether the search has to end or pause, by its clock or because it was stopped; asked where much may be tried between two
+        steps."""
         moment = self.now()
         if self.gained_at is None:
             self.gained_at = moment
         self.late = self.late or moment > self.deadline
         self.idle = self.idle or moment > self.gained_at + self.patience
         self.stopped = self.stopped or self.late or self.idle
-        return self.stopped
+        return self.stopped or (self.pause is not None and self.done >= self.pause)
 
     def step(self) -> bool:
         """Counts one candidate; False when the search has to end instead."""
-        if self.over or (self.steps is not None and self.done >= self.steps):
+        if self.steps is not None and self.done >= self.steps:
             self.stopped = True
+        if self.stopped or self.over:
             return False
         self.done += 1
         self.on_step(self.done)
         return True
+
+    @contextmanager
+    def turn(self, steps: int | None) -> Iterator[None]:
+        """What is done inside ends after so many steps, where there is such a number."""
+        self.pause = None if steps is None else self.done + steps
+        try:
+            yield
+        finally:
+            self.pause = None
 
     def gained(self) -> None:
         """Something better was found: patience begins anew."""
@@ -99,7 +139,7 @@ class Front:
         self._kept: list[tuple[float, int, Candidate]] = []
 
     def add(self, candidate: Candidate) -> None:
-        nodes = len(working_nodes(candidate.graph.outputs))
+        nodes = len(working_nodes(candidate.end.outputs))
         if not any(cost <= candidate.cost and count <= nodes for cost, count, _ in self._kept):
             self._kept = [one for one in self._kept if one[0] < candidate.cost or one[1] < nodes]
             self._kept.append((candidate.cost, nodes, candidate))

@@ -9,10 +9,10 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
 from dslc.match.apply import Refused, replacements
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.candidate import Candidate, Limits, Progress
 from dslc.search.flatten import flattened
 from dslc.search.rewriting import disjoint, rewritten
-from dslc.search.sweep import Progress, State, everywhere, least_gain, sweep
+from dslc.search.sweep import State, everywhere, greedy, least_gain
 
 #: a rule is applied to its own results so many times, and up to so many times as long as it then matches at fewer places
 TURNS, MOST_TURNS = 4, 64
@@ -78,7 +78,7 @@ def _ends(
     """
 
     def swept(found: Candidate) -> Candidate:
-        return sweep(found, rules, costs, limits, lambda _: None)
+        return greedy(found, rules, costs, limits, lambda _: None)
 
     cheapest = min(ways, key=lambda found: found.cost)
     yield swept(cheapest)

@@ -34,6 +34,11 @@ def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Rewritten:
     A replacement that holds the value that it replaces keeps it there as it was. All values are equal to what they replace, so
     the result is right in whatever order they are taken; terms have no cycles, so neither has the result.
     """
+    return imaged(graph, new)[0]
+
+
+def imaged(graph: Graph, new: Mapping[Value, Value]) -> tuple[Rewritten, Mapping[Value, Value]]:
+    """As `rewritten`, and for each value that the graph had what stands for it now."""
     done: dict[Value, Value] = {}
     opened: set[Value] = set()
     stack = list(graph.outputs)
@@ -60,7 +65,7 @@ def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Rewritten:
             done[value] = with_args(value.node, tuple(done.get(arg, arg) for arg in needs))[value.index]
         opened.discard(value)
         stack.pop()
-    return Rewritten(graph.inputs, tuple(done[value] for value in graph.outputs), graph, dict(new))
+    return Rewritten(graph.inputs, tuple(done[value] for value in graph.outputs), graph, dict(new)), done
 
 
 def disjoint(chosen: Sequence[Mapping[Value, Value]]) -> dict[Value, Value]:

@@ -6,7 +6,7 @@ predicting equal places once, makes that one step and not a hundred.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from math import inf
@@ -17,7 +17,8 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Value
 from dslc.match import CompiledRule, GraphIndex, Match, find_matches
 from dslc.match.apply import Refused, replacements
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.candidate import Candidate, Limits, Progress
+from dslc.search.divided import TURN, divided, is_large
 from dslc.search.flatten import flattened
 from dslc.search.rewriting import disjoint, rewritten
 
@@ -36,8 +37,6 @@ MATTERS = 0.005
 MATCHES = 2000
 ROUNDS = 20
 
-Progress = Callable[[Candidate], None]
-
 
 def least_gain(cost: float) -> float:
     """What a rewrite must save to count, in seconds."""
@@ -45,6 +44,43 @@ def least_gain(cost: float) -> float:
 
 
 def sweep(
+    start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress
+) -> Candidate:
+    """As `greedy`; a large graph is gone through in regions, and keeps what was found when a cost is not measured in time.
+
+    Raises:
+        TimeUp: a cost was not measured in time.
+    """
+    if not is_large(start.graph):
+        return greedy(start, rules, costs, limits, on_best)
+
+    def swept(start: Candidate, costs: CostModel, count: int) -> Swept:
+        return Swept(start, rules, costs, limits)
+
+    return divided(start, costs, limits, swept, on_best)
+
+
+class Swept:
+    """A sweep of one graph, as an explorer of regions."""
+
+    def __init__(
+        self, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits
+    ) -> None:
+        self.best = start
+        self._rules, self._costs, self._limits = rules, costs, limits
+
+    def _found(self, found: Candidate) -> None:
+        self.best = found
+
+    def begin(self) -> None:
+        with self._limits.turn(TURN):
+            greedy(self.best, self._rules, self._costs, self._limits, self._found)
+
+    def expand(self) -> bool:
+        return False
+
+
+def greedy(
     start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, on_best: Progress
 ) -> Candidate:
     """The result of taking every gain, clear ones first, in the order of the rules; never costs more than the start."""

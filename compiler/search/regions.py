@@ -1,0 +1,292 @@
+"""A large graph in regions: a few dozen nodes each, every one a graph of its own over holes.
+
+A hole stands for a value from outside; weights are holes too, of which only the type is known. So parts of a graph that do the same
+with other weights are one region, which is looked at once whatever the number of its places. Regions end where few values cross,
+and where they end is decided by what stands there: a block that is repeated is cut in the same places each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.cost.evaluation import Evaluation
+from dslc.cost.groups import Group
+from dslc.cost.model import CostModel
+from dslc.ir.constants import number_of
+from dslc.ir.graph import (
+    Constant,
+    Graph,
+    Input,
+    Node,
+    Opaque,
+    Value,
+    constant_value,
+    input_value,
+    replace,
+    topological,
+    with_args,
+)
+
+#: a graph of up to so many running nodes is one region
+WHOLE = 300
+#: running nodes of a region, where its graph has places to cut it at
+FEWEST, MOST = 32, 96
+#: running nodes of a region around what lies far apart
+NEAR = 48
+#: integer constants up to so many elements keep their contents, as where costs are measured: they decide what is touched
+_KEPT = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A graph over `holes`: its inputs, and its weights."""
+
+    graph: Graph
+    holes: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a region stands in a graph: what its holes and its outputs are there."""
+
+    region: Region
+    args: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+
+    def filled(self, values: Sequence[Value], args: Sequence[Value]) -> tuple[Value, ...]:
+        """Values of the region with the holes filled in."""
+        return replace(tuple(values), dict(zip(self.region.holes, args, strict=True)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    """The elements of a weight that any may stand for."""
+
+    number: int
+
+    @property
+    def key(self) -> str:
+        return f"hole:{self.number}"
+
+    def load(self) -> Any:
+        raise LookupError("a hole stands for any weight")
+
+
+class Map:
+    """A graph as groups of nodes that run as one, in an order in which arguments come first, with its regions of several kinds."""
+
+    def __init__(self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None) -> None:
+        """`evaluation`: of the graph, where there is one already."""
+        self.graph = graph
+        found = costs.evaluate(graph) if evaluation is None else evaluation
+        self.position = {node: k for k, node in enumerate(topological(value.node for value in graph.outputs))}
+        self.groups: list[Group] = sorted(found.groups, key=lambda group: self.position[group.nodes[-1]])
+        self._keys = [costs.key(group) for group in self.groups]
+        self._at = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
+        self._users: dict[Value, list[int]] = {}
+        for k, group in enumerate(self.groups):
+            for arg in dict.fromkeys(arg for args in group.args for arg in args if not arg.constant):
+                self._users.setdefault(arg, []).append(k)
+        self._outputs = set(graph.outputs)
+        # opaque nodes are read by nobody here, and hold on to what they read
+        self._held = {arg for node in self.position if isinstance(node, Opaque) for arg in node.args}
+        self._levels = self._opaque_levels()
+        self._cuts = self._narrow()
+        self._middles = self._between(self._cuts)
+
+    def places(self, turn: int) -> list[Place]:
+        """Regions that share no node, of three kinds in turn: around values whose users lie far apart, since what is done near each
+        of them may stand in the way of what is done for all; cut at the narrowest points; and cut in the middle between these."""
+        kind = turn % 3
+        parts = self._intervals(self._cuts if kind == 1 else self._middles) if kind else self._far(turn // 3)
+        return [place for part in parts if (place := self._place(part)) is not None]
+
+    # ---- what stands near to each other -----------------------------------------------------------------------------
+
+    def _intervals(self, cuts: Sequence[int]) -> Iterator[list[int]]:
+        """The groups between cuts; of those that an opaque node lies between, each by itself."""
+        for first, end in itertools.pairwise(cuts):
+            levels: dict[int, list[int]] = {}
+            for k in range(first, end):
+                levels.setdefault(self._levels[k], []).append(k)
+            yield from levels.values()
+
+    def _opaque_levels(self) -> list[int]:
+        """How many opaque nodes a group comes after: what lies between two groups of one level is of that level too."""
+        level: dict[Node, int] = {}
+        for node in self.position:
+            below = max((level[arg.node] for arg in node.args if not arg.constant), default=0)
+            level[node] = below + (isinstance(node, Opaque) and any(not arg.constant for arg in node.args))
+        return [level[group.nodes[-1]] for group in self.groups]
+
+    def _widths(self) -> list[int]:
+        """How many values are used on both sides, for the place behind every group."""
+        steps = [0] * (len(self.groups) + 1)
+        for value, users in self._users.items():
+            made = self._at.get(value.node)
+            if made is not None:
+                steps[made] += 1
+                steps[max(made, users[-1])] -= 1
+        for k in range(1, len(steps)):
+            steps[k] += steps[k - 1]
+        return steps
+
+    def _narrow(self) -> list[int]:
+        """Where the graph is cut: at the narrowest place that is neither too near nor too far, of equals by what stands there."""
+        count = len(self.groups)
+        widths = self._widths()
+        self._rank = [(widths[k - 1], hash(tuple(self._keys[max(0, k - 2) : k + 2]))) if k else (0, 0) for k in range(count)]
+        sizes = [len(group.nodes) for group in self.groups]
+        cuts, at = [0], 0
+        while at < count:
+            best: int | None = None
+            nodes, k = 0, at
+            while k < count and nodes <= MOST:
+                nodes += sizes[k]
+                k += 1
+                if FEWEST <= nodes <= MOST and k < count and (best is None or self._rank[k] <= self._rank[best]):
+                    best = k
+            at = count if (k == count and nodes <= MOST) or best is None else best
+            cuts.append(at)
+        return cuts
+
+    def _between(self, cuts: Sequence[int]) -> list[int]:
+        """A cut in the middle half of each interval."""
+        out = [0]
+        for first, end in itertools.pairwise(cuts):
+            quarter = (end - first) // 4
+            inside = range(max(first + quarter, out[-1] + 1), max(end - quarter, first + quarter + 1))
+            if inside:
+                out.append(min(inside, key=lambda k: self._rank[k]))
+        return [*out, len(self.groups)]
+
+    # ---- what lies far apart ----------------------------------------------------------------------------------------
+
+    def _far(self, turn: int) -> Iterator[list[int]]:
+        """Around every value whose producer and users no other region holds together; no two share a group."""
+        spans = []
+        for cuts in (self._cuts, self._middles):
+            of: list[int] = []
+            for number, (first, end) in enumerate(itertools.pairwise(cuts)):
+                of += [number] * (end - first)
+            spans.append(of)
+
+        def together(groups: Sequence[int]) -> bool:
+            return any(len({of[k] for k in groups}) == 1 for of in spans)
+
+        wide: list[tuple[Value, list[int]]] = []
+        for value, users in self._users.items():
+            made = self._at.get(value.node)
+            if not together(users if made is None else [made, *users]) and len(users) + (made is not None) > 1:
+                wide.append((value, users))
+        start = (turn * len(wide)) // 3 % max(1, len(wide))
+        taken: set[int] = set()
+        for value, users in [*wide[start:], *wide[:start]]:
+            for part in (self._cone(value, users), self._ball(value, users)):
+                part = [k for k in part if k not in taken]
+                if len(part) > 1 and not together(part):
+                    taken.update(part)
+                    yield sorted(part)
+
+    def _cone(self, value: Value, users: Sequence[int]) -> list[int]:
+        """Groups that are computed from one value and weights alone."""
+        found: dict[int, None] = {}
+        known: set[Value] = {value}
+        queue, nodes = list(users), 0
+        for k in queue:
+            group = self.groups[k]
+            inside = set(group.nodes)
+            outer = (arg for args in group.args for arg in args if not arg.constant and arg.node not in inside)
+            if k in found or not all(arg in known for arg in outer):
+                continue
+            nodes += len(group.nodes)
+            if nodes > NEAR:
+                break
+            found[k] = None
+            for result in group.nodes[-1].values:
+                known.add(result)
+                queue.extend(self._users.get(result, ()))
+        return list(found)
+
+    def _ball(self, value: Value, users: Sequence[int]) -> list[int]:
+        """A value's producer, its users, and what stands next to these, nearest first."""
+        made = self._at.get(value.node)
+        queue = [*([] if made is None else [made]), *users]
+        found: dict[int, None] = {}
+        nodes = 0
+        for k in queue:
+            if k in found:
+                continue
+            group = self.groups[k]
+            nodes += len(group.nodes)
+            if nodes > NEAR:
+                break
+            found[k] = None
+            for args in group.args:
+                queue.extend(self._at[arg.node] for arg in args if arg.node in self._at)
+            for result in group.nodes[-1].values:
+                queue.extend(self._users.get(result, ()))
+        return list(found)
+
+    # ---- graphs over holes ------------------------------------------------------------------------------------------
+
+    def _place(self, part: Iterable[int]) -> Place | None:
+        chosen = set(part)
+        nodes = sorted((node for k in chosen for node in self.groups[k].nodes), key=self.position.__getitem__)
+        inside = set(nodes)
+        outputs = [
+            value
+            for node in nodes
+            for value in node.values
+            if value in self._outputs or value in self._held or any(k not in chosen for k in self._users.get(value, ()))
+        ]
+        return over_holes(nodes, inside, outputs) if outputs else None
+
+
+def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequence[Value]) -> Place:
+    """Nodes of a graph, arguments first, as a region, and where it stands."""
+    new: dict[Value, Value] = {}
+    args: list[Value] = []
+
+    def hole(value: Value) -> Value:
+        type = value.node.types[value.index]
+        number = len(args)
+        args.append(value)
+        if value.constant and type is not None:
+            return constant_value(_Weight(number), type)
+        # no input of a model has such a name
+        return input_value(f"\0hole {number}", type)
+
+    def bring(value: Value) -> None:
+        if value in new:
+            return
+        if not value.constant:
+            new[value] = hole(value)
+            return
+        for node in topological([value.node]):
+            if node.values[0] in new:
+                continue
+            if isinstance(node, Constant):
+                new[node.values[0]] = node.values[0] if _said(node.values[0]) else hole(node.values[0])
+            else:
+                new.update(zip(node.values, with_args(node, tuple(new[arg] for arg in node.args)), strict=True))
+
+    for node in nodes:
+        for arg in node.args:
+            if arg.node not in inside:
+                bring(arg)
+        new.update(zip(node.values, with_args(node, tuple(new[arg] for arg in node.args)), strict=True))
+    holes = tuple(new[arg] for arg in args)
+    graph = Graph(tuple(one for one in holes if isinstance(one.node, Input)), tuple(new[value] for value in outputs))
+    return Place(Region(graph, holes), tuple(args), tuple(outputs))
+
+
+def _said(value: Value) -> bool:
+    """Whether the contents of a constant matter: one number everywhere, or small integers."""
+    type = value.node.types[value.index]
+    if type is None or number_of(value) is not None:
+        return True
+    return not type.dtype.is_float and type.is_static and type.elements <= _KEPT
