@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from dslc.prove.verdict import RuleVerdict
     from dslc.report import Report
-    from dslc.search.optimize import Optimized
+    from dslc.search.pipeline import Optimized
     from dslc.semantics.library import Rules
 
     PathLike: TypeAlias = str | os.PathLike[str]
@@ -80,7 +80,7 @@ def optimize(
         >>> [node.op_type for node in result.model.graph.node]
         ['Relu']
     """
-    from dslc.search.optimize import optimize as run
+    from dslc.search.pipeline import optimize as run
     from dslc.search.settings import Settings, each_binding
 
     seconds, waited = _seconds(budget, "budget"), None if patience is None else _seconds(patience, "patience")

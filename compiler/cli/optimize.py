@@ -14,7 +14,7 @@ from dslc.cli.options import bindings, seconds_of
 
 if TYPE_CHECKING:
     from dslc.report import Report
-    from dslc.search.layouts import Mode
+    from dslc.search.settings import Mode
 
 
 @click.command("optimize")
@@ -90,7 +90,7 @@ def command(
     seconds = seconds_of(budget, "--budget")
     clock = Clock(seconds or inf)
     from dslc.cli.progress import interrupts, progress
-    from dslc.search.optimize import optimize
+    from dslc.search.pipeline import optimize
     from dslc.search.settings import Settings
 
     target = destination(model, output, in_place, dry_run)

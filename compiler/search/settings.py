@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from dslc.search.layouts import Mode
+from dslc.search.backtracking import Backtrack
+from dslc.search.strategy import Strategy
+
+#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
+#: substitutions; `none`: substitutions alone
+Mode = Literal["joint", "after", "only", "none"]
 
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
@@ -39,6 +45,7 @@ class Settings:
     disable: Sequence[str] = ()
     #: statuses of rules that are used beside proved and bounded ones: tested, trusted, undecided
     allow: Sequence[str] = ()
+    strategy: Strategy = field(default_factory=Backtrack)
     layouts: Mode = "joint"
     budget: float = 60.0
     #: seconds without a gain after which the search ends; None: a quarter of the budget

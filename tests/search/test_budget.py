@@ -32,7 +32,7 @@ from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
-from dslc.search.optimize import optimize
+from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.settings import Settings
 from dslc.search.statuses import LATE, statuses
@@ -430,7 +430,7 @@ def test_an_error_that_a_library_made_of_ctrl_c_is_an_interruption(
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("a callback failed")
 
-    monkeypatch.setattr("dslc.search.optimize.statuses", fails)
+    monkeypatch.setattr("dslc.search.reading.statuses", fails)
     pressed = optimize(chain(2), Settings(budget=30.0, cache=tmp_path, interrupts=lambda: 1)).report
     assert pressed.interrupted and pressed.kept_original
     with pytest.raises(RuntimeError):
