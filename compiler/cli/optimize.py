@@ -216,6 +216,11 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
             for name in ("operators", "parameters", "bytes")
         )
         console.print("; ".join(changes))
+        types = {name: (report.before.types.get(name, 0), report.after.types.get(name, 0)) for name in
+                 sorted({*report.before.types, *report.after.types})}  # fmt: skip
+        changed = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in types.items() if before != after)
+        if changed:
+            console.print(changed)
     if len(report.sizes) > 1:
         for size in report.sizes:
             names = ", ".join(f"{name}={value}" for name, value in size.bind.items())
@@ -224,6 +229,9 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     if report.max_rel_error is not None and not report.kept_original:
         console.print(f"largest relative error of an output: {report.max_rel_error:.2g}")
     if verbose:
+        for step in report.steps:
+            if step.places:
+                console.print(f"{step.rule} at {', '.join(step.places)}")
         console.print(f"{report.steps_done} steps, {report.measured} costs measured, {report.seconds:.1f} s; --steps "
                       f"{report.steps_done} repeats the search")  # fmt: skip
         console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))

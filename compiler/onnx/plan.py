@@ -43,6 +43,7 @@ class Plan:
         self.banned: set[Origin] = set()
         self._kept: dict[str, Node] = {}
         self._origin_specs: dict[Origin, Spec] = {}
+        self._word_for_word: set[Spec] = set()
         self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
         self._extra: dict[Value, Spec] = {}
         self._alias: dict[Value, Value] = {}
@@ -65,6 +66,15 @@ class Plan:
             if value not in self._alias:
                 return value
             value = self._alias[value]
+
+    @property
+    def aliases(self) -> Mapping[Value, Value]:
+        """Values that are written as others: those of operators without a node of their own, as what defines them."""
+        return self._alias
+
+    def kept(self, spec: Spec) -> bool:
+        """Whether a node is written as the file has it."""
+        return spec in self._word_for_word or any(value is not None and isinstance(value.node, Opaque) for value in spec.outputs)
 
     def order(self, outputs: Sequence[Value]) -> list[Spec]:
         """Nodes to write, producers first.
@@ -152,6 +162,7 @@ class Plan:
     def _origin(self, origin: Origin) -> Spec:
         if origin not in self._origin_specs:
             self._origin_specs[origin] = Spec(origin.proto, origin.inputs, origin.outputs)
+            self._word_for_word.add(self._origin_specs[origin])
         return self._origin_specs[origin]
 
     def _opaque(self, node: Opaque) -> Spec | None:

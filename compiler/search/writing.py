@@ -72,7 +72,8 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     assert run.referenced is not None
     task, model, verdicts = finished.task, contender.model, finished.verdicts
     proofs = proved_again(run.referenced, run, contender.candidate)
-    steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs)
+    places = run.referenced.checker.story.of(contender.candidate).places
+    steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places)
     report = replace(report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model))
     run.clock.enter("writing")
     values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}

@@ -1,0 +1,137 @@
+"""Strategies and sources: what a search is given, what it yields, and what its candidates rest on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from test_optimize import equal, noise, powers
+
+from dslc.ir.constants import array_value, fill
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.facts import Fact, fact_of
+from dslc.ir.graph import Graph, Value, input_value, replace
+from dslc.ir.holes import instantiated
+from dslc.search.candidate import Candidate
+from dslc.search.pipeline import optimize
+from dslc.search.rulesets import chosen_rules
+from dslc.search.settings import Settings
+from dslc.search.sources import Substitutions
+from dslc.search.strategy import Space
+from dslc.search.validate import claims_of, validate
+from dslc.semantics.apply import apply
+from dslc.semantics.library import standard
+
+RULES = standard()
+
+
+def tensor(name: str, *shape: int) -> Value:
+    return input_value(name, TensorType(DType.F32, shape))
+
+
+def op(name: str, *args: Any, **attrs: Any) -> Value:
+    return apply(RULES, f"std.{name}", args, attrs)[0]
+
+
+X, Y = tensor("x", 4, 6), tensor("y", 4, 6)
+W, V = (array_value(np.random.default_rng(k).random((6, 8)).astype(np.float32)) for k in range(2))
+GRAPHS = {
+    "products of one operand": (op("matmul", X, W), op("matmul", X, V)),
+    "a number that a rule asks about": (op("pow", op("add", X, Y), fill(0.5, TensorType(DType.F32, ()))),),
+    "a part of what matched": (op("neg", op("relu", op("relu", op("add", X, Y)))),),
+    "sums and transposes": (op("add", op("transpose", X, perm=(1, 0)), op("transpose", op("neg", op("neg", Y)), perm=(1, 0))),),
+}
+
+
+def facts_of(outputs: tuple[Value, ...]) -> list[tuple[Fact, tuple[Value, ...]]]:
+    return list(Substitutions(tuple(chosen_rules(RULES))).facts(Graph((X, Y), outputs)))
+
+
+@pytest.mark.parametrize("name", list(GRAPHS))
+def test_a_fact_of_a_rule_holds_whatever_its_holes_hold(name: str) -> None:
+    found = facts_of(GRAPHS[name])
+    assert found
+    nodes = set(Graph((X, Y), GRAPHS[name]).nodes())
+    for fact, values in found:
+        assert all(value.node in nodes for value in (*values, *instantiated(fact.old, values))), fact.rule
+        proved = validate(RULES, [fact])
+        assert proved.rewrites == 1 and not proved.failed and proved.how[fact.rule] in {"exact", "field"}, (fact.rule, proved)
+
+
+def test_a_fact_that_does_not_hold_is_refuted() -> None:
+    total = op("sub", X, Y)
+    wrong, values = fact_of("own.turned", (total,), (op("sub", Y, X),), (X, Y))
+    assert validate(RULES, [wrong]).failed == "own.turned"
+    several, _ = fact_of("own.both", (op("neg", X), total), (op("neg", X), op("sub", Y, X)), (X, Y))
+    assert validate(RULES, [several]).failed == "own.both"
+    assert values == (X, Y)
+
+
+@dataclass(frozen=True, slots=True)
+class FirstFacts:
+    """Takes a fact of its sources wherever that makes the graph cheaper; what it yields does not say how it was rewritten."""
+
+    most: int = 8
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        best = space.start
+        for _ in range(self.most):
+            before = best
+            for source in space.sources:
+                for fact, values in source.facts(best.graph):
+                    if not space.limits.step():
+                        return
+                    new = dict(zip(instantiated(fact.old, values), instantiated(fact.new, values), strict=True))
+                    graph = Graph(best.graph.inputs, replace(best.graph.outputs, new))
+                    cost = space.costs.graph_cost(graph)
+                    if cost < 0.9 * best.cost:
+                        best = Candidate(graph, cost, best, fact.rule, 1, (fact,))
+                        yield best
+                        break
+            if best is before:
+                return
+
+
+def settings(tmp_path: Path, **options: Any) -> Settings:
+    return Settings(budget=60.0, threads=1, cache=tmp_path, timing=False, only=("std.pow_half",), **options)
+
+
+def test_another_strategy_is_a_class_and_its_candidates_are_proved_by_their_facts(tmp_path: Path) -> None:
+    result = optimize(powers(), settings(tmp_path, strategy=FirstFacts()))
+    (step,) = result.report.steps
+    assert (step.rule, step.count) == ("std.pow_half", 1) and step.validated in {"exact", "field"}
+    assert equal(powers(), result.model, {"x": noise(256, 1024)})
+
+
+@dataclass(frozen=True, slots=True)
+class Liar:
+    """Says of one graph that it equals another, by a fact that is wrong."""
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        (root,) = space.graph.outputs
+        left, right = root.node.args
+        fact, _ = fact_of("own.lie", (root,), (left,), (left, right))
+        yield Candidate(Graph(space.graph.inputs, (left,)), space.start.cost / 2, space.start, "own.lie", 1, (fact,))
+
+
+def test_a_wrong_fact_is_found_where_the_outputs_do_not_tell(tmp_path: Path) -> None:
+    """Any error is tolerated, so that the proof alone decides."""
+    report = optimize(powers(), settings(tmp_path, strategy=Liar(), tolerance=1e9)).report
+    assert report.kept_original
+    assert any("own.lie was left out" in note and "shapes" in note for note in report.notes), report.notes
+
+
+def test_what_a_candidate_claims_are_its_facts() -> None:
+    fact, _ = fact_of("own.double", (op("neg", op("neg", X)),), (X,), (X,))
+    start = Candidate(Graph((X,), (op("neg", op("neg", X)),)), 2.0)
+    found = Candidate(Graph((X,), (X,)), 1.0, start, "own.double", 1, (fact,))
+    assert list(claims_of(found)) == [fact]
+    assert validate(RULES, claims_of(found)).how == {"own.double": "exact"}
