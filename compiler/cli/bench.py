@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dslc.cli.options import bindings, seconds_of
+from dslc.cli.options import binding, seconds_of
 
 
 @click.command("bench")
@@ -35,7 +35,7 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     clock = Clock(seconds_of(budget, "--budget"))
     model = read_for_inputs(first)
     read_for_inputs(second)
-    (sizes,) = bindings(bind, several=False)
+    sizes = binding(bind)
     machine = target(threads)
     files = [ModelFile(str(first)), ModelFile(str(second))]
     tried = list(tried_inputs(model, sizes, inputs, draws=1))
