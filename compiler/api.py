@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from dslc.search.option import documented
+from dslc.search.option import documented, options
 from dslc.search.settings import Settings
 
 if TYPE_CHECKING:
@@ -72,12 +72,13 @@ def optimize(
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
     }  # fmt: skip
     try:
-        settings = settings_of(given)
+        settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})
     except WrongOption as wrong:
         raise error("E0906", str(wrong), hint=f"`{wrong.name}`: {wrong.about.help}") from None
     return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)
 
 
+_NEVER_NONE = {one.name for one, _ in options(Settings) if one.default not in (None, ({},))}
 optimize.__doc__ = (optimize.__doc__ or "").replace("{options}", documented(Settings))
 
 

@@ -27,7 +27,7 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
 
     from dslc.cost.clock import Clock
     from dslc.cost.inputs import tried_inputs
-    from dslc.cost.machine import target
+    from dslc.cost.machine import this_machine
     from dslc.cost.process import ModelFile
     from dslc.cost.timing import raced, runs
     from dslc.onnx.reading import read_for_inputs
@@ -36,7 +36,7 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     model = read_for_inputs(first)
     read_for_inputs(second)
     sizes = binding(bind)
-    machine = target(threads)
+    machine = this_machine(threads)
     files = [ModelFile(str(first)), ModelFile(str(second))]
     tried = list(tried_inputs(model, sizes, inputs, draws=1))
     # one that neither runs on is as good as any other to say why

@@ -47,7 +47,7 @@ def command(
     from dslc.cost.clock import Clock
 
     try:
-        settings = settings_of(given)
+        settings = settings_of({name: value for name, value in given.items() if value is not None})
     except WrongOption as wrong:
         default = next((one.default for one in fields(Settings) if one.name == wrong.name), None)
         raise click.BadParameter(str(wrong), param_hint=flag(wrong.name, wrong.about, default)) from None

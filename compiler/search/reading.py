@@ -6,7 +6,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
@@ -44,7 +44,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
         complete_bind(model, sizes, where)
     writing = WRITING + READ * run.clock.seconds
     return Task(
-        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target(settings.threads), sizes, writing
+        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), this_machine(settings.threads), sizes, writing
     )
 
 

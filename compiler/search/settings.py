@@ -192,7 +192,7 @@ def strategy_options() -> dict[str, Option]:
 
 
 def settings_of(given: Mapping[str, Any]) -> Settings:
-    """Settings of what was given by name, as texts of a command line or as values of Python; what is None is at its default.
+    """Settings of what was given by name, as texts of a command line or as values of Python; what is not given is at its default.
 
     `strategy` is a name, or a strategy; its own options are among the given ones.
 
@@ -202,7 +202,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
     values: dict[str, Any] = {}
     known = dict(options_by_name(Settings))
     for name, value in given.items():
-        if value is not None and name in known and name != "strategy":
+        if name in known and name != "strategy":
             values[name] = _value(name, known[name], value)
     wanted = given.get("strategy")
     if isinstance(wanted, str) or wanted is None:
@@ -220,9 +220,9 @@ def _strategy(name: str, given: Mapping[str, Any]) -> Strategy:
     made = STRATEGIES[name]
     own = options_by_name(made)
     for other, about in strategy_options().items():
-        if given.get(other) is not None and other not in own:
+        if other in given and other not in own:
             raise WrongOption(other, about, f"the strategy {name} has no such option")
-    return made(**{one: _value(one, about, given[one]) for one, about in own.items() if given.get(one) is not None})
+    return made(**{one: _value(one, about, given[one]) for one, about in own.items() if one in given})
 
 
 def _value(name: str, about: Option, given: Any) -> Any:

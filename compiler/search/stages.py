@@ -9,7 +9,7 @@ from pathlib import Path
 from onnx import ModelProto
 
 from dslc.cost.inputs import Inputs
-from dslc.cost.machine import Target
+from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile
 from dslc.match import CompiledRule
 from dslc.onnx.context import Imported
@@ -36,7 +36,7 @@ class Task:
     imported: Imported
     rules: Rules
     chosen: tuple[CompiledRule, ...]
-    machine: Target
+    machine: Machine
     #: the sizes among the first binding (the rest are values of integer inputs)
     sizes: Mapping[str, int]
     #: seconds that writing the result may take

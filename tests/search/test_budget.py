@@ -21,7 +21,7 @@ import dslc
 from dslc.cli.main import run as command_line
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
@@ -222,7 +222,7 @@ def test_a_search_whose_costs_cannot_be_measured_in_time_keeps_its_best() -> Non
 def test_costs_are_measured_while_there_is_time_and_known_ones_given_always(tmp_path: Path) -> None:
     left = [60.0]
     with CostCache(tmp_path) as cache:
-        measurer = Measurer(target(1), cache, lambda: left[0])
+        measurer = Measurer(this_machine(1), cache, lambda: left[0])
         costs = CostModel(RULES, measurer, built, 17)
         graph, other = (Graph((x(4, 4),), (op(name, x(4, 4)),)) for name in ("relu", "exp"))
         known = costs.graph_cost(graph)

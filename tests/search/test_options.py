@@ -41,7 +41,8 @@ def test_the_signature_in_python_has_the_same_options_and_defaults() -> None:
     fields = {one.name: (one, about) for one, about in options(Settings) if about.python}
     assert set(parameters) == {"model", *fields}
     for name, (one, about) in fields.items():
-        assert settings_of({name: parameters[name].default}) == settings_of({}), name
+        if parameters[name].default is not None:
+            assert settings_of({name: parameters[name].default}) == settings_of({}), name
         assert f"{name}: " in (dslc.optimize.__doc__ or ""), name
         assert one.default in (parameters[name].default, ({},)), name
         assert about.help
@@ -89,7 +90,7 @@ def test_a_strategy_is_a_class_and_a_line_and_brings_its_own_options(monkeypatch
     @click.command()
     @options_of(Settings, strategy_options())
     def command(**given: Any) -> None:
-        seen.append(settings_of({**given, "strategy": "greedy"}))
+        seen.append(settings_of({name: value for name, value in given.items() if value is not None} | {"strategy": "greedy"}))
 
     result = CliRunner().invoke(command, ["--depth", "7", "--seed", "2"])
     assert result.exit_code == 0, result.output
