@@ -18,10 +18,13 @@ from test_optimize import equal, noise, powers
 from dslc.ir.constants import array_value, fill
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Graph, Value, input_value, replace
-from dslc.ir.holes import instantiated
+from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, replace
+from dslc.ir.holes import abstracted, instantiated
+from dslc.onnx.importer import import_model
 from dslc.search.candidate import Candidate
+from dslc.search.naming import Story
 from dslc.search.pipeline import optimize
+from dslc.search.rewriting import rewritten
 from dslc.search.rulesets import chosen_rules
 from dslc.search.settings import Settings
 from dslc.search.sources import Substitutions
@@ -135,3 +138,47 @@ def test_what_a_candidate_claims_are_its_facts() -> None:
     found = Candidate(Graph((X,), (X,)), 1.0, start, "own.double", 1, (fact,))
     assert list(claims_of(found)) == [fact]
     assert validate(RULES, claims_of(found)).how == {"own.double": "exact"}
+
+
+# ---- groups that run as one ---------------------------------------------------------------------------------------------
+
+
+def grouped(*outputs: Value) -> tuple[Value, ...]:
+    """Some values as the results of one kernel over the inputs below them."""
+    group, args = abstracted(outputs, (X, Y))
+    return kernel_value(group, args)
+
+
+def test_a_graph_with_kernels_is_proved_hashed_and_searched_as_what_it_means() -> None:
+    total, product = op("relu", op("add", X, op("neg", Y))), op("mul", X, op("neg", Y))
+    start = Candidate(Graph((X, Y), (op("neg", op("neg", total)), op("sigmoid", product))), 2.0)
+    new = dict(zip((total, product), grouped(total, product), strict=True))
+    fused = Candidate(rewritten(start.graph, new), 1.0, start, "fused", 2)
+    again = rewritten(start.graph, dict(zip((total, product), grouped(total, product), strict=True)))
+    assert again.outputs == fused.graph.outputs and hash(again.outputs) == hash(fused.graph.outputs)
+    found = validate(RULES, claims_of(fused))
+    assert (found.how, found.rewrites, found.failed) == ({"fused": "exact"}, 2, "")
+    facts = Substitutions(tuple(chosen_rules(RULES))).facts(fused.graph)
+    assert "std.double_neg" in {fact.rule for fact, _ in facts}
+    assert [type(node) for node in fused.graph.nodes()].count(Kernel) == 1
+
+
+def test_a_kernel_that_computes_something_else_is_refuted() -> None:
+    """Its results exchanged: of one type, and of one group."""
+    start = Candidate(Graph((X, Y), (op("relu", X), op("neg", X))), 2.0)
+    first, second = grouped(*start.graph.outputs)
+    wrong = rewritten(start.graph, dict(zip(start.graph.outputs, (second, first), strict=True)))
+    assert validate(RULES, claims_of(Candidate(wrong, 1.0, start, "fused", 1))).failed == "fused"
+
+
+def test_a_kernel_is_named_after_what_it_replaced() -> None:
+    model = powers()
+    imported = import_model(model, RULES)
+    (root,) = imported.graph.outputs
+    group, args = abstracted((root,), imported.graph.inputs)
+    start = Candidate(imported.graph, 2.0)
+    fused = Candidate(rewritten(imported.graph, {root: kernel_value(group, args)[0]}), 1.0, start, "fused", 1)
+    told = Story(imported.context).of(fused)
+    (kernel,) = (node for node in fused.graph.nodes() if isinstance(node, Kernel))
+    assert told.naming.nodes[kernel].text("k_1") == "y/fused" and told.places == (("fused", "y"),)
+    assert told.naming.values[kernel.values[0]] == "y"
