@@ -119,6 +119,7 @@ class _Exporter:
         roots = [*self.graph.outputs, *self.context.pinned.values()]
         order = self.plan.order(roots)
         self._namer.stands_for = {inner: outer for outer, inner in self.plan.aliases.items()}
+        self._namer.inside = self.plan.inside
         self._name(order, [self._final(value) for value in self.graph.outputs])
         folded = [v for v in self.names if v in self.plan.folded]
         arrays = compute(folded, self.rules, self.context.opset) if folded else {}

@@ -96,6 +96,8 @@ class Namer:
         self._metadata = ir_version >= METADATA
         #: values by those that are written in their place
         self.stands_for: Mapping[Value, Value] = {}
+        #: nodes by a result of the operator that they are part of
+        self.inside: Mapping[Node, Value] = {}
 
     def keep(self, names: Iterable[str]) -> None:
         """Names of nodes that are written as the file has them."""
@@ -112,8 +114,11 @@ class Namer:
 
     def _called(self, value: Value) -> Called | None:
         """What the node of a value comes from, or the operator that it is written for."""
-        found = self._naming.nodes.get(value.node)
-        return self._naming.nodes.get(self._meant(value).node) if found is None else found
+        found = self._naming.nodes.get(value.node) or self._naming.nodes.get(self._meant(value).node)
+        if found is None and value.node in self.inside:
+            outer = self._called(self.inside[value.node])
+            return None if outer is None else replace(outer, whole=False)
+        return found
 
     def result(self, value: Value, op_type: str) -> str:
         """A name for a value that the file does not have; empty where nothing is known of it."""

@@ -47,6 +47,8 @@ class Plan:
         self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
         self._extra: dict[Value, Spec] = {}
         self._alias: dict[Value, Value] = {}
+        #: nodes that say what an operator without one node of its own means, and a result of that
+        self.inside: dict[Node, Value] = {}
         self._alike: dict[Key, tuple[Origin, Call]] | None = None
         self.users = self._count_users(outputs)
 
@@ -190,6 +192,7 @@ class Plan:
                     for output in spec.outputs:
                         if output is not None:
                             self._extra[output] = spec
+                            self.inside.setdefault(output.node, node.values[0])
             else:
                 self._inline(node)
         found = self._call_specs[node]
@@ -219,7 +222,9 @@ class Plan:
                 continue
             if isinstance(below, ScopeNode) and not all(inner[a].constant for a in below.args):
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
-            inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
+            made = with_args(below, tuple(inner[a] for a in below.args))
+            inner.update(zip(below.values, made, strict=True))
+            self.inside.setdefault(made[0].node, node.values[0])
         for value, output in zip(node.values, instance.outputs, strict=True):
             self._alias[value] = inner[output]
 
