@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -309,8 +309,10 @@ def _before(best: Candidate, rule: str) -> Candidate:
 def _add_others(ground: Ground, run: Run, reached: Reached) -> None:
     """More contenders beside the checked one, as far as there is time: predictions do not decide."""
     seen = {hash(reached.best.graph.outputs)}
+    # without timing, predictions alone say what is better than the original
+    most = inf if ground.referenced.task.settings.timing or reached.best is not ground.start else ground.start.cost
     try:
-        offered = [one for offer in OFFERS for one in offer(ground, run, reached)]
+        offered = [one for offer in OFFERS for one in offer(ground, run, reached) if one.cost < most]
         for one in offered:
             if run.clock.left(ground.shares.others) <= 0:
                 raise TimeUp
@@ -356,5 +358,7 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             yield found
 
 
-#: what offers candidates beside the strategy's best, in the order in which they are checked; a source of whole graphs stands here
-OFFERS = (path_ends, smallest, variants)
+#: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
+Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
+#: in the order in which their candidates are checked; whoever builds whole graphs, as fusions do, is one of these
+OFFERS: tuple[Offer, ...] = (path_ends, smallest, variants)

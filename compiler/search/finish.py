@@ -26,7 +26,8 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     if not contenders:
         return Finished(task, None, explored.reason)
     if not task.settings.timing:
-        return _chosen(task, contenders[0], explored.predicted, "the search's choice, not timed")
+        cheapest = min(contenders, key=lambda one: one.candidate.cost)
+        return _chosen(task, cheapest, explored.predicted, "the search's choice, not timed")
     run.phase("timing")
     # what the budget left undecided may be decided with another one
     key = f"{referenced.identity} {task.settings.budget}"

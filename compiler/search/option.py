@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
+from textwrap import wrap
 from typing import Any
 
 _KEY = "option"
@@ -56,10 +57,11 @@ def documented(of: type) -> str:
     lines = []
     for one, about in options(of):
         if about.python:
+            help = f"{about.help[0].lower()}{about.help[1:]}"
             # the command line's help is about the flag, which turns off what is on by itself
-            said = [about.more] if flag(one.name, about, one.default).startswith("--no-") else [about.help, about.more]
-            text = " ".join(part for part in said if part)
-            lines.append(f"        {one.name}: {text[0].lower()}{text[1:]}")
+            said = [about.more] if flag(one.name, about, one.default).startswith("--no-") else [help, about.more]
+            text = f"{one.name}: {' '.join(part for part in said if part)}"
+            lines += wrap(text, 120, initial_indent=" " * 8, subsequent_indent=" " * 12)
     return "\n".join(lines)
 
 

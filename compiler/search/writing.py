@@ -50,6 +50,8 @@ def _measured(finished: Finished, run: Run) -> Report:
     report, verdicts = _begun(finished.task), finished.verdicts
     if run.explored is not None:
         report = replace(report, steps_done=run.explored.steps, measured=run.explored.measured)
+    elif run.journal.begun:
+        report = replace(report, steps_done=run.journal.steps[0])
     report = replace(report, reason=finished.reason, predicted_ratio=finished.predicted)
     if not verdicts:
         return report

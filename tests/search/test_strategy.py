@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,15 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Graph, Kernel, Value, input_value, kernel_value, replace
 from dslc.ir.holes import abstracted, instantiated
+from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
 from dslc.search.candidate import Candidate
+from dslc.search.explore import Ground, Reached
 from dslc.search.naming import Story
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.rulesets import chosen_rules
+from dslc.search.run import Run
 from dslc.search.settings import Settings
 from dslc.search.sources import Substitutions
 from dslc.search.strategy import Space
@@ -138,6 +142,28 @@ def test_what_a_candidate_claims_are_its_facts() -> None:
     found = Candidate(Graph((X,), (X,)), 1.0, start, "own.double", 1, (fact,))
     assert list(claims_of(found)) == [fact]
     assert validate(RULES, claims_of(found)).how == {"own.double": "exact"}
+
+
+# ---- whole graphs beside the strategy's ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("cost", "taken"), [(0.5, True), (2.0, False)])
+def test_who_builds_whole_graphs_offers_them_and_they_are_checked_and_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, taken: bool
+) -> None:
+    """The strategy finds nothing; what is offered counts where it is predicted to be faster."""
+    (rule,) = chosen_rules(RULES, ["std.pow_half"])
+
+    def offer(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+        (match,) = find_matches(rule, GraphIndex(reached.best.graph))
+        made = rewritten(reached.best.graph, replacements(match))
+        yield Candidate(made, cost * ground.start.cost, reached.best, "own.offer", 1)
+
+    monkeypatch.setattr("dslc.search.explore.OFFERS", (offer,))
+    result = optimize(powers(), replaced(settings(tmp_path), only=("std.double_neg",)))
+    assert result.report.kept_original != taken
+    assert [(step.rule, step.validated) for step in result.report.steps] == ([("own.offer", "exact")] if taken else [])
+    assert ("Sqrt" in {node.op_type for node in result.model.graph.node}) == taken
 
 
 # ---- groups that run as one ---------------------------------------------------------------------------------------------
