@@ -108,7 +108,7 @@ class FirstFacts:
 
 
 def settings(tmp_path: Path, **options: Any) -> Settings:
-    return Settings(budget=60.0, threads=1, cache=tmp_path, timing=False, only=("std.pow_half",), **options)
+    return Settings(budget=240.0, threads=1, cache=tmp_path, timing=False, only=("std.pow_half",), **options)
 
 
 def test_another_strategy_is_a_class_and_its_candidates_are_proved_by_their_facts(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ class Liar:
 
 def test_a_wrong_fact_is_found_where_the_outputs_do_not_tell(tmp_path: Path) -> None:
     """Any error is tolerated, so that the proof alone decides."""
-    report = optimize(powers(), settings(tmp_path, strategy=Liar(), tolerance=1e9)).report
+    report = optimize(powers(8, 16), settings(tmp_path, strategy=Liar(), tolerance=1e9)).report
     assert report.kept_original
     assert any("own.lie was left out" in note and "shapes" in note for note in report.notes), report.notes
 
