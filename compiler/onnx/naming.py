@@ -19,16 +19,17 @@ class Called:
     """What a node comes from: `name` of the file's node that it is, or that was replaced by it; `rule` made it, if any.
 
     `place` says where that was, also where the file's node has no name. An operator inside such a node, or inside a replacement, is
-    not `whole`: what it computes is no result of the file's node.
+    not `whole`: what it computes is no result of the file's node. `file` is that node, whose notes go with it.
     """
 
     name: str
     place: str
     rule: str = ""
     whole: bool = True
+    file: NodeProto | None = None
 
     def made_by(self, rule: str, whole: bool) -> Called:
-        return replace(self, rule=rule, whole=whole)
+        return replace(self, rule=rule, whole=whole, file=None)
 
     def text(self, op_type: str) -> str:
         """A name for a node of some type; none for the file's own nameless ones.
@@ -59,7 +60,7 @@ def naming_of(context: Context) -> Naming:
     nodes: dict[Node, Called] = {}
     origins = dict.fromkeys(context.origins.values())
     for origin in origins:
-        called = Called(origin.proto.name, origin.proto.name or _first(origin))
+        called = Called(origin.proto.name, origin.proto.name or _first(origin), file=origin.proto)
         for value in origin.outputs:
             if value is not None:
                 nodes.setdefault(value.node, called)
@@ -137,8 +138,12 @@ class Namer:
             return
         if wanted := called.text(node.op_type):
             node.name = self._once(wanted)
-        if called.rule and self._metadata:
-            node.metadata_props.add(key=RULE, value=called.rule)
+        if called.rule:
+            if self._metadata:
+                node.metadata_props.add(key=RULE, value=called.rule)
+        elif called.whole and called.file is not None:
+            node.doc_string = called.file.doc_string
+            node.metadata_props.extend(called.file.metadata_props)
 
     def _once(self, wanted: str) -> str:
         name, count = wanted, 1

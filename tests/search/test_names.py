@@ -94,6 +94,18 @@ def test_what_was_not_rewritten_keeps_its_names() -> None:
     assert {name for one in after.graph.node for name in one.output} == {name for one in before.graph.node for name in one.output}
 
 
+def test_notes_of_a_node_stay_with_it() -> None:
+    """What an exporter says of a node, behind a rewrite and at it."""
+    before = attention()
+    for one in before.graph.node:
+        one.doc_string = f"line of {one.name}"
+        one.metadata_props.add(key="module", value=f"layer of {one.name}")
+    after, _, _ = everywhere(before, "std.pow_half")
+    notes = {one.name: (one.doc_string, [(each.key, each.value) for each in one.metadata_props]) for one in after.graph.node}
+    assert notes["bend"] == ("line of bend", [("module", "layer of bend")])
+    assert notes["power/pow_half"] == ("", [("dslc.rule", "std.pow_half")])
+
+
 def test_nodes_that_replace_several_are_named_after_the_first() -> None:
     after, story, found = everywhere(attention(), "std.merge_matmuls")
     names = {one.name: (one.op_type, list(one.output)) for one in after.graph.node if made_by(one) == "std.merge_matmuls"}
