@@ -1,9 +1,9 @@
-"""Whether the provers agree: on every rule of the libraries, and on mutants of them.
+"""Whether the provers agree: on every rule of the libraries, and on edited ones.
 
-    python -m benchmarks.agreement [--mutants 400] [--seed 0] [--workers 2] [--seconds 10] [--library std] [--library taso]
+    python -m benchmarks.agreement [--edited 400] [--seed 0] [--workers 2] [--seconds 10] [--library std] [--library taso]
 
-A mutant is a rule with one edit (`dslc.prove.mutants`). The interpreter tells its sides apart at random small shapes, or it
-does not; what it tells apart and a prover calls equal is a mistake in that prover. A mutant that is proved and that the
+An edited rule has one edit (`dslc.prove.edited`). The interpreter tells its sides apart at random small shapes, or it
+does not; what it tells apart and a prover calls equal is a mistake in that prover. An edited rule that is proved and that the
 interpreter does not tell apart is another rule that holds.
 """
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from dslc.interpret.check_rule import Outcome, check_substitution
 from dslc.prove.axioms import AxiomProver
-from dslc.prove.mutants import KINDS, Mutant, sampled
+from dslc.prove.edited import KINDS, Edited, sampled
 from dslc.prove.provers import PROVERS, prover_verdict, subjects
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -35,7 +35,7 @@ from dslc.semantics.library import Rules, load
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rule or mutant: what the interpreter finds (`differs`, `agrees` or `none`), and what each prover answers."""
+    """One rule, edited or not: what the interpreter finds (`differs`, `agrees` or `none`), and what each prover answers."""
 
     name: str
     kind: str
@@ -128,7 +128,7 @@ def limited(work: Any, seconds: float) -> Any:
         signal.signal(signal.SIGPROF, before)
 
 
-def _mutants(library: str, count: int, seed: int) -> list[Mutant]:
+def _edited_rules(library: str, count: int, seed: int) -> list[Edited]:
     rules = _rules(library)
     return sampled(rules, subjects_of(rules, library), count, np.random.default_rng(seed))
 
@@ -137,7 +137,7 @@ def _mutants(library: str, count: int, seed: int) -> list[Mutant]:
 def _all(library: str, count: int, seed: int) -> tuple[tuple[SubstitutionDef, str, str], ...]:
     rules = _rules(library)
     own = [(sub, "rule", "") for sub in subjects_of(rules, library)]
-    return (*own, *((m.sub, m.kind, m.edit) for m in _mutants(library, count, seed)))
+    return (*own, *((m.sub, m.kind, m.edit) for m in _edited_rules(library, count, seed)))
 
 
 def _work(task: tuple[str, int, int, int, float]) -> Row:
@@ -147,16 +147,16 @@ def _work(task: tuple[str, int, int, int, float]) -> Row:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Counts of the provers' answers, then of the mutants by kind."""
+    """Counts of the provers' answers, then of the edited rules by kind."""
     lines = []
-    for title, chosen in (("rules", [r for r in rows if r.kind == "rule"]), ("mutants", [r for r in rows if r.kind != "rule"])):
+    for title, chosen in (("rules", [r for r in rows if r.kind == "rule"]), ("edited", [r for r in rows if r.kind != "rule"])):
         lines.append(f"{len(chosen)} {title}")
         for k, prover in enumerate(PROVERS):
             counts = Counter(r.verdicts[k].answer for r in chosen)
             parts = (f"{answer} {counts[answer]:5}   " for answer in ("equal", "differs", "unknown", "skipped"))
             lines.append(f"  {prover:8}{''.join(parts).rstrip()}")
         lines.append(f"  disagreements: {sum(r.wrong for r in chosen)}")
-    lines.append(f"{'kind':22}{'mutants':>9}{'told apart':>12}{'proved':>8}{'not told apart, proved':>24}{'no instance':>13}")
+    lines.append(f"{'kind':22}{'edited':>9}{'told apart':>12}{'proved':>8}{'not told apart, proved':>24}{'no instance':>13}")
     for kind in (*KINDS, "all"):
         chosen = [r for r in rows if r.kind == kind or (kind == "all" and r.kind != "rule")]
         apart = [r for r in chosen if r.interpreter == "differs"]
@@ -168,23 +168,23 @@ def table(rows: Sequence[Row]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--mutants", type=int, default=400, help="of each library")
+    parser.add_argument("--edited", type=int, default=400, help="of each library")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=10.0, help="of CPU time for one prover and one rule")
     parser.add_argument("--library", action="append", help="std and taso by default")
-    parser.add_argument("--no-rules", action="store_true", help="the mutants only")
+    parser.add_argument("--no-rules", action="store_true", help="the edited rules only")
     parser.add_argument("--quiet", action="store_true", help="the tables only")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which the tables say what is done")
     options = parser.parse_args()
     began = time.perf_counter()
     tasks = []
     for library in options.library or ["std", "taso"]:
-        entries = _all(library, options.mutants, options.seed)
+        entries = _all(library, options.edited, options.seed)
         positions = [k for k, (_, kind, _) in enumerate(entries) if kind != "rule" or not options.no_rules]
-        tasks += [(library, options.mutants, options.seed, position, options.seconds) for position in positions]
+        tasks += [(library, options.edited, options.seed, position, options.seconds) for position in positions]
     rows = []
-    # the libraries are loaded and the mutants made before the processes start, so that all see the same ones
+    # the libraries are loaded and the edited rules made before the processes start, so that all see the same ones
     with ProcessPoolExecutor(options.workers, multiprocessing.get_context("fork")) as pool:
         for found in pool.map(_work, tasks):
             rows.append(found)

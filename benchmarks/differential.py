@@ -31,7 +31,7 @@ from benchmarks.differ.walk import seeded_model, walk
 from dslc.cost.process import Worker, WorkerFailed
 from dslc.match import CompiledRule, compile_all
 from dslc.onnx.importer import import_model
-from dslc.search.validate import validate
+from dslc.search.validate import claims_of, validate
 from dslc.semantics.library import Rules, load_many
 from dslc.semantics.numerics import keeps_nonfinite
 
@@ -137,7 +137,7 @@ def one(rules: Rules, compiled: Sequence[CompiledRule], worker: Worker, seed: in
         return Record(index, "no rule applies", unwritten=tuple(steps.unwritten))
     refuted = problem = ""
     if index // 2 % _PROVED == 0:
-        proved = validate(rules, steps.candidate(), time.monotonic() + _SECONDS)
+        proved = validate(rules, claims_of(steps.candidate()), time.monotonic() + _SECONDS)
         refuted, problem = proved.failed, proved.problem[-300:]
     base = Record(index, "", tuple(steps.applied), tuple(steps.unwritten), refuted=refuted, problem=problem)
     alone, text = judge.look(steps.steps[0].model)

@@ -12,8 +12,8 @@ import argparse
 import time
 
 from dslc.interpret.check_rule import check_substitution
+from dslc.prove.edited import Edited, edited
 from dslc.prove.guards import find_guards
-from dslc.prove.mutants import Mutant, mutants
 from dslc.prove.provers import exact_verdict
 from dslc.semantics.library import load
 
@@ -27,25 +27,25 @@ def main() -> None:
     options = parser.parse_args()
     rules = load(options.library)
     own = [sub for sub in rules.substitutions.values() if sub.module.library == options.library and not sub.syntax.partial]
-    dropped = [mutant for sub in own for mutant in mutants(rules, sub) if mutant.kind == "guard dropped"]
+    dropped = [wrong for sub in own for wrong in edited(rules, sub) if wrong.kind == "guard dropped"]
     ends = time.monotonic() + 60 * options.minutes
-    needed: list[Mutant] = []
+    needed: list[Edited] = []
     found = proved = looked = 0
     print("| rule | guard left out | guard found | exact |\n|---|---|---|---|")
-    for mutant in dropped:
+    for wrong in dropped:
         if time.monotonic() > ends:
             break
         looked += 1
-        outcome = check_substitution(rules, mutant.sub, options.seed, 12)
+        outcome = check_substitution(rules, wrong.sub, options.seed, 12)
         if outcome.passed or outcome.status == "uninstantiated":
             continue
-        needed.append(mutant)
-        guards = find_guards(rules, mutant.sub, options.seed, exact_verdict, seconds=options.seconds)
+        needed.append(wrong)
+        guards = find_guards(rules, wrong.sub, options.seed, exact_verdict, seconds=options.seconds)
         best = guards[0] if guards else None
         answer = "-" if best is None or best.verdict is None else best.verdict.answer
         found += best is not None
         proved += answer == "equal"
-        cells = (mutant.sub.name.rstrip("'"), mutant.edit, "-" if best is None else best.text, answer)
+        cells = (wrong.sub.name.rstrip("'"), wrong.edit, "-" if best is None else best.text, answer)
         print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |", flush=True)
     print(f"\n{looked} of {len(dropped)} guards left out; without {len(needed)} of them a rule is wrong at a small shape;")
     print(f"for {found} of these a guard was found, for {proved} the rule with it is proved")

@@ -18,7 +18,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from dslc.cost.cache import CostCache
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.errors import DslcError
@@ -132,7 +132,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1500)
     parser.add_argument("--time", action="store_true", help="time what the whole pipeline makes of each case")
     options = parser.parse_args()
-    found = target(options.threads)
+    found = this_machine(options.threads)
     print(found)
     print(f"{'case':16}{'original':>12}{'substitutions':>16}{'layouts':>12}{'one after other':>18}{'joint':>12}   predicted ms")
     with CostCache(None, print) as cache:

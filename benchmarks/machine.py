@@ -8,7 +8,7 @@ from importlib import metadata
 
 import psutil
 
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 
 
 def describe(threads: int | None = None) -> str:
@@ -16,6 +16,6 @@ def describe(threads: int | None = None) -> str:
     memory = psutil.virtual_memory().total / 2**30
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in ("onnx", "numpy", "dslc"))
     return (
-        f"{target(threads)}, {memory:.0f} GiB memory, {platform.system()} {platform.release()}, "
+        f"{this_machine(threads)}, {memory:.0f} GiB memory, {platform.system()} {platform.release()}, "
         f"Python {sys.version.split()[0]}, {versions}"
     )

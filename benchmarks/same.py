@@ -16,7 +16,7 @@ from pathlib import Path
 from benchmarks import machine, models
 from dslc.cost.clock import Clock
 from dslc.cost.inputs import drawn_inputs
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import raced
@@ -40,7 +40,7 @@ def compared(path: Path, bind: dict[str, int], threads: int | None, budget: floa
     """What `dslc bench` says of a model and itself."""
     feeds = drawn_inputs(read_for_inputs(path), bind, draws=1).feeds[0]
     files = [ModelFile(str(path)), ModelFile(str(path))]
-    return raced(files, [str(path), str(path)], feeds, target(threads).threads, Clock(budget))[1].ratio
+    return raced(files, [str(path), str(path)], feeds, this_machine(threads).threads, Clock(budget))[1].ratio
 
 
 def main() -> int:

@@ -17,7 +17,7 @@ from onnx import ModelProto
 from dslc.cost.cache import CostCache
 from dslc.cost.compare import outputs_of
 from dslc.cost.inputs import Inputs, drawn_inputs
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, WorkerFailed
@@ -172,7 +172,7 @@ class Study:
     def points(self, seconds: float) -> dict[int, Point]:
         """Every candidate that was taken, timed against the original; all together where memory suffices, else one by one."""
         original = ModelFile(serialized(self.model))
-        threads = target(self.threads).threads
+        threads = this_machine(self.threads).threads
         feeds = self.inputs.feeds[0]
         chosen = list(self.found.items())
         self.costs.confirm(self.start.graph, *(contender.candidate.graph for _, (_, contender) in chosen))
@@ -194,7 +194,7 @@ def study(
     model: ModelProto, rules: Rules, threads: int | None, cache: Path | None, bind: Any = None
 ) -> Iterator[Study]:
     """Opens a study of a model. Raises WorkerFailed where ONNX Runtime cannot run the model."""
-    place = target(threads)
+    place = this_machine(threads)
     imported = import_model(model, rules, {})
     context = imported.context
     inputs = drawn_inputs(model, bind or {})

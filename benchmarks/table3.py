@@ -23,7 +23,7 @@ from dslc.generate.graphs import count_graphs
 from dslc.generate.inputs import Sizes, families
 from dslc.generate.proofs import Proofs
 from dslc.generate.prune import Values, without_common, without_renamed
-from dslc.generate.term import Candidate, inputs, subterms
+from dslc.generate.term import Conjecture, inputs, subterms
 from dslc.generate.trees import outputs
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.library import Rules, load
@@ -32,7 +32,7 @@ TABLE_1 = "ewadd ewmul smul transpose matmul conv enlarge relu pool_avg pool_max
 PAPER = {"initial": 28744, "input tensor renaming": 17346, "common subgraph": 743}
 
 
-def categories(candidates: list[Candidate]) -> Counter[str]:
+def categories(candidates: list[Conjecture]) -> Counter[str]:
     """Candidates by what tells them from the paper's: constants, several outputs, attributes off their defaults."""
     found: Counter[str] = Counter()
     for candidate in candidates:
@@ -42,7 +42,7 @@ def categories(candidates: list[Candidate]) -> Counter[str]:
     return found
 
 
-def proved(rules: Rules, candidates: list[Candidate], number: int, workers: int = 2) -> Counter[str]:
+def proved(rules: Rules, candidates: list[Conjecture], number: int, workers: int = 2) -> Counter[str]:
     """What becomes of a random sample of candidates: the provers' word on the most general form that they decide, or why there is
     none."""
     out: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def proved(rules: Rules, candidates: list[Candidate], number: int, workers: int 
     return out
 
 
-def _narrower(rules: Rules, candidate: Candidate, out: Counter[str]) -> list[GeneralRule]:
+def _narrower(rules: Rules, candidate: Conjecture, out: Counter[str]) -> list[GeneralRule]:
     try:
         return [narrowed(rules, candidate)]
     except Ungeneral:

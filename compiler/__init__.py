@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dslc.errors import Diagnostic, DslcError
     from dslc.prove.verdict import RuleVerdict
     from dslc.report import Report
-    from dslc.search.optimize import Optimized
+    from dslc.search.pipeline import Optimized
 
 __all__ = [
     "Diagnostic",
@@ -34,7 +34,7 @@ __all__ = [
 _LAZY = {
     "Diagnostic": "dslc.errors",
     "DslcError": "dslc.errors",
-    "Optimized": "dslc.search.optimize",
+    "Optimized": "dslc.search.pipeline",
     "Report": "dslc.report",
     "RuleVerdict": "dslc.prove.verdict",
 }

@@ -7,12 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from dslc.search.option import documented, options
+from dslc.search.settings import Settings
+
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from dslc.prove.verdict import RuleVerdict
     from dslc.report import Report
-    from dslc.search.optimize import Optimized
+    from dslc.search.pipeline import Optimized
     from dslc.semantics.library import Rules
 
     PathLike: TypeAlias = str | os.PathLike[str]
@@ -44,28 +47,7 @@ def optimize(
 
     Args:
         model: a path, or a model whose external data (if any) lies relative to the working folder.
-        rules: more libraries or `.rules` files, beside the standard library.
-        only: names of rule sets or rules, or one name: nothing else is used. By default each library's rule set `default`, and all
-            rules of a library that has none.
-        disable: names of rules that are not used, or one name.
-        allow: statuses of rules that are used beside proved and bounded ones: `tested`, `trusted`, `undecided`. Whatever is used,
-            the outputs are compared.
-        layouts: when layouts are chosen: jointly with substitutions, after them, nothing else, or not at all.
-        budget: seconds for everything together, also as a text (`"20s"`, `"2m"`). 0: import, canonical form, export, and nothing is
-            measured.
-        patience: seconds without a gain after which the search ends; by default a quarter of the budget.
-        alpha: how much worse than the best a graph may be and still be explored.
-        seed: 0 tries rules in the order of the files, other seeds in other orders.
-        steps: stop after so many evaluated graphs, whatever time that takes.
-        tolerance: largest relative error of an output; default by data type (1e-4 for float32, 1e-2 for float16).
-        bind: sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name; a list of sizes means
-            that the model must be slower at none of them.
-        inputs: an `.npz` file or a folder of them; default: random inputs that are valid for the model.
-        threads: threads of the runtime (default: one for each core).
-        timing: False takes the search's choice, checked but not timed.
-        specialize: write the bound sizes into the model.
-        strict_floats: without rules that say that infinities, NaN, overflows or divisions by 0 may become something else.
-        cache: folder of the cost cache.
+{options}
 
     Returns:
         `.model`, which refers to the same external data as the original, and `.report`.
@@ -80,62 +62,24 @@ def optimize(
         >>> [node.op_type for node in result.model.graph.node]
         ['Relu']
     """
-    from dslc.search.optimize import optimize as run
-    from dslc.search.settings import Settings, each_binding
+    from dslc.errors import error
+    from dslc.search.pipeline import optimize as run
+    from dslc.search.settings import WrongOption, settings_of
 
-    seconds, waited = _seconds(budget, "budget"), None if patience is None else _seconds(patience, "patience")
-    listed = [rules] if isinstance(rules, str | os.PathLike) else list(rules)
-    settings = Settings(
-        rules=[str(rule) for rule in listed],
-        only=_listed(only),
-        disable=_listed(disable),
-        allow=_statuses(allow),
-        layouts=layouts,
-        budget=seconds,
-        patience=waited,
-        alpha=alpha,
-        seed=seed,
-        steps=steps,
-        tolerance=tolerance,
-        bind=each_binding(bind or {}),
-        inputs=None if inputs is None else str(inputs),
-        threads=threads,
-        timing=timing,
-        specialize=specialize,
-        strict_floats=strict_floats,
-        cache=None if cache is None else str(cache),
-    )
+    given: dict[str, Any] = {
+        "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "budget": budget,
+        "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
+        "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
+    }  # fmt: skip
+    try:
+        settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})
+    except WrongOption as wrong:
+        raise error("E0906", str(wrong), hint=f"`{wrong.name}`: {wrong.about.help}") from None
     return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)
 
 
-def _listed(names: str | Sequence[str]) -> tuple[str, ...]:
-    """One name, or several."""
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _seconds(time: float | str, option: str) -> float:
-    """Raises DslcError E0906 for what is no time."""
-    from dslc.errors import error
-    from dslc.search.settings import seconds_of
-
-    try:
-        seconds = seconds_of(time) if isinstance(time, str) else float(time)
-    except (ValueError, TypeError):
-        seconds = -1.0
-    if not 0 <= seconds < float("inf"):
-        raise error("E0906", f"{time!r} is no time", hint=f'{option}=60.0, or "60s", "2m", "1h"')
-    return seconds
-
-
-def _statuses(allow: str | Sequence[str]) -> tuple[str, ...]:
-    from dslc.errors import error
-    from dslc.prove.verdict import STATUSES
-
-    listed = _listed(allow)
-    for status in listed:
-        if status not in STATUSES or status == "refuted":
-            raise error("E0906", f"{status!r} is no status that may be allowed", hint="tested, trusted or undecided")
-    return listed
+_NEVER_NONE = {one.name for one, _ in options(Settings) if one.default not in (None, ({},))}
+optimize.__doc__ = (optimize.__doc__ or "").replace("{options}", documented(Settings))
 
 
 def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | None = None, **options: Any) -> Report:

@@ -12,7 +12,7 @@ Severity = Literal["error", "warning", "note"]
 
 
 @dataclass(frozen=True, eq=False)
-class Source:
+class SourceText:
     """The text of one file, and where its lines begin."""
 
     path: str
@@ -39,7 +39,7 @@ class Source:
 class Span:
     """The characters [start, end) of a source."""
 
-    source: Source
+    source: SourceText
     start: int
     end: int
 

@@ -15,6 +15,8 @@ class Step:
 
     `status` is the rule's (proved, bounded, ...), `validated` says how its rewrites of this model were proved again at their real
     shapes: by the `exact` prover, or by the proof of the `rule` alone; `field` where besides random inputs modulo a prime agree.
+    `places` are the nodes of the file that it replaced, or the first output of those without a name; a node that another rule made is
+    where that rule was applied.
     """
 
     rule: str
@@ -22,6 +24,7 @@ class Step:
     gain_ms: float
     status: str
     validated: str = ""
+    places: tuple[str, ...] = ()
 
     @property
     def proof(self) -> str:
@@ -34,11 +37,12 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """The size of a model: nodes, elements of its weights, and their bytes."""
+    """The size of a model: nodes, elements of its weights, and their bytes; and how many nodes of each operator type."""
 
     operators: int
     parameters: int
     bytes: int
+    types: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

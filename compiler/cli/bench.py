@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from dslc.cli.options import bindings, seconds_of
+from dslc.cli.options import binding, seconds_of
 
 
 @click.command("bench")
@@ -27,7 +27,7 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
 
     from dslc.cost.clock import Clock
     from dslc.cost.inputs import tried_inputs
-    from dslc.cost.machine import target
+    from dslc.cost.machine import this_machine
     from dslc.cost.process import ModelFile
     from dslc.cost.timing import raced, runs
     from dslc.onnx.reading import read_for_inputs
@@ -35,8 +35,8 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     clock = Clock(seconds_of(budget, "--budget"))
     model = read_for_inputs(first)
     read_for_inputs(second)
-    (sizes,) = bindings(bind, several=False)
-    machine = target(threads)
+    sizes = binding(bind)
+    machine = this_machine(threads)
     files = [ModelFile(str(first)), ModelFile(str(second))]
     tried = list(tried_inputs(model, sizes, inputs, draws=1))
     # one that neither runs on is as good as any other to say why

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from dslc.errors import Diagnostic, DslcError, Source
+from dslc.errors import Diagnostic, DslcError, SourceText
 from dslc.syntax.parser import decode, read_source
 from dslc.syntax.printer import format_source
 
@@ -52,7 +52,7 @@ def replace(path: Path, data: str | bytes) -> None:
         raise DslcError([Diagnostic("E0903", f"cannot write {path}: {failure.strerror}", path=str(path))]) from None
 
 
-def _diff(source: Source, text: str) -> str:
+def _diff(source: SourceText, text: str) -> str:
     before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
     return "".join(difflib.unified_diff(before, after, f"{source.path} (now)", f"{source.path} (formatted)"))
 

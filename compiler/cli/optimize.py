@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import bindings, seconds_of
+from dslc.cli.options import options_of
+from dslc.search.option import flag
+from dslc.search.settings import Settings, WrongOption, settings_of, strategy_options
 
 if TYPE_CHECKING:
     from dslc.report import Report
-    from dslc.search.layouts import Mode
 
 
 @click.command("optimize")
@@ -22,34 +23,9 @@ if TYPE_CHECKING:
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="FILE", help="Where to write.")
 @click.option("--in-place", is_flag=True, help="Write over the input.")
 @click.option("--dry-run", is_flag=True, help="Write nothing.")
-@click.option("--rules", multiple=True, metavar="LIB", help="Another library or .rules file; may be repeated.")
-@click.option("--only", multiple=True, metavar="RULESET", help="Use this rule set (or rule) and nothing else.")
-@click.option("--disable", multiple=True, metavar="RULE", help="Leave a rule out; may be repeated.")
-@click.option(
-    "--allow", multiple=True, metavar="STATUS", help="Also use rules that are only tested, trusted or undecided; a,b for several."
-)
-@click.option(
-    "--layouts",
-    type=click.Choice(["joint", "after", "only", "none"]),
-    default="joint",
-    show_default=True,
-    help="Choose layouts with substitutions, after them, instead of them, or not.",
-)
-@click.option("--budget", default="60s", show_default=True, metavar="TIME", help="Time for the whole command; 0: only rewrite.")
-@click.option("--patience", metavar="TIME", help="End the search after so long without a gain (default: a quarter of the budget).")
-@click.option("--steps", type=click.IntRange(min=0), metavar="N", help="Stop after so many steps of the search.")
-@click.option("--alpha", type=click.FloatRange(min=1), default=1.05, show_default=True, help="How much worse is explored.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Order in which rules are tried.")
-@click.option("--bind", multiple=True, metavar="NAME=N", help="Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.")
-@click.option("--specialize", is_flag=True, help="Write the bound sizes into the model.")
-@click.option("--strict-floats", is_flag=True, help="Without rules that change infinities, NaN or overflows.")
-@click.option("--tolerance", type=click.FloatRange(min=0), help="Largest relative error of an output.")
-@click.option("--inputs", type=click.Path(path_type=Path), metavar="FILE.npz|DIR", help="Representative inputs.")
-@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads of the runtime.")
-@click.option("--no-timing", is_flag=True, help="Take the search's choice.")
+@options_of(Settings, strategy_options())
 @click.option("--external-data", is_flag=True, help="Write weights beside the model.")
 @click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.json", help="The report as JSON.")
-@click.option("--cache", type=click.Path(path_type=Path), metavar="DIR", help="Folder of the cost cache.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is being done.")
 def command(
@@ -57,28 +33,11 @@ def command(
     output: Path | None,
     in_place: bool,
     dry_run: bool,
-    rules: tuple[str, ...],
-    only: tuple[str, ...],
-    disable: tuple[str, ...],
-    allow: tuple[str, ...],
-    layouts: Mode,
-    budget: str,
-    patience: str | None,
-    steps: int | None,
-    alpha: float,
-    seed: int,
-    bind: tuple[str, ...],
-    specialize: bool,
-    strict_floats: bool,
-    tolerance: float | None,
-    inputs: Path | None,
-    threads: int | None,
-    no_timing: bool,
     external_data: bool,
     report_file: Path | None,
-    cache: Path | None,
     quiet: bool,
     verbose: bool,
+    **given: Any,
 ) -> int:
     """Make an ONNX model faster, and print what was gained by which rules.
 
@@ -87,38 +46,20 @@ def command(
     """
     from dslc.cost.clock import Clock
 
-    seconds = seconds_of(budget, "--budget")
-    clock = Clock(seconds or inf)
+    try:
+        settings = settings_of({name: value for name, value in given.items() if value is not None})
+    except WrongOption as wrong:
+        default = next((one.default for one in fields(Settings) if one.name == wrong.name), None)
+        raise click.BadParameter(str(wrong), param_hint=flag(wrong.name, wrong.about, default)) from None
+    clock = Clock(settings.budget or inf)
     from dslc.cli.progress import interrupts, progress
-    from dslc.search.optimize import optimize
-    from dslc.search.settings import Settings
+    from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
     if report_file is not None:
         writable(report_file)
     with interrupts() as pressed, progress(clock, quiet, verbose) as shown:
-        settings = Settings(
-            rules=rules,
-            only=only,
-            disable=disable,
-            allow=allowed(allow),
-            layouts=layouts,
-            budget=seconds,
-            patience=None if patience is None else seconds_of(patience, "--patience"),
-            alpha=alpha,
-            seed=seed,
-            steps=steps,
-            tolerance=tolerance,
-            bind=bindings(bind),
-            inputs=inputs,
-            threads=threads,
-            timing=not no_timing,
-            specialize=specialize,
-            strict_floats=strict_floats,
-            cache=cache,
-            progress=shown,
-            interrupts=pressed,
-        )
+        settings = replace(settings, progress=shown, interrupts=pressed)
         try:
             result = optimize(model, settings, clock)
         except BaseException as problem:
@@ -136,15 +77,6 @@ def command(
     if not quiet:
         show(report, target, verbose)
     return 130 if report.interrupted else 0
-
-
-def allowed(texts: Sequence[str]) -> tuple[str, ...]:
-    """`["tested,trusted"]` as statuses; raises click.BadParameter."""
-    found = tuple(dict.fromkeys(status.strip() for text in texts for status in text.split(",")))
-    for status in found:
-        if status not in {"proved", "bounded", "tested", "trusted", "undecided"}:
-            raise click.BadParameter(f"{status!r} is none of tested, trusted and undecided", param_hint="--allow")
-    return found
 
 
 def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool) -> Path | None:
@@ -216,6 +148,11 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
             for name in ("operators", "parameters", "bytes")
         )
         console.print("; ".join(changes))
+        types = {name: (report.before.types.get(name, 0), report.after.types.get(name, 0)) for name in
+                 sorted({*report.before.types, *report.after.types})}  # fmt: skip
+        changed = ", ".join(f"{name} {before} -> {after}" for name, (before, after) in types.items() if before != after)
+        if changed:
+            console.print(changed)
     if len(report.sizes) > 1:
         for size in report.sizes:
             names = ", ".join(f"{name}={value}" for name, value in size.bind.items())
@@ -224,6 +161,9 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     if report.max_rel_error is not None and not report.kept_original:
         console.print(f"largest relative error of an output: {report.max_rel_error:.2g}")
     if verbose:
+        for step in report.steps:
+            if step.places:
+                console.print(f"{step.rule} at {', '.join(step.places)}")
         console.print(f"{report.steps_done} steps, {report.measured} costs measured, {report.seconds:.1f} s; --steps "
                       f"{report.steps_done} repeats the search")  # fmt: skip
         console.print("; ".join(f"{name} {seconds:.1f} s" for name, seconds in report.phases.items()))

@@ -1,10 +1,17 @@
-"""Values of options that several commands share."""
+"""Options of commands: those that a dataclass says, and values that several commands share."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+if TYPE_CHECKING:
+    from dslc.search.option import Option
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def seconds_of(text: str, option: str) -> float:
@@ -17,27 +24,54 @@ def seconds_of(text: str, option: str) -> float:
         raise click.BadParameter(str(problem), param_hint=option) from None
 
 
-def bindings(texts: Sequence[str], several: bool = True) -> list[dict[str, int]]:
-    """`["N=1,8", "S=64"]` as one dictionary for each position of the lists; a single size goes with all of them.
+def binding(texts: Sequence[str]) -> dict[str, int]:
+    """`["N=1", "S=64"]` as one dictionary.
 
-    Raises click.BadParameter for what is no `NAME=N`, and for lists of different lengths.
+    Raises click.BadParameter for what is no `NAME=N`, and for several sizes of one name.
     """
-    from dslc.search.settings import each_binding
+    from dslc.search.settings import bindings
 
-    sizes: dict[str, int | Sequence[int]] = {}
-    for text in texts:
-        name, equals, values = text.rpartition("=")
-        try:
-            numbers = [int(value) for value in values.split(",")]
-        except ValueError:
-            numbers = []
-        if not equals or not name or not numbers or min(numbers) < 0:
-            raise click.BadParameter(f"{text!r} is no NAME=N", param_hint="--bind")
-        sizes[name.strip()] = numbers
     try:
-        out = each_binding(sizes)
+        out = bindings(texts)
     except ValueError as problem:
         raise click.BadParameter(str(problem), param_hint="--bind") from None
-    if len(out) > 1 and not several:
+    if len(out) > 1:
         raise click.BadParameter("several sizes are for `dslc optimize`; give one here", param_hint="--bind")
-    return out
+    return out[0]
+
+
+def options_of(dataclass: type, others: Mapping[str, Option] | None = None) -> Callable[[_Command], _Command]:
+    """The options of a dataclass' fields, in their order, and others after them; what is not given is None."""
+    from dslc.search.option import options
+
+    found = [(one.name, about, one.default) for one, about in options(dataclass)]
+    found += [(name, about, None) for name, about in (others or {}).items()]
+
+    def decorated(command: _Command) -> _Command:
+        for name, about, default in reversed(found):
+            command = _option(name, about, default)(command)
+        return command
+
+    return decorated
+
+
+def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Command]:
+    from dslc.search.option import flag
+
+    written = flag(name, about, default)
+    if about.type is bool:
+        return click.option(written, name, is_flag=True, flag_value=default is not True, default=None, help=about.help)
+    rest: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
+    if about.shown is not None:
+        rest |= {"default": about.shown, "show_default": True}
+    return click.option(written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
+
+
+def _type(about: Option) -> Any:
+    if about.choices:
+        return click.Choice(about.choices)
+    if about.type is Path:
+        return click.Path(path_type=Path)
+    if about.least is not None:
+        return click.IntRange(min=int(about.least)) if about.type is int else click.FloatRange(min=about.least)
+    return about.type

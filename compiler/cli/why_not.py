@@ -51,14 +51,14 @@ def command(rule: str, model: str, libraries: tuple[str, ...], steps: int, binds
     Of a two-way rule both directions are looked for; RULE^-1 is only the reverse.
     """
     from dslc.cli.in_the_way import obstacles
-    from dslc.cli.options import bindings
+    from dslc.cli.options import binding
     from dslc.cli.rule_tests import newest_opset
     from dslc.match import compile_directions, why_not
     from dslc.match.coming_before import before
     from dslc.onnx.importer import import_model
     from dslc.semantics.library import load_many
 
-    (bind,) = bindings(binds, several=False)
+    bind = binding(binds)
     rules = load_many(["std", *libraries])
     name = rule.removesuffix("^-1")
     directions = compile_directions(rules, find_rule(rules, name))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Machine:
     """What a time depends on beside the program: part of every key of the cost cache, and printed in reports."""
 
     device: str
@@ -23,9 +23,9 @@ class Target:
         return f"{self.device}, {self.threads} thread{plural}, {self.runtime}"
 
 
-def target(threads: int | None = None) -> Target:
+def this_machine(threads: int | None = None) -> Machine:
     """This machine with that many threads of the runtime (default: one for each physical core that may be used)."""
-    return Target(device(), threads or default_threads(), runtime())
+    return Machine(device(), threads or default_threads(), runtime())
 
 
 def allowed_cpus() -> list[int]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import TimeUp
-from dslc.cost.machine import Target
+from dslc.cost.machine import Machine
 from dslc.cost.process import Worker, WorkerFailed
 
 #: no single operator is measured longer, in seconds, however busy the machine is
@@ -83,7 +83,7 @@ class Measurer:
 
     def __init__(
         self,
-        target: Target,
+        target: Machine,
         cache: CostCache,
         left: Callable[[], float] = lambda: inf,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,

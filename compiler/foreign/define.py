@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from dslc.errors import Source, error
+from dslc.errors import SourceText, error
 from dslc.foreign.translate import Translation
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules, load_many
@@ -27,7 +27,7 @@ def definition(rules: Rules, found: Translation, library: str = "imported") -> S
     Raises:
         DslcError: where its text does not parse or names an operator that is not loaded.
     """
-    file = parse(Source(f"{library}.rules", f"dslc 1\n{found.text}\n"))
+    file = parse(SourceText(f"{library}.rules", f"dslc 1\n{found.text}\n"))
     (item,) = file.items
     assert isinstance(item, t.Substitution)
     module = Module(f"{library}.{library}", library, file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.foreign.outcome import LIVE, MEANING, Import, Imported
 from dslc.foreign.translate import Translation
 from dslc.prove.counterexample import text_of
@@ -16,7 +16,7 @@ _STAMP = "# Written by `dslc import-rules`, which replaces this file only as lon
 
 def library_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:
     """A rule file with the imports that its rules need, as `dslc fmt` writes it."""
-    return format_source(Source("imported.rules", _plain_text(readings, header, footer)))
+    return format_source(SourceText("imported.rules", _plain_text(readings, header, footer)))
 
 
 def _plain_text(readings: Sequence[Translation], header: str = "", footer: str = "") -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from dslc.errors import DslcError
 from dslc.generate.classes import Classes
 from dslc.generate.general import GeneralRule
-from dslc.generate.term import Candidate, Item, Term, inputs, subterms
+from dslc.generate.term import Conjecture, Item, Term, inputs, subterms
 from dslc.generate.text import choice, declared
 from dslc.generate.trees import outputs
 from dslc.ir.dtype import DType
@@ -211,7 +211,7 @@ class Known:
 
     # ---- several results ------------------------------------------------------------------------------------------
 
-    def derivable_joint(self, candidate: Candidate) -> frozenset[GeneralRule] | None:
+    def derivable_joint(self, candidate: Conjecture) -> frozenset[GeneralRule] | None:
         """The kept rules that lead from the sources to the targets: one with several results, then others below the application
         whose results the targets are; None for none."""
         goals = tuple(self.classes.rebuilt(term) for term in candidate.targets)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations, pairwise
 
 from dslc.errors import DslcError
-from dslc.generate.term import Candidate, Item, Term, TermType, Tree, applied, input_term, inputs, subterms, total
+from dslc.generate.term import Conjecture, Item, Term, TermType, Tree, applied, input_term, inputs, subterms, total
 from dslc.generate.trees import outputs
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import input_value
@@ -103,7 +103,7 @@ def _replaced(tree: Tree, old: int, new: Tree) -> Tree:
 Tie = tuple["Slot", "Slot"]
 
 
-def general_types(rules: Rules, candidate: Candidate, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()) -> Typed:
+def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()) -> Typed:
     """The most general sizes for which both sides of a rule are well typed and have equal types.
 
     Args:
@@ -146,7 +146,7 @@ def general_types(rules: Rules, candidate: Candidate, ties: Iterable[Tie] = (), 
     raise Ungeneral("the sizes do not settle")
 
 
-def attribute_ties(candidate: Candidate) -> tuple[Tie, ...]:
+def attribute_ties(candidate: Conjecture) -> tuple[Tie, ...]:
     """Entries of one attribute that have one size, wherever it occurs (the windows of two poolings)."""
     found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
     return tuple(
@@ -154,7 +154,7 @@ def attribute_ties(candidate: Candidate) -> tuple[Tie, ...]:
     )
 
 
-def alike_ties(candidate: Candidate) -> tuple[Tie, ...]:
+def alike_ties(candidate: Conjecture) -> tuple[Tie, ...]:
     """The same axes of inputs of one type."""
     found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
     return tuple(
@@ -164,13 +164,13 @@ def alike_ties(candidate: Candidate) -> tuple[Tie, ...]:
     )
 
 
-def equal_ties(candidate: Candidate) -> tuple[Tie, ...]:
+def equal_ties(candidate: Conjecture) -> tuple[Tie, ...]:
     """Everything that has one size."""
     found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
     return tuple((a, b) for (a, m), (b, n) in combinations(found, 2) if m == n)
 
 
-def axis_groups(candidate: Candidate) -> tuple[tuple[tuple[Slot, ...], ...], ...]:
+def axis_groups(candidate: Conjecture) -> tuple[tuple[tuple[Slot, ...], ...], ...]:
     """What `equal_ties` makes one size each, by the axes of inputs of one type and the entries of attributes that it ties."""
     sizes: dict[int, dict[object, list[Slot]]] = {}
     for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
@@ -179,7 +179,7 @@ def axis_groups(candidate: Candidate) -> tuple[tuple[tuple[Slot, ...], ...], ...
     return tuple(tuple(map(tuple, groups.values())) for groups in sizes.values())
 
 
-def single_axes(candidate: Candidate) -> tuple[tuple[Slot, ...], ...]:
+def single_axes(candidate: Conjecture) -> tuple[tuple[Slot, ...], ...]:
     """The axes of inputs that have one position only, those of inputs of one type together."""
     found: dict[object, list[Slot]] = {}
     for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):

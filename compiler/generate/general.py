@@ -26,7 +26,7 @@ from dslc.generate.dimensions import (
     single_axes,
 )
 from dslc.generate.groups import GROUPS, grouped_places
-from dslc.generate.term import Candidate, Item, Term, inputs, subterms
+from dslc.generate.term import Conjecture, Item, Term, inputs, subterms
 from dslc.generate.text import TENSORS, Choice, Form, axis_of, body, choice, choices, declared
 from dslc.interpret.check_rule import check_substitution
 from dslc.ir.dtype import DType, TensorType
@@ -54,7 +54,7 @@ _SIZES = (2, 3, 4, 5)
 class GeneralRule:
     """A rule as it will be written. `arrow` is `<=>` where either side binds what the other needs."""
 
-    candidate: Candidate
+    candidate: Conjecture
     typed: Typed
     form: Form
     arrow: str
@@ -67,7 +67,7 @@ class GeneralRule:
         return max(size(self.candidate.sources), size(self.candidate.targets))
 
 
-def generalise(rules: Rules, candidate: Candidate) -> GeneralRule:
+def generalise(rules: Rules, candidate: Conjecture) -> GeneralRule:
     """The most general rule of which a candidate is an instance.
 
     Raises:
@@ -87,15 +87,15 @@ def generalise(rules: Rules, candidate: Candidate) -> GeneralRule:
     raise Ungeneral(problem)
 
 
-def _nothing(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
+def _nothing(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
     return ()
 
 
-def _attributes(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
+def _attributes(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
     return attribute_ties(candidate)
 
 
-def _needed(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
+def _needed(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
     """Of the axes that inputs of one type have in common those that cannot be told apart."""
     base, kept = attribute_ties(candidate), list(alike_ties(candidate))
     for tie in tuple(kept):
@@ -108,11 +108,11 @@ def _needed(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
     return (*base, *kept)
 
 
-def _everything(rules: Rules, candidate: Candidate) -> tuple[Tie, ...]:
+def _everything(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
     return equal_ties(candidate)
 
 
-def narrowed(rules: Rules, candidate: Candidate) -> GeneralRule:
+def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
     """A rule where the most general one does not hold: what has one size in the candidate keeps one, axes of one position stay so (a
     kernel of 1x1), as far as that is needed; and it is tried at more sizes.
 
@@ -129,7 +129,7 @@ def narrowed(rules: Rules, candidate: Candidate) -> GeneralRule:
 
 def _loosened(
     rules: Rules,
-    candidate: Candidate,
+    candidate: Conjecture,
     rule: GeneralRule,
     fixed: tuple[tuple[Slot, ...], ...] = (),
     trials: int = _TRIALS,
@@ -162,9 +162,9 @@ def _loosened(
     return rule
 
 
-def _directed(rules: Rules, candidate: Candidate, typed: Typed) -> list[GeneralRule]:
+def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[GeneralRule]:
     """The rule in the direction, or both, in which the left side binds what the right side needs."""
-    turned = Candidate(candidate.targets, candidate.sources)
+    turned = Conjecture(candidate.targets, candidate.sources)
     found = []
     for one, other in ((candidate, turned), (turned, candidate)):
         if _binds(one, typed):
@@ -173,7 +173,7 @@ def _directed(rules: Rules, candidate: Candidate, typed: Typed) -> list[GeneralR
     return found[:1]
 
 
-def _binds(candidate: Candidate, typed: Typed) -> bool:
+def _binds(candidate: Conjecture, typed: Typed) -> bool:
     """Whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
     if any(term.is_leaf for term in candidate.sources) or not set(inputs(candidate.targets)) <= set(
         inputs(candidate.sources)
@@ -257,7 +257,7 @@ def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule
     """Attributes that have one value wherever they occur become variables, where the rule still holds."""
     found = choices(rules, rule.candidate)
     # an axis says which dimension of a type is meant: it becomes a variable together with the type, or not at all
-    sources = choices(rules, Candidate(rule.candidate.sources, ()))
+    sources = choices(rules, Conjecture(rule.candidate.sources, ()))
     open_choices = [
         c
         for c in dict.fromkeys(found)
@@ -275,7 +275,7 @@ def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule
             kept = trial
             if options is open_choices:
                 break
-    if rule.arrow == "<=>" and not set(kept) <= set(choices(rules, Candidate(rule.candidate.targets, ()))):
+    if rule.arrow == "<=>" and not set(kept) <= set(choices(rules, Conjecture(rule.candidate.targets, ()))):
         return replace(rule, form=Form(kept), arrow="=>")
     return replace(rule, form=Form(kept))
 
@@ -372,7 +372,7 @@ def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
         return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
     if pack == "axis":
         others = {tuple(dim for at, dim in enumerate(dims) if at != axis) for dims in shapes}
-        named = [choices(rules, Candidate(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
+        named = [choices(rules, Conjecture(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
         bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
         whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
         return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)

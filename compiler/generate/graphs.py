@@ -19,7 +19,7 @@ from dslc.generate.fingerprint import mix, second_hash
 from dslc.generate.inputs import Family
 from dslc.generate.pairs import in_ranges
 from dslc.generate.space import Reader, Table, in_first_order, joined_orders
-from dslc.generate.term import Candidate, Term
+from dslc.generate.term import Conjecture, Term
 from dslc.interpret.domain import Array
 from dslc.semantics.library import Rules
 
@@ -59,10 +59,10 @@ class Counted:
     def candidates(self) -> int:
         return len(self.again)
 
-    def candidate(self, k: int) -> Candidate:
+    def candidate(self, k: int) -> Conjecture:
         """The larger graph as the source; outputs that have the same fingerprint correspond."""
         first, other = (self._outputs(self._graph(int(side[k]))) for side in (self.first, self.again))
-        return Candidate(other, first)
+        return Conjecture(other, first)
 
     def _outputs(self, graph: Array) -> tuple[Term, ...]:
         rows = _outputs(self._nodes, graph[None])[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from dslc.generate.dimensions import Typed
-from dslc.generate.term import Candidate, Term, inputs, subterms
+from dslc.generate.term import Conjecture, Term, inputs, subterms
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
@@ -20,7 +20,7 @@ GROUPS = "G"
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
-def grouped_places(rules: Rules, candidate: Candidate, taken: int) -> frozenset[Place]:
+def grouped_places(rules: Rules, candidate: Conjecture, taken: int) -> frozenset[Place]:
     """The axes of a candidate's inputs that some operator takes apart into groups and the rest; none if it has too many inputs.
 
     Args:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 
-from dslc.generate.term import Candidate, Equation, Item, Term, inputs, size, subterms
+from dslc.generate.term import Conjecture, Equation, Item, Term, inputs, size, subterms
 from dslc.generate.text import choice
 from dslc.generate.trees import outputs
 from dslc.ir.graph import Attrs
@@ -19,7 +19,7 @@ from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
 
-def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[Candidate]:
+def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[Conjecture]:
     """Substitutions with several results, sources first that are to be looked for; at most `most` operators on either side.
 
     All outputs of an application that has several are one rule; else two equations that share the application of which one of them
@@ -47,7 +47,7 @@ def joined(rules: Rules, equations: Iterable[Equation], most: int) -> Iterator[C
             yield from _checked((first.right, second.right), (first.left, second.left), most)
 
 
-def taken_apart(rules: Rules, items: Iterable[Item], candidate: Candidate, most: int) -> Iterator[Candidate]:
+def taken_apart(rules: Rules, items: Iterable[Item], candidate: Conjecture, most: int) -> Iterator[Conjecture]:
     """`concat(u, v) == s` as a rule with the results u and v, the parts of s: for operators that are inverse of the one on top."""
     if len(candidate.sources) != 1:
         return
@@ -66,7 +66,7 @@ def taken_apart(rules: Rules, items: Iterable[Item], candidate: Candidate, most:
                 yield from _checked(joint.args, targets, most)
 
 
-def along_axes(rules: Rules, items: Sequence[Item], candidate: Candidate) -> Iterator[Candidate]:
+def along_axes(rules: Rules, items: Sequence[Item], candidate: Conjecture) -> Iterator[Conjecture]:
     """A candidate whose operators all work on one axis, on each axis in turn for which there are items."""
     named = {(item.op, item.attrs): item for item in items}
     for axis in sorted({item.axis for item in items if item.axis is not None}):
@@ -74,7 +74,7 @@ def along_axes(rules: Rules, items: Sequence[Item], candidate: Candidate) -> Ite
             sources, targets = (_along(rules, named, axis, roots) for roots in (candidate.sources, candidate.targets))
         except (KeyError, Mismatch):
             continue
-        yield Candidate(sources, targets)
+        yield Conjecture(sources, targets)
 
 
 def _along(
@@ -103,10 +103,10 @@ def _bringing(term: Term, other: Term) -> Iterator[Term]:
             yield part
 
 
-def _checked(sources: tuple[Term, ...], targets: tuple[Term, ...], most: int) -> Iterator[Candidate]:
+def _checked(sources: tuple[Term, ...], targets: tuple[Term, ...], most: int) -> Iterator[Conjecture]:
     """What can be looked for: every source is computed, and together they have all inputs of the targets."""
     if len(set(sources)) < len(sources) or any(term.is_leaf for term in sources):
         return
     if not set(inputs(targets)) <= set(inputs(sources)) or size(sources) > most or size(targets) > most:
         return
-    yield Candidate(sources, targets)
+    yield Conjecture(sources, targets)

@@ -28,7 +28,7 @@ from dslc.generate.join import along_axes, joined, taken_apart
 from dslc.generate.proofs import Proofs
 from dslc.generate.prune import Values, key, most_general, reduced, without_renamed
 from dslc.generate.settings import Progress, Settings, Stages
-from dslc.generate.term import Candidate, Equation, Term, inputs, size, subterms
+from dslc.generate.term import Conjecture, Equation, Term, inputs, size, subterms
 from dslc.generate.trees import outputs
 from dslc.generate.tries import Tries
 from dslc.prove.garbage import rare_collections
@@ -241,7 +241,7 @@ class _Generation:
         self.joint(accepted, known, family)
 
     def renamed(self, equations: Iterable[Equation]) -> list[Equation]:
-        candidates = {Candidate((e.right,), (e.left,)): e for e in equations}
+        candidates = {Conjecture((e.right,), (e.left,)): e for e in equations}
         kept = without_renamed(candidates).kept
         self.count("after renaming", len(kept))
         return sorted((candidates[c] for c in kept), key=_order)
@@ -251,7 +251,7 @@ class _Generation:
     def single(self, equation: Equation, known: Known) -> bool:
         """Whether an equation holds: it was kept as a rule, or follows from those that were."""
         term, target = _directed(equation)
-        candidate = Candidate((term,), (target,))
+        candidate = Conjecture((term,), (target,))
         name = self.names.get(equation)
         if name is None:
             name = self.names[equation] = key(candidate)
@@ -265,7 +265,7 @@ class _Generation:
         constants = _constants((term,)) + _constants((target,))
         return constants > 0 and max(size((term,)), size((target,))) > (CONSTANTS if constants == 1 else self.with_more)
 
-    def _decision(self, candidate: Candidate, known: Known) -> _Decision:
+    def _decision(self, candidate: Conjecture, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
         if self.constant(term, target):
             return _Decision(False, "large with constants")
@@ -279,7 +279,7 @@ class _Generation:
             rests = known.derivable(term, target)
         return _Decision(False, "of constants only") if rests is None else _Decision(True, "derivable", rests)
 
-    def _single(self, candidate: Candidate, known: Known) -> _Decision:
+    def _single(self, candidate: Conjecture, known: Known) -> _Decision:
         (term,), (target,) = candidate.sources, candidate.targets
         self.proofs.look()
         with self.stage("derivability"):
@@ -293,7 +293,7 @@ class _Generation:
         parts = [self._reduced(one, known) for one in general]
         return _Decision(all(p.holds for p in parts), "common subgraph", frozenset().union(*(p.rests for p in parts)))
 
-    def _reduced(self, candidate: Candidate, known: Known) -> _Decision:
+    def _reduced(self, candidate: Conjecture, known: Known) -> _Decision:
         name = key(candidate)
         if name not in self.decided:
             self.decided[name] = _Decision(False, "common subgraph")
@@ -323,7 +323,7 @@ class _Generation:
                     self.decided[name] = self._joint(candidate, known)
             settled = self.settled(known, f"{family.name}: proofs of rules with several results")
 
-    def _joint(self, candidate: Candidate, known: Known) -> _Decision:
+    def _joint(self, candidate: Conjecture, known: Known) -> _Decision:
         self.proofs.look()
         with self.stage("derivability"):
             rests = known.derivable_joint(candidate)
@@ -335,7 +335,7 @@ class _Generation:
 
     # ---- survivors ---------------------------------------------------------------------------------------------------
 
-    def kept(self, candidate: Candidate, known: Known) -> _Decision:
+    def kept(self, candidate: Conjecture, known: Known) -> _Decision:
         """Generalises a survivor, and keeps it until it is proved; it does not hold where only these sizes do."""
         with self.stage("derivability"):
             general = most_general(candidate, self.values)
@@ -366,7 +366,7 @@ class _Generation:
             return _Decision(True, "survivors", frozenset({same}))
         return _Decision(False, "survivors")
 
-    def general(self, candidate: Candidate) -> GeneralRule:
+    def general(self, candidate: Conjecture) -> GeneralRule:
         """The most general form of a candidate that is thought to hold. Raises Ungeneral."""
         if key(candidate) not in self.narrow:
             try:
@@ -375,7 +375,7 @@ class _Generation:
                 self.narrow.add(key(candidate))
         return narrowed(self.rules, candidate)
 
-    def leave_out(self, candidate: Candidate, reason: str) -> None:
+    def leave_out(self, candidate: Conjecture, reason: str) -> None:
         self.failed.add(key(candidate))
         self.library.stages.left_out.append((str(candidate), reason))
 
@@ -482,7 +482,7 @@ def _directed(equation: Equation) -> tuple[Term, Term]:
     return equation.left, equation.right
 
 
-def _size(candidate: Candidate) -> int:
+def _size(candidate: Conjecture) -> int:
     return max(size(candidate.sources), size(candidate.targets))
 
 
@@ -490,6 +490,6 @@ def _constants(roots: Sequence[Term]) -> int:
     return sum(term.is_constant for term in subterms(roots))
 
 
-def _joint_order(candidate: Candidate) -> tuple[int, int, int, str]:
+def _joint_order(candidate: Conjecture) -> tuple[int, int, int, str]:
     roots = (*candidate.sources, *candidate.targets)
     return _size(candidate), _constants(roots), -len(inputs(roots)), str(candidate)

@@ -17,7 +17,7 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.generate.term import (
     Build,
-    Candidate,
+    Conjecture,
     Term,
     TermType,
     attributes,
@@ -92,11 +92,11 @@ class Untestable(Exception):
 class Pruned:
     """What is left, and for each of those what it stands for (pruned only because that one holds)."""
 
-    kept: list[Candidate] = field(default_factory=list)
-    because: dict[Candidate, list[Candidate]] = field(default_factory=dict)
+    kept: list[Conjecture] = field(default_factory=list)
+    because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
 
 
-def key(candidate: Candidate) -> tuple[Term, ...]:
+def key(candidate: Conjecture) -> tuple[Term, ...]:
     """Equal for candidates that are equal up to the names of inputs and the direction."""
     count = len(candidate.sources)
     one = in_order((*candidate.sources, *candidate.targets))
@@ -108,24 +108,24 @@ def _text(roots: Sequence[Term]) -> str:
     return " ; ".join(f"{root} : {root.type}" for root in roots)
 
 
-def ordered(candidate: Candidate) -> Candidate:
+def ordered(candidate: Conjecture) -> Conjecture:
     """With inputs numbered by first occurrence."""
     count = len(candidate.sources)
     roots = in_order((*candidate.sources, *candidate.targets))
-    return Candidate(roots[:count], roots[count:])
+    return Conjecture(roots[:count], roots[count:])
 
 
 # ---- renamed inputs ----------------------------------------------------------------------------------------------
 
 
-def without_renamed(candidates: Iterable[Candidate]) -> Pruned:
+def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
     """Of candidates that are equal up to the names of their inputs only the most general (Figure 4a).
 
     One is more general than another where that one results from it by giving inputs the same name.
     """
-    groups: dict[tuple[Any, ...], dict[tuple[int, ...], Candidate]] = defaultdict(dict)
+    groups: dict[tuple[Any, ...], dict[tuple[int, ...], Conjecture]] = defaultdict(dict)
     for candidate in candidates:
-        turned = Candidate(candidate.targets, candidate.sources)
+        turned = Conjecture(candidate.targets, candidate.sources)
         forms = [(_skeleton(c), c) for c in (candidate, turned)]
         shape, chosen = min(forms, key=lambda form: str(form[0]))
         names = _occurrences(chosen)
@@ -134,7 +134,7 @@ def without_renamed(candidates: Iterable[Candidate]) -> Pruned:
         groups[shape].setdefault(names, candidate)
     out = Pruned()
     for group in groups.values():
-        general: list[tuple[tuple[int, ...], Candidate]] = []
+        general: list[tuple[tuple[int, ...], Conjecture]] = []
         for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
             wider = next((c for other, c in general if _instance(names, other)), None)
             if wider is None:
@@ -145,7 +145,7 @@ def without_renamed(candidates: Iterable[Candidate]) -> Pruned:
     return out
 
 
-def _skeleton(candidate: Candidate) -> tuple[Any, ...]:
+def _skeleton(candidate: Conjecture) -> tuple[Any, ...]:
     """A candidate without the names of its inputs."""
     return tuple(_bare(root) for root in (*candidate.sources, *candidate.targets))
 
@@ -154,7 +154,7 @@ def _bare(term: Term) -> Any:
     return str(term.type) if term.item is None else (str(term.item), term.output, *(_bare(arg) for arg in term.args))
 
 
-def _occurrences(candidate: Candidate) -> tuple[int, ...]:
+def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
     """The inputs in the order in which they are written, numbered by first occurrence."""
     numbers: dict[Term, int] = {}
     return tuple(
@@ -177,7 +177,7 @@ def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
     return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
 
 
-def most_general(candidate: Candidate, values: Values, limit: int = 8) -> Candidate:
+def most_general(candidate: Conjecture, values: Values, limit: int = 8) -> Conjecture:
     """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
     for one in inputs((*candidate.sources, *candidate.targets)):
         places = sum(leaf is one for root in (*candidate.sources, *candidate.targets) for leaf in _leaves(root))
@@ -199,7 +199,7 @@ def most_general(candidate: Candidate, values: Values, limit: int = 8) -> Candid
     return candidate
 
 
-def _parted(candidate: Candidate, one: Term, fresh: Term, marks: Sequence[bool]) -> Candidate:
+def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]) -> Conjecture:
     todo = iter(marks)
 
     def visit(term: Term) -> Term:
@@ -211,23 +211,23 @@ def _parted(candidate: Candidate, one: Term, fresh: Term, marks: Sequence[bool])
 
         return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
 
-    return Candidate(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
+    return Conjecture(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
 
 
-def _unused(candidate: Candidate) -> int:
+def _unused(candidate: Conjecture) -> int:
     return max((term.index for term in inputs((*candidate.sources, *candidate.targets))), default=-1) + 1
 
 
 # ---- common subgraphs --------------------------------------------------------------------------------------------
 
 
-def without_common(candidates: Iterable[Candidate], values: Values, build: Build) -> Pruned:
+def without_common(candidates: Iterable[Conjecture], values: Values, build: Build) -> Pruned:
     """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
 
     The more general ones are kept in their place, once each.
     """
     out = Pruned()
-    seen: dict[tuple[Term, ...], Candidate] = {}
+    seen: dict[tuple[Term, ...], Conjecture] = {}
     for candidate in candidates:
         found = reduced(candidate, values, build)
         for one in found:
@@ -240,7 +240,7 @@ def without_common(candidates: Iterable[Candidate], values: Values, build: Build
     return out
 
 
-def reduced(candidate: Candidate, values: Values, build: Build) -> tuple[Candidate, ...]:
+def reduced(candidate: Conjecture, values: Values, build: Build) -> tuple[Conjecture, ...]:
     """The more general candidates from which one follows: itself where nothing can be taken away."""
     todo, out = [candidate], []
     while todo:
@@ -257,15 +257,15 @@ def reduced(candidate: Candidate, values: Values, build: Build) -> tuple[Candida
     return tuple(dict.fromkeys(out))
 
 
-def without_same(candidate: Candidate) -> Candidate:
+def without_same(candidate: Conjecture) -> Conjecture:
     """Without the results that are one term on both sides: they say nothing, and the others hold without them."""
     pairs = [pair for pair in zip(candidate.sources, candidate.targets, strict=True) if pair[0] is not pair[1]]
     if not pairs or len(pairs) == len(candidate.sources):
         return candidate
-    return Candidate(tuple(left for left, _ in pairs), tuple(right for _, right in pairs))
+    return Conjecture(tuple(left for left, _ in pairs), tuple(right for _, right in pairs))
 
 
-def above_common_subterms(candidate: Candidate, values: Values, build: Build) -> Candidate | None:
+def above_common_subterms(candidate: Conjecture, values: Values, build: Build) -> Conjecture | None:
     """A subterm of both sides becomes an input (Figure 4b); None where no such candidate holds."""
     shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
     common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
@@ -280,13 +280,13 @@ def above_common_subterms(candidate: Candidate, values: Values, build: Build) ->
         except (Mismatch, DslcError, ValueError):
             continue
         count = len(candidate.sources)
-        trial = Candidate(new[:count], new[count:])
+        trial = Conjecture(new[:count], new[count:])
         if values.equal(trial.sources, trial.targets):
             return trial
     return None
 
 
-def below_common_roots(candidate: Candidate, values: Values) -> tuple[Candidate, ...] | None:
+def below_common_roots(candidate: Conjecture, values: Values) -> tuple[Conjecture, ...] | None:
     """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
     pairs: list[tuple[Term, Term]] = []
     for left, right in zip(candidate.sources, candidate.targets, strict=True):
@@ -302,4 +302,4 @@ def below_common_roots(candidate: Candidate, values: Values) -> tuple[Candidate,
     pairs = list(dict.fromkeys(pairs))
     if not pairs or not values.equal([a for a, _ in pairs], [b for _, b in pairs]):
         return None
-    return tuple(Candidate((a,), (b,)) for a, b in pairs)
+    return tuple(Conjecture((a,), (b,)) for a, b in pairs)

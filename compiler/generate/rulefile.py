@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.generate.general import GeneralRule, operators_of, rule_text, short_names
 from dslc.generate.inputs import Family
 from dslc.generate.naming import described, named
@@ -68,7 +68,7 @@ def library_text(
         plural = "s" * (size != 1)
         lines += ["", f"ruleset size_{size} {{", f'"""Rules with {size} operator{plural} on their larger side."""',
                   f"include {', '.join(names[rule] for rule in group)}", "}"]  # fmt: skip
-    return format_source(Source("generated.rules", "\n".join(lines) + "\n"))
+    return format_source(SourceText("generated.rules", "\n".join(lines) + "\n"))
 
 
 def _imports(rules: Rules, operators: Mapping[str, str], folder: Path | None) -> list[str]:

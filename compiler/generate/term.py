@@ -225,7 +225,7 @@ class Equation:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Conjecture:
     """A substitution that may hold: output k of the source is output k of the target."""
 
     sources: tuple[Term, ...]

@@ -9,7 +9,7 @@ from typing import Any
 
 from dslc.generate.dimensions import Typed
 from dslc.generate.groups import GROUPS, Place, grouped_cut, grouped_text
-from dslc.generate.term import Candidate, Item, Term, attributes, inputs, show_attribute, subterms
+from dslc.generate.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
 from dslc.ir.dtype import DType
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import OperatorDef
@@ -38,13 +38,13 @@ class Form:
     groups: str = GROUPS
 
 
-def tensor_names(candidate: Candidate) -> dict[Term, str]:
+def tensor_names(candidate: Conjecture) -> dict[Term, str]:
     """Names of the inputs by first occurrence on the source side, then on the target side."""
     used = inputs((*candidate.sources, *candidate.targets))
     return {term: TENSORS[k] if k < len(TENSORS) else f"A{k}" for k, term in enumerate(used)}
 
 
-def output_names(candidate: Candidate) -> tuple[str, ...]:
+def output_names(candidate: Conjecture) -> tuple[str, ...]:
     return tuple(_OUTPUTS[k] if k < len(_OUTPUTS) else f"Y{k}" for k in range(len(candidate.sources)))
 
 
@@ -65,7 +65,7 @@ def _declared(rules: Rules, item: Item, name: str) -> tuple[t.Attr, str]:
     return found
 
 
-def choices(rules: Rules, candidate: Candidate) -> list[Choice]:
+def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
     """The attribute values of a rule, each as often as it occurs; those that follow from sizes or types are none."""
     out = []
     for term in subterms((*candidate.sources, *candidate.targets)):
@@ -159,7 +159,7 @@ class Writer:
         return out
 
 
-def dtype_variable(candidate: Candidate) -> DType | None:
+def dtype_variable(candidate: Conjecture) -> DType | None:
     """The element type that is written `T`: the commonest among the inputs that are floating-point tensors."""
     found = Counter(term.type.dtype for term in inputs((*candidate.sources, *candidate.targets)))
     floats = [dtype for dtype, _ in found.most_common() if dtype.is_float]
@@ -167,7 +167,7 @@ def dtype_variable(candidate: Candidate) -> DType | None:
 
 
 def body(
-    rules: Rules, candidate: Candidate, typed: Typed, form: Form, operators: Mapping[str, str]
+    rules: Rules, candidate: Conjecture, typed: Typed, form: Form, operators: Mapping[str, str]
 ) -> tuple[str, str, str]:
     """The parameters, the left and the right side of a substitution, as text.
 
@@ -218,7 +218,7 @@ def _common(typed: Typed) -> tuple[str, ...]:
     return next((dims for dims in typed.tensors.values() if dims), ())
 
 
-def axis_of(rules: Rules, candidate: Candidate) -> int:
+def axis_of(rules: Rules, candidate: Conjecture) -> int:
     """The one value of all `axis` attributes; -1 where there is none, or more than one."""
     found = {value for _, value, kind in choices(rules, candidate) if kind == "axis"}
     return next(iter(found)) if len(found) == 1 else -1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.interpret.facts import Facts, Place
+from dslc.interpret.rule_text import Place, RuleText
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value
 from dslc.semantics.definitions import OperatorDef
@@ -31,7 +31,7 @@ class Draft(ABC):
     """One evaluation of a rule: its names so far. What they may be is said by the abstract methods: the source of values."""
 
     env: Env
-    text: Facts
+    text: RuleText
     lets: tuple[t.GraphStatement, ...]
     drawn: dict[str, Any] = field(default_factory=dict)
 

@@ -18,7 +18,7 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.interpret.draft import Draft, entry_count, partly_bound
 from dslc.interpret.draws import ORDINARY, Draws
-from dslc.interpret.facts import Place, facts_of, operator_hints
+from dslc.interpret.rule_text import Place, operator_hints, rule_text
 from dslc.ir.constants import NUMPY, array_value
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Value, input_value, topological
@@ -251,7 +251,7 @@ def instantiate(
 
     Raises Rejected where the draw fits none.
     """
-    syntax, facts = sub.syntax, facts_of(sub)
+    syntax, facts = sub.syntax, rule_text(sub)
     env = Env(sub.module, rules)
     env.decls = dict(facts.decls)
     lets = tuple(statement for statement in syntax.left if isinstance(statement, t.Let))

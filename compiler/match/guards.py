@@ -80,7 +80,7 @@ def bind_local(functions: Iterable[t.Function], lets: Iterable[t.Let | t.LetMany
             env.bind(let.target.name, Thunk(lambda let=let: scope_of(let.target, let.value, env)))  # type: ignore[misc]
 
 
-def scope_of(target: t.Target, value: t.Expr, env: Env) -> Value:
+def scope_of(target: t.Defined, value: t.Expr, env: Env) -> Value:
     """`let E[i: N] = ...`: a scope with a name."""
     from dslc.semantics.scopes import build_scope
 

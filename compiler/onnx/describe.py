@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -14,17 +15,23 @@ from dslc.onnx.external import byte_size, entries, is_external
 _HASHED = 1 << 26
 
 
-def counts(model: ModelProto) -> tuple[int, int, int]:
-    """Operators (those of subgraphs included, constants not), elements of the weights, and their bytes."""
+def counts(model: ModelProto) -> tuple[int, int, int, dict[str, int]]:
+    """Operators (those of subgraphs included, constants not), elements of the weights, and their bytes; and operators by type.
+
+    A type is written with its domain where that is not ONNX's own (`com.microsoft.FusedConv`).
+    """
     nodes = parameters = size = 0
+    types: Counter[str] = Counter()
     for graph in _graphs(model.graph):
         held = [node for node in graph.node if node.op_type == "Constant" and node.domain in {"", "ai.onnx"}]
         nodes += len(graph.node) - len(held)
+        types.update(f"{node.domain}.{node.op_type}".removeprefix("ai.onnx.").removeprefix(".") for node in graph.node)
+        types.subtract({"Constant": len(held)})
         constants = (attribute.t for node in held for attribute in node.attribute if attribute.HasField("t"))
         for tensor in (*graph.initializer, *constants):
             parameters += math.prod(tensor.dims)
             size += byte_size(tensor) or 0
-    return nodes, parameters, size
+    return nodes, parameters, size, {name: types[name] for name in sorted(types) if types[name]}
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:

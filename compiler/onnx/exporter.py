@@ -14,6 +14,7 @@ from dslc.onnx.context import Context, OpaqueTensor
 from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
 from dslc.onnx.folding import compute
+from dslc.onnx.naming import Namer, Naming, naming_of
 from dslc.onnx.plan import Plan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
 from dslc.onnx.symbols import Symbols
@@ -22,16 +23,17 @@ from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 
-def export(context: Context, graph: Graph, rules: Rules) -> ModelProto:
+def export(context: Context, graph: Graph, rules: Rules, naming: Naming | None = None) -> ModelProto:
     """A graph as a model: nodes that did not change are those of the file, word for word.
 
-    External data stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
+    `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. External data
+    stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
 
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
     with rare_collections():
-        return _Exporter(context, graph, rules).run()
+        return _Exporter(context, graph, rules, naming_of(context) if naming is None else naming).run()
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
@@ -86,7 +88,7 @@ def node_model(
     names = {value: value.node.name for value in parameters}  # type: ignore[attr-defined]
     context = Context(model, None, "the node", {"": opset}, {}, names, {}, {}, {}, {}, {})
     fold = inputs is None or any(not value.constant for value in chosen)
-    exporter = _Exporter(context, Graph(parameters, results), rules, fold=fold)
+    exporter = _Exporter(context, Graph(parameters, results), rules, Naming(), fold=fold)
     return exporter.run(), [value.node.name for value in parameters]  # type: ignore[attr-defined]
 
 
@@ -103,7 +105,7 @@ def value_info(name: str, type: TensorType) -> ValueInfoProto:
 
 
 class _Exporter:
-    def __init__(self, context: Context, graph: Graph, rules: Rules, *, fold: bool = True) -> None:
+    def __init__(self, context: Context, graph: Graph, rules: Rules, naming: Naming, *, fold: bool = True) -> None:
         self.context, self.graph, self.rules = context, graph, rules
         self.original = context.model.graph
         self.symbols = Symbols(context.dims)
@@ -113,10 +115,13 @@ class _Exporter:
         self.taken: set[str] = set()
         self.copies: list[tuple[Value, str]] = []
         self._count = 0
+        self._namer = Namer(naming, context.ir_version)
 
     def run(self) -> ModelProto:
         roots = [*self.graph.outputs, *self.context.pinned.values()]
         order = self.plan.order(roots)
+        self._namer.stands_for = {inner: outer for outer, inner in self.plan.aliases.items()}
+        self._namer.inside = self.plan.inside
         self._name(order, [self._final(value) for value in self.graph.outputs])
         folded = [v for v in self.names if v in self.plan.folded]
         arrays = compute(folded, self.rules, self.context.opset) if folded else {}
@@ -133,6 +138,7 @@ class _Exporter:
     def _nodes(self, model: ModelProto, order: Sequence[Spec]) -> None:
         """The nodes; a second name of a value is an Identity right behind what gives it."""
         made = {output for spec in order for output in map(self._canonical_or_none, spec.outputs)}
+        self._namer.keep(spec.proto.name for spec in order if self.plan.kept(spec))
         copies: dict[Value, list[str]] = {}
         for value, name in self.copies:
             copies.setdefault(value, []).append(name)
@@ -176,10 +182,10 @@ class _Exporter:
         reserved = original | self.taken
         for spec in order:
             for read in spec.reads:
-                self._name_one(self._final(read), reserved)
+                self._name_one(self._final(read), reserved, user=next(filter(None, spec.outputs), None))
             for output in spec.outputs:
                 if output is not None:
-                    self._name_one(self._final(output), reserved)
+                    self._name_one(self._final(output), reserved, spec.proto.op_type)
         for value, _ in self.copies:
             self._name_one(value, reserved)
 
@@ -187,17 +193,24 @@ class _Exporter:
         self.names[value] = name
         self.taken.add(name)
 
-    def _name_one(self, value: Value, reserved: set[str]) -> None:
+    def _name_one(self, value: Value, reserved: set[str], made_by: str = "weight", user: Value | None = None) -> None:
+        """The name that a value has in the file, or one after what it is made by, or for."""
         if value in self.names:
             return
-        wanted = self.context.names.get(value)
-        if wanted is None or wanted in self.taken:
-            wanted = f"dslc_{self._count}"
-            while wanted in reserved or wanted in self.taken:
+        known = self._namer.known(value)
+        if known is not None and known not in self.taken:
+            self._give(value, known)
+            return
+        wanted = name = self._namer.result(value, made_by) or ("" if user is None else self._namer.operand(user))
+        number = 1
+        while not name or name in reserved or name in self.taken:
+            if wanted:
+                number += 1
+                name = f"{wanted}_{number}"
+            else:
+                name = f"dslc_{self._count}"
                 self._count += 1
-                wanted = f"dslc_{self._count}"
-            self._count += 1
-        self._give(value, wanted)
+        self._give(value, name)
 
     # ---- parts of the model ------------------------------------------------------------------------------------
 
@@ -222,6 +235,9 @@ class _Exporter:
         del node.output[:]
         node.input.extend(inputs)
         node.output.extend(outputs)
+        if not self.plan.kept(spec):
+            node.name = ""
+            self._namer.name(node, next((value for value in spec.outputs if value is not None), None))
         return node
 
     def _unread(self, name: str) -> str:

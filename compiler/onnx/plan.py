@@ -43,9 +43,12 @@ class Plan:
         self.banned: set[Origin] = set()
         self._kept: dict[str, Node] = {}
         self._origin_specs: dict[Origin, Spec] = {}
+        self._word_for_word: set[Spec] = set()
         self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
         self._extra: dict[Value, Spec] = {}
         self._alias: dict[Value, Value] = {}
+        #: nodes that say what an operator without one node of its own means, and a result of that
+        self.inside: dict[Node, Value] = {}
         self._alike: dict[Key, tuple[Origin, Call]] | None = None
         self.users = self._count_users(outputs)
 
@@ -65,6 +68,15 @@ class Plan:
             if value not in self._alias:
                 return value
             value = self._alias[value]
+
+    @property
+    def aliases(self) -> Mapping[Value, Value]:
+        """Values that are written as others: those of operators without a node of their own, as what defines them."""
+        return self._alias
+
+    def kept(self, spec: Spec) -> bool:
+        """Whether a node is written as the file has it."""
+        return spec in self._word_for_word or any(value is not None and isinstance(value.node, Opaque) for value in spec.outputs)
 
     def order(self, outputs: Sequence[Value]) -> list[Spec]:
         """Nodes to write, producers first.
@@ -152,6 +164,7 @@ class Plan:
     def _origin(self, origin: Origin) -> Spec:
         if origin not in self._origin_specs:
             self._origin_specs[origin] = Spec(origin.proto, origin.inputs, origin.outputs)
+            self._word_for_word.add(self._origin_specs[origin])
         return self._origin_specs[origin]
 
     def _opaque(self, node: Opaque) -> Spec | None:
@@ -179,6 +192,7 @@ class Plan:
                     for output in spec.outputs:
                         if output is not None:
                             self._extra[output] = spec
+                            self.inside.setdefault(output.node, node.values[0])
             else:
                 self._inline(node)
         found = self._call_specs[node]
@@ -208,7 +222,9 @@ class Plan:
                 continue
             if isinstance(below, ScopeNode) and not all(inner[a].constant for a in below.args):
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
-            inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
+            made = with_args(below, tuple(inner[a] for a in below.args))
+            inner.update(zip(below.values, made, strict=True))
+            self.inside.setdefault(made[0].node, node.values[0])
         for value, output in zip(node.values, instance.outputs, strict=True):
             self._alias[value] = inner[output]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 
 from dslc.errors import DslcError
-from dslc.interpret.facts import facts_of
+from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import DTYPES, DType, TypeClass
 from dslc.prove.verdict import Types
 from dslc.semantics.apply import rules_cache
@@ -64,7 +64,7 @@ def variables(sub: SubstitutionDef) -> tuple[str, ...]:
     """The names in a rule that stand for element types: those of its parameters' types, then those of attributes."""
     syntax = sub.syntax
     found = {p.type.name: None for p in syntax.params if p.type is not None and p.type.name not in DTYPES}
-    for name, places in facts_of(sub).places.items():
+    for name, places in rule_text(sub).places.items():
         for place in places:
             op = sub.module.lookup(place.call.function)
             if not isinstance(op, OperatorDef) or name in DTYPES:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dslc.errors import Diagnostic, DslcError, Fix, Source, Span
+from dslc.errors import Diagnostic, DslcError, Fix, SourceText, Span
 from dslc.interpret.check_rule import compare
 from dslc.interpret.draws import SIGNED
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -321,7 +321,7 @@ _CACHE: dict[str, t.Expr] = {}
 def _parsed(text: str) -> t.Expr:
     """A condition as syntax."""
     if text not in _CACHE:
-        source = Source("guard", f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n")
+        source = SourceText("guard", f"dslc 1\nsubstitution guard(X: T[]) -> Y {{\n  Y = X\n  where {text}\n  =>\n  Y = X\n}}\n")
         (item,) = (item for item in parse(source).items if isinstance(item, t.Substitution))
         _CACHE[text] = next(c for s in item.left if isinstance(s, t.Where) for c in s.conditions)
     return _CACHE[text]

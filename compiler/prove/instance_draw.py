@@ -11,11 +11,11 @@ from typing import Any
 
 from dslc.interpret.draft import Draft as Names
 from dslc.interpret.draft import entry_count, partly_bound
-from dslc.interpret.facts import Place, operator_hints
+from dslc.interpret.rule_text import Place, operator_hints
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import apply, as_scalar, dimension, sym
-from dslc.prove.instance_path import Facts, Path, Restart
+from dslc.prove.instance_path import Assumed, Path, Restart
 from dslc.semantics.assuming import holds
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
@@ -97,7 +97,7 @@ class Draft(Names):
     """Names along a path of choices: unknown where that is enough."""
 
     path: Path
-    facts: Facts
+    assumed: Assumed
     choice: Choice
     #: whether an attribute was enumerated, or has as many entries, as a rank says
     listed: bool = False
@@ -145,7 +145,7 @@ class Draft(Names):
         full = name if at is None else self.entry_name(name, at)
         if self.choice.level in {"attributes", "sizes"}:
             return self.among("number", full, values("int", near=self.choice.near, hints=hints), name)
-        self.facts.integers[full] = name
+        self.assumed.integers[full] = name
         return plain(self.path.value(sym(full)))
 
     def among(self, kind: str, full: str, options: Sequence[Any], name: str = "") -> Any:
@@ -184,13 +184,13 @@ class Draft(Names):
             return self.among("real", full, values("float", near=self.choice.near), name)
         full = name if at is None else self.entry_name(name, at)
         unknown = sym(full)
-        self.facts.reals[unknown] = name
+        self.assumed.reals[unknown] = name
         return plain(self.path.value(unknown))
 
     def entries(self) -> frozenset[str]:
         """The unknowns that are entries of lists."""
-        integers = (full for full, name in self.facts.integers.items() if full != name)
-        return frozenset((*integers, *(str(unknown.name) for unknown, name in self.facts.reals.items() if unknown.name != name)))
+        integers = (full for full, name in self.assumed.integers.items() if full != name)
+        return frozenset((*integers, *(str(unknown.name) for unknown, name in self.assumed.reals.items() if unknown.name != name)))
 
     def bind(self, name: str, value: Any) -> None:
         if isinstance(value, tuple):
@@ -269,7 +269,7 @@ class Draft(Names):
             raise Mismatch("more axes than the shape to broadcast to")
         for size, wanted in zip(reversed(sizes), reversed(target), strict=False):
             one, other = as_scalar(size), as_scalar(wanted)
-            self.facts.one_of((apply("==", one, other), apply("==", one, as_scalar(1))))
+            self.assumed.one_of((apply("==", one, other), apply("==", one, as_scalar(1))))
 
     # ---- sizes ---------------------------------------------------------------------------------------------
 

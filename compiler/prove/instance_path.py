@@ -128,7 +128,7 @@ def _put(scalar: Scalar, name: Sym, value: Scalar) -> Scalar:
     return rebuild(scalar, lambda node: value if node is name else None)
 
 
-class Facts:
+class Assumed:
     """What is assumed of one case. Implements `dslc.semantics.assuming.Assuming`.
 
     On the left side of a rule every condition is assumed: the rule is only used where its left side has a meaning. On the right

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef, UnknownFunction
 from dslc.semantics.env import with_attributes
 from dslc.semantics.walk import walk_expr
@@ -53,7 +53,7 @@ def unknown_operator(name: str, count: int, attributes: str = "") -> OperatorDef
     shape = f"broadcast({', '.join(packs)})" if count > 1 else packs[0]
     reads = ", ".join(f"p{k}[*{f'fit(i, {pack})' if count > 1 else 'i'}]" for k, pack in enumerate(packs))
     text = f"dslc 1\noperator term_{name}({params}) -> Y: T0[*{shape}] {{\n  Y[*i] = function({reads})\n}}\n"
-    file = parse(Source(f"term {name}", text))
+    file = parse(SourceText(f"term {name}", text))
     module = Module(f"term {name}", "", file)
     module.names["function"] = UnknownFunction(with_attributes(f"unknown:{name}", attributes), module)
     (syntax,) = (item for item in file.items if isinstance(item, t.Operator))

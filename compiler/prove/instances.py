@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.interpret.facts import facts_of
 from dslc.interpret.instantiate import bind_definitions, show
+from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import Num, Scalar, Sym, walk
@@ -22,7 +22,7 @@ from dslc.prove.element_types import types_of
 from dslc.prove.instance_draw import LEVELS, Choice, Draft, hold, names_in
 from dslc.prove.instance_early import apply_early, early_calls
 from dslc.prove.instance_numbers import check_numbers
-from dslc.prove.instance_path import Again, Facts, Path, Restart, TooMany
+from dslc.prove.instance_path import Again, Assumed, Path, Restart, TooMany
 from dslc.prove.instance_replay import replaying
 from dslc.prove.instance_scope import scope_text
 from dslc.prove.instance_terms import signatures, term_operators, unknown_operators
@@ -443,16 +443,16 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         Again: an unknown was solved for.
         Mismatch: the case does not occur.
     """
-    facts = Facts(path)
+    assumed = Assumed(path)
     terms = unknown_operators(sub) or {}
-    known = dataclasses.replace(rules, operators={**rules.operators, **term_operators(sub)}, assuming=facts)
-    known = replaying(known, rules, facts)
-    text = facts_of(sub)
+    known = dataclasses.replace(rules, operators={**rules.operators, **term_operators(sub)}, assuming=assumed)
+    known = replaying(known, rules, assumed)
+    text = rule_text(sub)
     text = replace(text, conditions=tuple(c for c in text.conditions if not _about_constants(c)))
     env = Env(sub.module, known)
     env.decls = dict(text.decls)
     lets = tuple(s for s in sub.syntax.left if isinstance(s, t.Let))
-    draft = Draft(env=env, path=path, facts=facts, text=text, choice=choice, lets=lets, taken=names_in(sub))
+    draft = Draft(env=env, path=path, assumed=assumed, text=text, choice=choice, lets=lets, taken=names_in(sub))
     for name, op in terms.items():
         draft.bind(name, OperatorRef(op.name))
     draft.solve_conditions()
@@ -463,7 +463,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
     path.settle()
     expanded_left = expand(known, left)
     path.settle()
-    facts.left = False
+    assumed.left = False
     inner = env.child()
     inner.decls = env.decls
     try:
@@ -476,18 +476,18 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         expanded_right = expand(known, right)
     except Mismatch as problem:
         raise _NoRightSide(problem.reason, problem.span) from None
-    shapes = _shapes(sub, left, right, facts)
-    if facts.conditions and facts.never():
+    shapes = _shapes(sub, left, right, assumed)
+    if assumed.conditions and assumed.never():
         raise Mismatch("sizes that never occur")
-    check_numbers((*expanded_left, *expanded_right), facts, choice)
+    check_numbers((*expanded_left, *expanded_right), assumed, choice)
     shown = ", ".join(f"{name} = {show(v)}" for name, v in draft.drawn.items() if not isinstance(v, DType | OperatorRef))
     dims = [d for value in inputs for d in value.type.shape if isinstance(d, Scalar)]
     sizes = tuple(dict.fromkeys(node for d in dims for node in walk(d) if isinstance(node, Sym)))
     # what is shown for all numbers needs no guard that lets some in
-    conditions = tuple(each for each in facts.conditions if not facts.has_real(each))
+    conditions = tuple(each for each in assumed.conditions if not assumed.has_real(each))
     instance = SymbolicInstance(
         inputs, expanded_left, expanded_right, tuple(sub.syntax.outputs), conditions, sizes, shown,
-        (*facts.open, *shapes), (left, right),
+        (*assumed.open, *shapes), (left, right),
     )  # fmt: skip
     ranks = {name: env.ranks.get(name, 0) for name in packs_of(sub)}
     axes = {value: pack_axes(param, ranks) for value, param in zip(inputs, sub.syntax.params, strict=True)}
@@ -496,7 +496,7 @@ def _one(rules: Rules, sub: SubstitutionDef, path: Path, choice: Choice) -> _Fou
         expanded_left, expanded_right, axes, draft.listed, draft.mixing, not shapes, ranks, frozenset(conditions), draft.entries(),
         dict(draft.lengths), (names,),
     )  # fmt: skip
-    choice.integers.update(facts.integers.values())
+    choice.integers.update(assumed.integers.values())
     for name, value in draft.numbers:
         choice.tried.setdefault(name, set()).add(value)
     return _Found(instance, probe)
@@ -557,7 +557,7 @@ def _side(draft: Draft, syntax: t.Substitution, statements: tuple[t.GraphStateme
     return out
 
 
-def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], facts: Facts) -> list[Scalar]:
+def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, ...], assumed: Assumed) -> list[Scalar]:
     """Equalities of sizes of both sides that are not proved."""
     from dslc.ir.scalar import apply, as_scalar, num
 
@@ -568,6 +568,6 @@ def _shapes(sub: SubstitutionDef, left: tuple[Value, ...], right: tuple[Value, .
             continue
         for x, y in zip(a.type.shape, b.type.shape, strict=True):
             equal = apply("==", as_scalar(x), as_scalar(y))
-            if not (isinstance(equal, Num) and equal.value is True) and not facts.implied(equal):
+            if not (isinstance(equal, Num) and equal.value is True) and not assumed.implied(equal):
                 out.append(equal)
     return out

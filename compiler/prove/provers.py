@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dslc.interpret.facts import facts_of
+from dslc.interpret.rule_text import rule_text
 from dslc.ir.dtype import TypeClass
 from dslc.ir.graph import Value, topological
 from dslc.prove.depth import deeply
@@ -148,7 +148,7 @@ def carried_classes(rules: Rules, sub: SubstitutionDef, types: Types) -> frozens
         covered = cover_of_maps(rules, sub, types) or cover(rules, sub, "symbolic", types)
     except Uncovered:
         return frozenset()
-    places = facts_of(sub).places
+    places = rule_text(sub).places
     # a number that stands where a tensor is expected is one of the tensor's type
     numbers = [name for name, found in places.items() if all(each.attr is None and not each.starred for each in found)]
     return carried(covered.instances, numbers)

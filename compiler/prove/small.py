@@ -18,9 +18,9 @@ import numpy as np
 
 from dslc.errors import DslcError
 from dslc.interpret.domain import Redraw
-from dslc.interpret.facts import Place, facts_of
 from dslc.interpret.field import Field, P
 from dslc.interpret.instantiate import bind_definitions, show
+from dslc.interpret.rule_text import Place, rule_text
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Value, input_value
@@ -65,7 +65,7 @@ class SmallShapes:
 
     def __init__(self, rules: Rules, sub: SubstitutionDef, most: int) -> None:
         self._rules, self._sub, self._most = rules, sub, most
-        self._facts = facts_of(sub)
+        self._facts = rule_text(sub)
         self._known: dict[tuple[int, ...], Mapping[str, list[Any]]] = {}
         self._sizes = list(self._assignments())
         self._attributes = [self._values(sizes) for sizes in self._sizes]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
@@ -21,7 +21,7 @@ def written(rules: Rules, text: str, operators: Mapping[str, str], library: str 
     Raises:
         DslcError: where the text does not parse.
     """
-    file = parse(Source(f"{library}.rules", "dslc 1\n" + text))
+    file = parse(SourceText(f"{library}.rules", "dslc 1\n" + text))
     module = Module(f"{library}.{library}", library, file)
     for op, short in operators.items():
         module.names[short] = rules.operators[op]

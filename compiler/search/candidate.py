@@ -10,6 +10,7 @@ from math import inf
 from typing import Protocol
 
 from dslc.cost.groups import working_nodes
+from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph
 
 
@@ -26,13 +27,17 @@ class Later(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times."""
+    """A graph with its predicted cost in seconds, and the step that made it of its parent: a rule, applied `count` times.
+
+    `facts` are what the step rests on where the graph itself does not say how it was rewritten (`dslc.search.rewriting`).
+    """
 
     made: Graph | Later
     cost: float
     parent: Candidate | None = None
     rule: str = ""
     count: int = 0
+    facts: tuple[Fact, ...] = ()
 
     @property
     def graph(self) -> Graph:

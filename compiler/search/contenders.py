@@ -15,11 +15,11 @@ from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.steady import steady
 from dslc.errors import DslcError
-from dslc.ir.graph import Graph
 from dslc.onnx.context import Context
 from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.search.candidate import Candidate
+from dslc.search.naming import Story
 from dslc.search.originals import Unusable
 from dslc.semantics.library import Rules
 
@@ -68,7 +68,8 @@ class Checker:
         size: int = 0,
     ) -> None:
         self._left, self._bytes = left, size
-        self._last: tuple[Graph, Any] | None = None
+        self._last: tuple[Candidate, Any] | None = None
+        self.story = Story(context)
         self._context = context
         self._rules = rules
         self._references = references
@@ -80,22 +81,21 @@ class Checker:
         self._meant = meant
         self._disputed: dict[tuple[int, int], bool] = {}
 
-    def exported(self, graph: Graph) -> tuple[Any, ModelFile]:
-        """The graph as a model; raises DslcError where ONNX cannot say it."""
-        model = self._exported(graph)
-        return model, ModelFile(serialized(model), folder_of(self._context.folder))
+    def _exported(self, candidate: Candidate) -> Any:
+        """The last model once more where it is asked for again: a large one takes seconds.
 
-    def _exported(self, graph: Graph) -> Any:
-        """The last model once more where it is asked for again: a large one takes seconds."""
-        if self._last is None or self._last[0] is not graph:
+        Raises:
+            DslcError: ONNX cannot say it.
+        """
+        if self._last is None or self._last[0] is not candidate:
             self._last = None
-            self._last = graph, export(self._context, graph, self._rules)
+            self._last = candidate, export(self._context, candidate.graph, self._rules, self.story.of(candidate).naming)
         return self._last[1]
 
     def operators(self, candidate: Candidate) -> float:
         """How many operators the candidate's model has; infinitely many where ONNX cannot say it."""
         try:
-            return counts(self._exported(candidate.graph))[0]
+            return counts(self._exported(candidate))[0]
         except DslcError:
             return inf
 
@@ -111,7 +111,8 @@ class Checker:
         if self._left() <= self._bytes / EXPORTED:
             raise TimeUp
         try:
-            model, file = self.exported(candidate.graph)
+            model = self._exported(candidate)
+            file = ModelFile(serialized(model), folder_of(self._context.folder))
         except DslcError as problem:
             return Comparison(float("inf"), problem.diagnostics[0].message)
         worst = 0.0

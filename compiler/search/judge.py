@@ -9,7 +9,7 @@ from typing import Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
-from dslc.cost.machine import Target
+from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import MemoryShort, Times, Timing, race
@@ -52,7 +52,7 @@ def judge(
     identity: str,
     contenders: Sequence[Contender],
     feeds: Mapping[str, Any],
-    target: Target,
+    machine: Machine,
     seconds: float,
     cache: CostCache,
     clock: Clock | None = None,
@@ -71,14 +71,14 @@ def judge(
         MemoryShort: not even two models fit into memory.
         TimeUp: time did not suffice for anything that could be judged.
     """
-    keys = [_key(identity, contender, feeds, target) for contender in contenders]
+    keys = [_key(identity, contender, feeds, machine) for contender in contenders]
     known = [cache.verdict(key) for key in keys]
     fresh = [k for k, found in enumerate(known) if found is None]
     if fresh:
         if clock is not None and clock.left() < 2 * load:
             raise TimeUp
         files = [contenders[k].file for k in fresh]
-        for k, (first, own) in zip(fresh, _timed(original, files, feeds, target, seconds, clock, times), strict=True):
+        for k, (first, own) in zip(fresh, _timed(original, files, feeds, machine, seconds, clock, times), strict=True):
             known[k] = {
                 "before": first.median,
                 "after": own.median,
@@ -98,7 +98,7 @@ def _timed(
     original: ModelFile,
     files: Sequence[ModelFile],
     feeds: Mapping[str, Any],
-    target: Target,
+    machine: Machine,
     seconds: float,
     clock: Clock | None,
     times: Times | None,
@@ -106,7 +106,7 @@ def _timed(
     """The original's and the own times of each file."""
     try:
         first, *others = race(
-            [original, *files], feeds, target.threads, seconds, clock=clock, least=LEAST, times=times
+            [original, *files], feeds, machine.threads, seconds, clock=clock, least=LEAST, times=times
         )
         return [(first, own) for own in others]
     except MemoryShort:
@@ -114,7 +114,7 @@ def _timed(
             raise
     found = []
     for file in files:
-        first, own = race([original, file], feeds, target.threads, seconds / len(files), clock=clock, least=LEAST)
+        first, own = race([original, file], feeds, machine.threads, seconds / len(files), clock=clock, least=LEAST)
         found.append((first, own))
     return found
 
@@ -123,8 +123,8 @@ def _verdict(found: Mapping[str, float]) -> Verdict:
     return Verdict(found["before"], found["after"], Interval(found["ratio"], found["low"], found["high"]))
 
 
-def _key(identity: str, contender: Contender, feeds: Mapping[str, Any], target: Target) -> str:
-    total = hashlib.sha256(f"{identity}|{target}|".encode())
+def _key(identity: str, contender: Contender, feeds: Mapping[str, Any], machine: Machine) -> str:
+    total = hashlib.sha256(f"{identity}|{machine}|".encode())
     total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
     for name in sorted(feeds):
         total.update(f"|{name} {feeds[name].dtype} {feeds[name].shape}".encode())

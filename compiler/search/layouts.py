@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
-from typing import Literal
 
 from dslc.ir.graph import Call, Graph, Node, Value
 from dslc.match import CompiledRule, GraphIndex, find_matches
@@ -18,10 +17,6 @@ from dslc.match.apply import Refused, replacements
 from dslc.search.rewriting import rewritten
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.syntax import tree as t
-
-#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
-#: substitutions; `none`: substitutions alone
-Mode = Literal["joint", "after", "only", "none"]
 
 #: places that are tried in every combination; rounds of settling (each moves every transpose one operator on)
 PLACES, ROUNDS = 3, 64

@@ -98,6 +98,11 @@ def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
     return out
 
 
+def not_standard(names: Iterable[str]) -> list[str]:
+    """The rules that some library of a user's brought."""
+    return [name for name in names if not name.startswith("std.")]
+
+
 def _ruleset(rules: Rules, name: str) -> RulesetDef | None:
     if name in rules.rulesets:
         return rules.rulesets[name]

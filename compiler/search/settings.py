@@ -1,13 +1,24 @@
-"""What a user may say about a run."""
+"""What a user may say about a run: every option once, for the command line and for Python."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal, get_args
 
-from dslc.search.layouts import Mode
+from dslc.search.backtracking import Backtrack
+from dslc.search.option import Option, listed, option, options
+from dslc.search.strategies import STRATEGIES
+from dslc.search.strategy import Strategy
+
+#: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
+#: substitutions; `none`: substitutions alone
+Mode = Literal["joint", "after", "only", "none"]
+#: statuses of rules that may be allowed; those of the first two are used anyway
+ALLOWED = ("proved", "bounded", "tested", "trusted", "undecided")
 
 _TIME = re.compile(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|m|min|h)?")
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, None: 1.0}
@@ -21,6 +32,63 @@ def seconds_of(text: str) -> float:
     return float(found.group(1)) * _UNITS[found.group(2)]
 
 
+def _seconds(time: float | str) -> float:
+    """Seconds as a number, or a time as a text; raises ValueError."""
+    try:
+        seconds = seconds_of(time) if isinstance(time, str) else float(time)
+    except TypeError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{time!r} is no time; write 60s, 2m or 1h")
+    return seconds
+
+
+def _paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+    return tuple(os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given))
+
+
+def _statuses(given: str | Sequence[str]) -> tuple[str, ...]:
+    """`["tested,trusted"]` as statuses; raises ValueError."""
+    found = tuple(dict.fromkeys(status.strip() for text in listed(given) for status in text.split(",")))
+    for status in found:
+        if status not in ALLOWED:
+            raise ValueError(f"{status!r} is none of tested, trusted and undecided")
+    return found
+
+
+def bindings(given: Mapping[str, int | Sequence[int]] | Sequence[str]) -> list[dict[str, int]]:
+    """`{"N": [1, 8]}`, or `["N=1,8"]`, as one dictionary for each position of the lists; a single size goes with all of them.
+
+    Raises ValueError for what is no `NAME=N`, and for lists of different lengths.
+    """
+    if isinstance(given, Mapping):
+        return each_binding(given)
+    sizes: dict[str, int | Sequence[int]] = {}
+    for text in given:
+        name, equals, values = text.rpartition("=")
+        try:
+            numbers = [int(value) for value in values.split(",")]
+        except ValueError:
+            numbers = []
+        if not equals or not name or not numbers or min(numbers) < 0:
+            raise ValueError(f"{text!r} is no NAME=N")
+        sizes[name.strip()] = numbers
+    return each_binding(sizes)
+
+
+def each_binding(bind: Mapping[str, int | Sequence[int]]) -> list[dict[str, int]]:
+    """One dictionary for each position of the lists of sizes; a single size goes with all of them.
+
+    Raises ValueError for lists of different lengths.
+    """
+    sizes = {name: [value] if isinstance(value, int) else [int(one) for one in value] for name, value in bind.items()}
+    count = max((len(each) for each in sizes.values()), default=1)
+    for name, each in sizes.items():
+        if len(each) not in (1, count):
+            raise ValueError(f"{name} has {len(each)} sizes where another has {count}")
+    return [{name: each[k % len(each)] for name, each in sizes.items()} for k in range(count)]
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where the optimizer tells what it does: a phase by name, steps done, and how many times as fast the best so far is."""
@@ -32,42 +100,133 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Options of a run; `dslc.optimize` documents them."""
+    """Options of a run, and where it tells what it does."""
 
-    rules: Sequence[str | Path] = ()
-    only: Sequence[str] = ()
-    disable: Sequence[str] = ()
-    #: statuses of rules that are used beside proved and bounded ones: tested, trusted, undecided
-    allow: Sequence[str] = ()
-    layouts: Mode = "joint"
-    budget: float = 60.0
-    #: seconds without a gain after which the search ends; None: a quarter of the budget
-    patience: float | None = None
-    alpha: float = 1.05
-    seed: int = 0
-    steps: int | None = None
-    tolerance: float | None = None
-    bind: Sequence[Mapping[str, int]] = ({},)
-    inputs: str | Path | None = None
-    threads: int | None = None
-    timing: bool = True
-    specialize: bool = False
-    #: without rules that change infinities, NaN or overflows
-    strict_floats: bool = False
-    cache: str | Path | None = None
-    progress: Progress = Progress()
+    rules: Sequence[str | Path] = field(default=(), metadata=option(
+        "Another library or .rules file; may be repeated.", metavar="LIB", many=True, read=_paths,
+        more="One, or several, beside the standard library.",
+    ))  # fmt: skip
+    only: Sequence[str] = field(default=(), metadata=option(
+        "Use this rule set (or rule) and nothing else.", metavar="RULESET", many=True, read=listed,
+        more="One name, or several. By default each library's rule set `default`, and all rules of a library that has none.",
+    ))  # fmt: skip
+    disable: Sequence[str] = field(default=(), metadata=option(
+        "Leave a rule out; may be repeated.", metavar="RULE", many=True, read=listed,
+        more="One name, or several.",
+    ))  # fmt: skip
+    allow: Sequence[str] = field(default=(), metadata=option(
+        "Also use rules that are only tested, trusted or undecided; a,b for several.", metavar="STATUS", many=True, read=_statuses,
+        more="Whatever is used, the outputs are compared.",
+    ))  # fmt: skip
+    layouts: Mode = field(default="joint", metadata=option(
+        "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(Mode), shown="joint",
+        more="`joint`, `after`, `only` or `none`.",
+    ))  # fmt: skip
+    strategy: Strategy = field(default_factory=Backtrack, metadata=option(
+        "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False,
+    ))  # fmt: skip
+    budget: float = field(default=60.0, metadata=option(
+        "Time for the whole command; 0: only rewrite.", metavar="TIME", shown="60s", read=_seconds,
+        more='Seconds, or a text (`"20s"`, `"2m"`). 0: import, canonical form, export, and nothing is measured.',
+    ))  # fmt: skip
+    patience: float | None = field(default=None, metadata=option(
+        "End the search after so long without a gain (default: a quarter of the budget).", metavar="TIME", read=_seconds,
+    ))  # fmt: skip
+    steps: int | None = field(default=None, metadata=option(
+        "Stop after so many steps of the search.", type=int, least=0, metavar="N",
+        more="Whatever time that takes.",
+    ))  # fmt: skip
+    alpha: float = field(default=1.05, metadata=option(
+        "How much worse is explored.", type=float, least=1, shown=1.05,
+        more="A graph may cost so many times what the best does and still be gone on from.",
+    ))  # fmt: skip
+    seed: int = field(default=0, metadata=option(
+        "Order in which rules are tried.", type=int, shown=0,
+        more="0: that of the files; other seeds: other orders.",
+    ))  # fmt: skip
+    bind: Sequence[Mapping[str, int]] = field(default=({},), metadata=option(
+        "Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.", metavar="NAME=N", many=True, read=bindings,
+        more="Sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name; a list of sizes means that "
+        "the model must be slower at none of them.",
+    ))  # fmt: skip
+    specialize: bool = field(default=False, metadata=option("Write the bound sizes into the model.", type=bool))
+    strict_floats: bool = field(default=False, metadata=option(
+        "Without rules that change infinities, NaN or overflows.", type=bool,
+        more="Those that say that infinities, NaN, overflows or divisions by 0 may become something else.",
+    ))  # fmt: skip
+    tolerance: float | None = field(default=None, metadata=option(
+        "Largest relative error of an output.", type=float, least=0,
+        more="By default that of the data type: 1e-4 for float32, 1e-2 for float16.",
+    ))  # fmt: skip
+    inputs: str | Path | None = field(default=None, metadata=option(
+        "Representative inputs.", type=Path, metavar="FILE.npz|DIR", read=os.fspath,
+        more="An `.npz` file or a folder of them; by default random ones that are valid for the model.",
+    ))  # fmt: skip
+    threads: int | None = field(default=None, metadata=option(
+        "Threads of the runtime.", type=int, least=1, metavar="N",
+        more="By default one for each core.",
+    ))  # fmt: skip
+    timing: bool = field(default=True, metadata=option(
+        "Take the search's choice.", type=bool,
+        more="False takes the search's choice, checked but not timed.",
+    ))  # fmt: skip
+    cache: str | Path | None = field(default=None, metadata=option(
+        "Folder of the cost cache.", type=Path, metavar="DIR", read=os.fspath,
+    ))  # fmt: skip
+    progress: Progress = field(default_factory=Progress)
     #: how often Ctrl-C was pressed, where someone counts: libraries in C may turn the exception into an error of their own
     interrupts: Callable[[], int] = lambda: 0
 
 
-def each_binding(bind: Mapping[str, int | Sequence[int]]) -> list[dict[str, int]]:
-    """One dictionary for each position of the lists of sizes; a single size goes with all of them.
+class WrongOption(ValueError):
+    """A value that an option cannot have."""
 
-    Raises ValueError for lists of different lengths.
+    def __init__(self, name: str, about: Option, problem: str) -> None:
+        super().__init__(problem)
+        self.name, self.about = name, about
+
+
+def strategy_options() -> dict[str, Option]:
+    """The options that some strategy has beside those of every run."""
+    return {one.name: about for strategy in STRATEGIES.values() for one, about in options(strategy)}
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Settings of what was given by name, as texts of a command line or as values of Python; what is not given is at its default.
+
+    `strategy` is a name, or a strategy; its own options are among the given ones.
+
+    Raises:
+        WrongOption: for a value that an option cannot have, or an option that the strategy does not have.
     """
-    sizes = {name: [value] if isinstance(value, int) else [int(one) for one in value] for name, value in bind.items()}
-    count = max((len(listed) for listed in sizes.values()), default=1)
-    for name, listed in sizes.items():
-        if len(listed) not in (1, count):
-            raise ValueError(f"{name} has {len(listed)} sizes where another has {count}")
-    return [{name: listed[k % len(listed)] for name, listed in sizes.items()} for k in range(count)]
+    values: dict[str, Any] = {}
+    known = dict(options_by_name(Settings))
+    for name, value in given.items():
+        if name in known and name != "strategy":
+            values[name] = _value(name, known[name], value)
+    wanted = given.get("strategy")
+    if isinstance(wanted, str) or wanted is None:
+        values["strategy"] = _strategy(wanted or next(iter(STRATEGIES)), given)
+    else:
+        values["strategy"] = wanted
+    return Settings(**values)
+
+
+def options_by_name(of: type) -> dict[str, Option]:
+    return {one.name: about for one, about in options(of)}
+
+
+def _strategy(name: str, given: Mapping[str, Any]) -> Strategy:
+    made = STRATEGIES[name]
+    own = options_by_name(made)
+    for other, about in strategy_options().items():
+        if other in given and other not in own:
+            raise WrongOption(other, about, f"the strategy {name} has no such option")
+    return made(**{one: _value(one, about, given[one]) for one, about in own.items() if one in given})
+
+
+def _value(name: str, about: Option, given: Any) -> Any:
+    try:
+        return about.value(given)
+    except ValueError as problem:
+        raise WrongOption(name, about, str(problem)) from None

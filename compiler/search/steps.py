@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from dslc.prove.verdict import STATUSES, RuleVerdict
 from dslc.report import Step
@@ -10,15 +10,20 @@ from dslc.search.candidate import Candidate
 from dslc.search.validate import Validated
 
 
-def steps_of(candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> tuple[Step, ...]:
-    """For every rule of a candidate's path how often it was applied, what that was predicted to save, and how it is proved."""
+def steps_of(
+    candidate: Candidate, verdicts: Mapping[str, RuleVerdict], validated: Validated, places: Iterable[tuple[str, str]] = ()
+) -> tuple[Step, ...]:
+    """For every rule of a candidate's path how often it was applied, what that was predicted to save, how it is proved, and where."""
+    where: dict[str, dict[str, None]] = {}
+    for rule, place in places:
+        where.setdefault(rule, {})[place] = None
     total: dict[str, tuple[int, float]] = {}
     for step in candidate.path():
         if step.rule:
             count, gain = total.get(step.rule, (0, 0.0))
             total[step.rule] = (count + step.count, gain + step.gain)
     out = [
-        Step(name, count, gain * 1e3, status_of(name, verdicts), validated.how.get(name, ""))
+        Step(name, count, gain * 1e3, status_of(name, verdicts), validated.how.get(name, ""), tuple(where.get(name, ())))
         for name, (count, gain) in total.items()
     ]
     return tuple(sorted(out, key=lambda step: -step.gain_ms))

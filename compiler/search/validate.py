@@ -1,8 +1,9 @@
-"""Translation validation: every rewrite of the program that is returned is proved again, at its real shapes.
+"""Translation validation: every fact that the program that is returned rests on is proved again, at its real shapes.
 
-A rewrite replaces a value of a graph by another one. What both have below them in common stands for arbitrary tensors; the rest is
-compared by the exact prover, with the numbers of this model for sizes and attributes. Where that does not decide, the sides are
-compared on random inputs modulo 2^31 - 1, at the real sizes where that is quick.
+A fact says that two programs over holes are equal whatever the holes hold, wherever it comes from. A rewrite replaces a value of a
+graph by another one; it is proved by some fact about the two: what both have below them in common are holes, then less of it, then
+what lies lower down. Facts are compared by the exact prover, with the numbers of this model for sizes and attributes. Where that does
+not decide, the sides are compared on random inputs modulo 2^31 - 1, at the real sizes where that is quick.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from dslc.analysis.counts import known_flops
 from dslc.interpret.instantiate import Rejected
 from dslc.ir.constants import FillRef, fill
 from dslc.ir.dtype import Dim
-from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, input_value, topological, with_args
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, topological, with_args
+from dslc.ir.holes import hole
 from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
@@ -33,6 +36,7 @@ from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
+Values = tuple[Value, ...]
 #: `exact`, `field`: proved again by that prover; `rule`: by nothing but the proof of the rule
 How = Literal["exact", "field", "rule"]
 _WORST: tuple[How, ...] = ("exact", "field", "rule")
@@ -63,6 +67,10 @@ class Rewrite:
     new: Value
 
 
+#: what is to be proved: a fact, a rewrite that some fact must account for, or a rule's name where nobody says what it replaced
+Claim = Fact | Rewrite | str
+
+
 @dataclass(frozen=True, slots=True)
 class Validated:
     """How the rewrites of each rule were proved; `failed` names a rule that changes what a program computes, and why.
@@ -82,10 +90,13 @@ class Validated:
         return not self.failed and not self.unproved
 
 
-def rewrites_of(candidate: Candidate) -> Iterator[Rewrite | str]:
-    """Every rewrite on the way to a candidate, in order; a rule's name where a step does not say what it replaced."""
+def claims_of(candidate: Candidate) -> Iterator[Claim]:
+    """What a candidate rests on, in order: the facts of each step, or the rewrites that its graph tells of."""
     for step in candidate.path():
         if step.parent is None:
+            continue
+        if step.facts:
+            yield from step.facts
             continue
         made = rewritings(step.graph, step.parent.graph)
         if made is None:
@@ -98,18 +109,18 @@ def rewrites_of(candidate: Candidate) -> Iterator[Rewrite | str]:
 
 
 def validate(
-    rules: Rules, candidate: Candidate, deadline: float = inf, known: Known | None = None,
+    rules: Rules, claims: Iterable[Claim], deadline: float = inf, known: Known | None = None,
     told: Callable[[int], None] = lambda _: None, needed: Callable[[str], bool] = lambda _: False,
 ) -> Validated:  # fmt: skip
-    """Proves every rewrite of a candidate again; after the `deadline` (`time.monotonic`) the rest rests on its rules.
+    """Proves claims, wherever they come from; after the `deadline` (`time.monotonic`) the rest rests on its rules.
 
-    `known` keeps what was decided for the next candidate of the same run. A rule that is `needed` to be proved here is not proved
+    `known` keeps what was decided for the next claims of the same run. A rule that is `needed` to be proved here is not proved
     for every shape: it is used where the exact prover shows it at these shapes, types and attributes, and nowhere else.
     """
     prover = _Prover(rules, deadline, {} if known is None else known)
     how: dict[str, How] = {}
     count = 0
-    for one in rewrites_of(candidate):
+    for one in claims:
         if isinstance(one, str):
             how[one] = "rule"
             continue
@@ -129,7 +140,7 @@ class _Failed:
 
 
 #: what was found about two sides, by `exact` or by `field`: equal blocks of a model have equal rewrites
-Known = dict[tuple[Literal["exact", "field"], Value, Value], "bool | Literal['field'] | _Failed | None"]
+Known = dict[tuple[Literal["exact", "field"], tuple[Value, ...], tuple[Value, ...]], "bool | Literal['field'] | _Failed | None"]
 
 
 class _Prover:
@@ -137,12 +148,10 @@ class _Prover:
         self._rules, self._deadline, self._known = rules, deadline, known
         self._nodes: tuple[Graph, frozenset[Node]] | None = None
 
-    def of(self, rewrite: Rewrite) -> How | _Failed:
-        if self._nodes is None or self._nodes[0] is not rewrite.graph:
-            self._nodes = rewrite.graph, frozenset(rewrite.graph.nodes())
+    def of(self, claim: Fact | Rewrite) -> How | _Failed:
         attempts: list[Sides] = []
         begun = time.monotonic()
-        for sides in _sides(rewrite, self._nodes[1]):
+        for sides in self._ways(claim):
             if time.monotonic() > self._deadline:
                 return "rule"
             attempts.append(sides)
@@ -160,14 +169,24 @@ class _Prover:
                 return found
         return "rule"
 
+    def _ways(self, claim: Fact | Rewrite) -> Iterator[Sides]:
+        """The facts any of which would do."""
+        if isinstance(claim, Fact):
+            # whatever the holes hold: there is no other way to look at it
+            yield Sides(claim.old.outputs, claim.new.outputs, True)
+            return
+        if self._nodes is None or self._nodes[0] is not claim.graph:
+            self._nodes = claim.graph, frozenset(claim.graph.nodes())
+        yield from _sides(claim, self._nodes[1])
+
     def _exact(self, sides: Sides) -> bool:
-        key: tuple[Literal["exact"], Value, Value] = ("exact", sides.old, sides.new)
+        key: tuple[Literal["exact"], Values, Values] = ("exact", sides.old, sides.new)
         if key not in self._known:
             self._known[key] = self._equal(sides)
         return self._known[key] is True
 
     def _field(self, sides: Sides) -> Literal["field"] | _Failed | None:
-        key: tuple[Literal["field"], Value, Value] = ("field", sides.old, sides.new)
+        key: tuple[Literal["field"], Values, Values] = ("field", sides.old, sides.new)
         if key not in self._known:
             self._known[key] = self._computed(sides)
         found = self._known[key]
@@ -177,25 +196,26 @@ class _Prover:
         if sides.old == sides.new:
             return True
         try:
-            old, new = expand(self._rules, (sides.old,)), expand(self._rules, (sides.new,))
+            old, new = expand(self._rules, sides.old), expand(self._rules, sides.new)
         except (Mismatch, EvalError):
             return False
         return isinstance(compare(self._rules, _decimal(old), _decimal(new), seconds=_SECONDS), Equal)
 
     def _computed(self, sides: Sides) -> Literal["field"] | _Failed | None:
         """Both sides on random inputs; None where they are too large, or have no value."""
+        count = len(sides.old)
         try:
-            values = expand(self._rules, (sides.old, sides.new))
+            values = expand(self._rules, (*sides.old, *sides.new))
         except (Mismatch, EvalError):
             return None
         inputs = [Value(node) for node in topological(value.node for value in values) if isinstance(node, Input)]
         bound = at_sizes((*values, *inputs), _symbols(values))
-        if bound[0].type != bound[1].type or not _affordable(*bound[:2]):
+        old, new, holes = bound[:count], bound[count : 2 * count], bound[2 * count :]
+        if [value.type for value in old] != [value.type for value in new] or not _affordable(*old, *new):
             return None
+        names = tuple(f"result{k or ''}" for k in range(count))
         try:
-            outcome = compare_values(
-                self._rules, bound[:1], bound[1:2], ("result",), bound[2:], np.random.default_rng(0), {}
-            )
+            outcome = compare_values(self._rules, old, new, names, holes, np.random.default_rng(0), {})
         except Rejected:
             return None
         if outcome.counterexample is not None:
@@ -244,13 +264,13 @@ def _symbols(values: Iterable[Value]) -> dict[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Old and new value as programs over arbitrary tensors; `free` where each of these can be any tensor, whatever the others are.
+    """A fact without its name; `free` where each of its holes can be any tensor, whatever the others are.
 
     Where they are not free (one is a `Sigmoid`, which is positive) a difference of the sides says nothing.
     """
 
-    old: Value
-    new: Value
+    old: Values
+    new: Values
     free: bool
 
 
@@ -266,7 +286,7 @@ def _sides(rewrite: Rewrite, nodes: Set[Node]) -> Iterator[Sides]:
     """
     taken = _taken(rewrite.new, nodes)
     common = _common(rewrite)
-    seen: set[tuple[Value, Value]] = set()
+    seen: set[tuple[Values, Values]] = set()
     lowest = {value for value in taken if not _holds(value, taken)}
     ways = (_unknown(taken, 1), _FEW), (taken, _FEW), (taken, _NEAR), (common, _NEAR), (_unknown(taken), _NEAR)
     cut: set[Value] = set()
@@ -288,7 +308,7 @@ def _between(rewrite: Rewrite, cut: set[Value]) -> Sides | None:
     """The sides over arbitrary values in place of a cut; None where the type of one of these is not known."""
     names: dict[Value, Value] = {}
     old, new = _over(rewrite.old, cut, names), _over(rewrite.new, cut, names)
-    return None if old is None or new is None else Sides(old, new, all(_free(value) for value in names))
+    return None if old is None or new is None else Sides((old,), (new,), all(_free(value) for value in names))
 
 
 def _free(value: Value) -> bool:
@@ -430,7 +450,7 @@ def _near(root: Value, stop: set[Value], limit: int) -> tuple[set[Value], set[Va
 
 
 def _over(root: Value, arbitrary: set[Value], names: dict[Value, Value]) -> Value | None:
-    """A value as a program over inputs in place of the arbitrary values, named in the order in which they are met."""
+    """A value as a program over holes in place of the arbitrary values, numbered in the order in which they are met."""
     done: dict[Value, Value] = {}
     stack = [root]
     while stack:
@@ -441,7 +461,7 @@ def _over(root: Value, arbitrary: set[Value], names: dict[Value, Value]) -> Valu
         if value in arbitrary:
             if not value.known:
                 return None
-            done[value] = names.setdefault(value, input_value(f"x{len(names)}", value.type))
+            done[value] = names.setdefault(value, hole(len(names), value.type))
             continue
         if isinstance(value.node, Constant) and isinstance(value.node.data, FillRef):
             done[value] = fill(_shortest(value.node.data.value), value.type)

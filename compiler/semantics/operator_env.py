@@ -121,7 +121,7 @@ def bind_statements(op: OperatorDef, env: Env) -> None:
             _bind_many(statement.names, statement.value, env)
 
 
-def _target(target: t.Target, value: t.Expr, output: t.Param | None, env: Env) -> Thunk:
+def _target(target: t.Defined, value: t.Expr, output: t.Param | None, env: Env) -> Thunk:
     running = False
 
     def compute() -> Any:

@@ -43,8 +43,8 @@ class Builder(ExpressionBuilder):
     def output(self, meta: Meta, c: Args) -> t.Param:
         return t.Param(c[0] is not None, str(c[1]), c[2], None, span=self._span(meta))
 
-    def target(self, meta: Meta, c: Args) -> t.Target:
-        return t.Target(str(c[0]), c[1], span=self._span(meta))
+    def target(self, meta: Meta, c: Args) -> t.Defined:
+        return t.Defined(str(c[0]), c[1], span=self._span(meta))
 
     def target_places(self, meta: Meta, c: Args) -> tuple[t.Place, ...]:
         return c[0] or ()

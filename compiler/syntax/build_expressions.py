@@ -8,7 +8,7 @@ from lark import Token, v_args
 from lark.tree import Meta
 from lark.visitors import Transformer_NonRecursive
 
-from dslc.errors import Diagnostic, Source, Span
+from dslc.errors import Diagnostic, SourceText, Span
 from dslc.syntax import tree as t
 
 Args = list[Any]
@@ -21,7 +21,7 @@ class ExpressionBuilder(Transformer_NonRecursive[Token, Any]):
     `findings` collects what the grammar cannot say (E0116).
     """
 
-    def __init__(self, source: Source, offset: int = 0) -> None:
+    def __init__(self, source: SourceText, offset: int = 0) -> None:
         super().__init__(visit_tokens=False)
         self._source = source
         self._offset = offset

@@ -10,7 +10,7 @@ from typing import Any
 from lark import Lark, Token, UnexpectedInput
 from lark.exceptions import UnexpectedToken
 
-from dslc.errors import Diagnostic, Source, Span
+from dslc.errors import Diagnostic, SourceText, Span
 from dslc.syntax.scan import HEADER_WORDS
 
 _VALUES = frozenset("NAME INT NUMBER STRING INF LPAR LSQB LBRACE MINUS NOT FORALL REDUCE".split())
@@ -88,7 +88,7 @@ def _accepts(grammar: Lark, text: str, start: str) -> set[str]:
     return set(state.accepts())
 
 
-def explain(grammar: Lark, source: Source, start: str, begin: int, end: int) -> Diagnostic:
+def explain(grammar: Lark, source: SourceText, start: str, begin: int, end: int) -> Diagnostic:
     """Parses [begin, end) again, step by step, and says where and why it fails."""
     text = source.text[begin:end]
     state: Any = grammar.parse_interactive(text, start=start)
@@ -141,7 +141,7 @@ def _target_before(text: str) -> tuple[int, int] | None:
     return name.start(), name.end()
 
 
-def _of_token(grammar: Lark, source: Source, begin: int, token: Token, accepted: set[str]) -> Diagnostic:
+def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accepted: set[str]) -> Diagnostic:
     expected = describe(grammar, accepted)
     if token.type == "$END":
         where = Span(source, begin + (token.start_pos or 0), begin + (token.end_pos or 0))

@@ -11,7 +11,7 @@ import sys
 from importlib import resources
 from pathlib import Path
 
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.folders import cache_folder
 from dslc.syntax import store
 from dslc.syntax import tree as t
@@ -22,7 +22,7 @@ from dslc.version import __version__
 MOST = 400
 
 
-def parse_kept(source: Source) -> t.File:
+def parse_kept(source: SourceText) -> t.File:
     """As `parser.parse`, from the cache where the same text of the same path was parsed before.
 
     Raises:
@@ -36,7 +36,7 @@ def parse_kept(source: Source) -> t.File:
     return found
 
 
-def _key(source: Source) -> str:
+def _key(source: SourceText) -> str:
     total = hashlib.sha256(_reader().encode())
     total.update(f"{source.path}\0{source.text}".encode(errors="surrogatepass"))
     return total.hexdigest()[:40]

@@ -16,7 +16,7 @@ from typing import Any
 import lark
 from lark import Lark, Token, UnexpectedInput
 
-from dslc.errors import Diagnostic, DslcError, Source, Span
+from dslc.errors import Diagnostic, DslcError, SourceText, Span
 from dslc.folders import cache_folder
 from dslc.syntax import scan, store
 from dslc.syntax import tree as t
@@ -64,7 +64,7 @@ def _built(text: str, strict: bool = False) -> Lark:
     return Lark(text, parser="lalr", start=_STARTS, propagate_positions=True, maybe_placeholders=True, strict=strict)
 
 
-def decode(data: bytes, path: str) -> Source:
+def decode(data: bytes, path: str) -> SourceText:
     """The text of a file: UTF-8, a byte order mark is dropped, lines end in a newline.
 
     Raises:
@@ -82,10 +82,10 @@ def decode(data: bytes, path: str) -> Source:
             hint = "it looks like UTF-16: save it as UTF-8"
         message = f"the file is not UTF-8 text: byte 0x{data[failure.start]:02x} at offset {failure.start} (line {line})"
         raise DslcError([Diagnostic("E0107", message, path=path, hint=hint)]) from None
-    return Source(path, text.replace("\r\n", "\n").replace("\r", "\n"))
+    return SourceText(path, text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def read_source(path: str | os.PathLike[str]) -> Source:
+def read_source(path: str | os.PathLike[str]) -> SourceText:
     """Reads a `.rules` file.
 
     Raises:
@@ -99,7 +99,7 @@ def read_source(path: str | os.PathLike[str]) -> Source:
     return decode(data, str(path))
 
 
-def _reserved(source: Source, tree: Any, offset: int) -> list[Diagnostic]:
+def _reserved(source: SourceText, tree: Any, offset: int) -> list[Diagnostic]:
     """Keywords in the place of names; left of `=` and in the names of files and ONNX operators they are allowed."""
     found = []
     exempt: set[int] = set()
@@ -134,7 +134,7 @@ def _too_deep(node: t.Node) -> t.Node | None:
 class _Reader:
     """Parses the chunks of one file and collects everything that is wrong."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SourceText) -> None:
         self._source = source
         self.findings: list[Diagnostic] = []
 
@@ -218,7 +218,7 @@ class _Reader:
         self._report("E0110", f"`{word}` does not begin a statement here", start, end, hint)
 
 
-def parse_with_errors(source: Source) -> tuple[t.File, list[Diagnostic]]:
+def parse_with_errors(source: SourceText) -> tuple[t.File, list[Diagnostic]]:
     """The tree of everything that can be read, and what is wrong with the rest (one broken item costs one item).
 
     Never raises for any text; a text with findings should not be used further, except to look for more of them.
@@ -230,7 +230,7 @@ def parse_with_errors(source: Source) -> tuple[t.File, list[Diagnostic]]:
 
 @functools.lru_cache(maxsize=256)
 def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
-    source = Source(path, text)
+    source = SourceText(path, text)
     reader = _Reader(source)
     whole = Span(source, 0, len(source.text))
     if len(source.text) > MAX_BYTES:
@@ -253,7 +253,7 @@ def _parsed(path: str, text: str) -> tuple[t.File, tuple[Diagnostic, ...]]:
     return t.File(source, header, tuple(items), comments, span=whole), tuple(findings)
 
 
-def parse(source: Source) -> t.File:
+def parse(source: SourceText) -> t.File:
     """The tree of a whole file.
 
     Raises:

@@ -183,7 +183,7 @@ def param(node: t.Param) -> Doc:
     return ("*" if node.star else "", node.name, declared, default)
 
 
-def target(node: t.Target) -> Doc:
+def target(node: t.Defined) -> Doc:
     if node.places is None:
         return node.name
     return (node.name, "[", commas(place(entry) for entry in node.places), "]")

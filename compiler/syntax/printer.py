@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.syntax import phrases as p
 from dslc.syntax import tree as t
 from dslc.syntax.layout import Doc, render
@@ -42,7 +42,7 @@ def _printed(unit: Unit) -> list[str]:
     return [" " * unit.indent + first, *rest]
 
 
-def _verbatim(source: Source, unit: Unit) -> list[str]:
+def _verbatim(source: SourceText, unit: Unit) -> list[str]:
     """A unit with comments inside keeps its own layout, moved to its indentation."""
     line_start = source.text.rfind("\n", 0, unit.start) + 1
     shift = unit.indent - (unit.start - line_start)
@@ -55,7 +55,7 @@ def _verbatim(source: Source, unit: Unit) -> list[str]:
 
 
 class _Formatter:
-    def __init__(self, source: Source, file: t.File) -> None:
+    def __init__(self, source: SourceText, file: t.File) -> None:
         self._source = source
         self._file = file
         found = scan(source)
@@ -119,7 +119,7 @@ class _Formatter:
         return "\n".join(out) + "\n" if out else ""
 
 
-def format_source(source: Source) -> str:
+def format_source(source: SourceText) -> str:
     """The text of a file in the one true layout: at most 120 columns, comments and single blank lines kept.
 
     Formatting twice changes nothing more, and the result parses to an equal tree.
@@ -149,7 +149,7 @@ def show(node: t.Node, width: int = _ENDLESS) -> str:
             doc = p.type_(node)
         case t.Param():
             doc = p.param(node)
-        case t.Target():
+        case t.Defined():
             doc = p.target(node)
         case t.Binder() | t.TuplePlace():
             doc = p.place(node)

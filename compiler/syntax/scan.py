@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from dslc.errors import Diagnostic, Label, Source, Span
+from dslc.errors import Diagnostic, Label, SourceText, Span
 from dslc.syntax.vocabulary import KEYWORDS
 
 #: how deep brackets may nest
@@ -94,7 +94,7 @@ def _raw_tokens(text: str) -> Iterator[Token]:
         at += len(value)
 
 
-def _lexical(source: Source, token: Token) -> Diagnostic | None:
+def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
     """What is wrong with a token by itself."""
     if token.kind == "bad":
         span = Span(source, token.start, token.end)
@@ -119,7 +119,7 @@ def _lexical(source: Source, token: Token) -> Diagnostic | None:
 class _Splitter:
     """Follows brackets and cuts the tokens at the beginnings of items."""
 
-    def __init__(self, source: Source, scan: Scan) -> None:
+    def __init__(self, source: SourceText, scan: Scan) -> None:
         self._source = source
         self._scan = scan
         self._tokens = scan.tokens
@@ -245,7 +245,7 @@ class _Splitter:
         return True
 
 
-def scan(source: Source) -> Scan:
+def scan(source: SourceText) -> Scan:
     """Tokens, comments and chunks of a text; the first chunk is the header."""
     found = Scan()
     for token in _raw_tokens(source.text):
@@ -254,7 +254,7 @@ def scan(source: Source) -> Scan:
     return found
 
 
-def header_chunks(source: Source, tokens: Sequence[Token], end: int) -> list[Chunk]:
+def header_chunks(source: SourceText, tokens: Sequence[Token], end: int) -> list[Chunk]:
     """The statements of a header; one that begins with no word of a header is cut off too, to be reported by itself."""
     starts: list[Token] = []
     depth = 0

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from typing import Literal, TypeAlias
 
-from dslc.errors import Source, Span
+from dslc.errors import SourceText, Span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,7 +256,7 @@ class Param(Node):
 
 
 @dataclass(frozen=True)
-class Target(Node):
+class Defined(Node):
     """What stands left of `=`; places is None without brackets."""
 
     name: str
@@ -277,7 +277,7 @@ class Where(Node):
 
 @dataclass(frozen=True)
 class Let(Node):
-    target: Target
+    target: Defined
     value: Expr
 
 
@@ -298,7 +298,7 @@ class Function(Node):
 
 @dataclass(frozen=True)
 class Equation(Node):
-    target: Target
+    target: Defined
     value: Expr
 
 
@@ -354,7 +354,7 @@ class Bind(Node):
 
 @dataclass(frozen=True)
 class Const(Node):
-    target: Target
+    target: Defined
     type: TypeExpr
     value: Expr
 
@@ -627,7 +627,7 @@ class Comment(Node):
 
 @dataclass(frozen=True)
 class File(Node):
-    source: Source = field(compare=False, repr=False)
+    source: SourceText = field(compare=False, repr=False)
     header: Header
     items: tuple[Item, ...]
     comments: tuple[Comment, ...] = field(compare=False)

@@ -15,7 +15,7 @@ from dslc.generate.general import GeneralRule, generalise
 from dslc.generate.inputs import Family, Sizes, families
 from dslc.generate.proofs import Proofs
 from dslc.generate.settings import Settings
-from dslc.generate.term import Candidate
+from dslc.generate.term import Conjecture
 from dslc.prove.verdict import RuleVerdict
 
 SETTINGS = Settings(max_operators=2, workers=2)
@@ -64,8 +64,8 @@ def test_nothing_runs_on_where_the_rest_was_stopped(monkeypatch: pytest.MonkeyPa
 def test_a_rule_is_proved_meanwhile() -> None:
     a, b, c, _, _ = matrices()
     rules = [
-        generalise(taso(), Candidate((add(a, b),), (add(b, a),))),
-        generalise(taso(), Candidate((add(add(a, b), c),), (add(a, add(b, c)),))),
+        generalise(taso(), Conjecture((add(a, b),), (add(b, a),))),
+        generalise(taso(), Conjecture((add(add(a, b), c),), (add(a, add(b, c)),))),
     ]
     found: list[dict[GeneralRule, RuleVerdict]] = [{}, {}]
     for begun, out in zip((True, False), found, strict=True):

@@ -11,7 +11,7 @@ from dslc.generate.general import definition, names_in, rule_text
 from dslc.generate.library import Library, generate
 from dslc.generate.prune import key
 from dslc.generate.settings import Settings
-from dslc.generate.term import Candidate, Term, input_term, inputs, values
+from dslc.generate.term import Conjecture, Term, input_term, inputs, values
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
@@ -73,7 +73,7 @@ def test_figure_9c_convolutions_are_merged_into_grouped_ones(library: Library) -
     merged = conv(op("concat", A, B, axis=1), op("concat", K, M, axis=0))
     side_by_side = op("concat", conv(A, K), conv(B, M), axis=1)
     assert has(library, side_by_side, merged)
-    (rule,) = [rule for rule in library.found if key(rule.candidate) == key(Candidate((side_by_side,), (merged,)))]
+    (rule,) = [rule for rule in library.found if key(rule.candidate) == key(Conjecture((side_by_side,), (merged,)))]
     assert len(rule.form.grouped) == 4
     assert "(G, K)" in rule_text(library.rules, rule, "merged", names_in(rule))
     # two convolutions of 3 groups each, of different kernels, are one of 6

@@ -17,7 +17,7 @@ from dslc.generate.library import Library, generate
 from dslc.generate.prune import key
 from dslc.generate.rulefile import library_text, write_file
 from dslc.generate.settings import Settings
-from dslc.generate.term import Candidate, Equation, Term
+from dslc.generate.term import Conjecture, Equation, Term
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
@@ -39,7 +39,7 @@ def library() -> Library:
 def has(library: Library, left: Term | tuple[Term, ...], right: Term | tuple[Term, ...]) -> bool:
     """Whether a rule was found, up to the names of inputs and the direction; sizes in the keys are those of the enumeration."""
     sides = [side if isinstance(side, tuple) else (side,) for side in (left, right)]
-    return any(key(rule.candidate) == key(Candidate(*sides)) for rule in library.found)
+    return any(key(rule.candidate) == key(Conjecture(*sides)) for rule in library.found)
 
 
 def test_figure_2a_products_are_associative(library: Library) -> None:
@@ -71,7 +71,7 @@ def test_figure_3_three_products_are_merged_by_nesting(library: Library) -> None
     rules = library.rules
     (merge,) = [
         rule for rule in library.found
-        if key(rule.candidate) == key(Candidate((matmul(A, B), matmul(A, C)), halves(matmul(A, op("concat", B, C, axis=1)), 1)))
+        if key(rule.candidate) == key(Conjecture((matmul(A, B), matmul(A, C)), halves(matmul(A, op("concat", B, C, axis=1)), 1)))
     ]  # fmt: skip
     (forward, *_) = compile_directions(rules, definition(rules, merge))
     x = input_value("x", TensorType(DType.F32, (2, 3)))
@@ -91,18 +91,18 @@ def test_equations_with_free_inputs_are_joined() -> None:
     whole = matmul(A, op("concat", B, C, axis=1))
     first, second = halves(whole, 1)
     equations = [Equation(matmul(A, B), first), Equation(matmul(A, C), second)]
-    assert list(joined(taso(), equations, 3)) == [Candidate((matmul(A, B), matmul(A, C)), (first, second))]
+    assert list(joined(taso(), equations, 3)) == [Conjecture((matmul(A, B), matmul(A, C)), (first, second))]
     assert list(joined(taso(), equations, 2)) == []
-    product = Candidate((op("concat", matmul(A, B), matmul(A, C), axis=1),), (whole,))
+    product = Conjecture((op("concat", matmul(A, B), matmul(A, C), axis=1),), (whole,))
     items = [first.item] if first.item is not None else []
-    assert list(taken_apart(taso(), items, product, 3)) == [Candidate((matmul(A, B), matmul(A, C)), (first, second))]
+    assert list(taken_apart(taso(), items, product, 3)) == [Conjecture((matmul(A, B), matmul(A, C)), (first, second))]
 
 
 def test_a_rule_for_any_axis_is_taken_apart_on_each() -> None:
     """Sums joined side by side are a rule of their own: no search writes them as transposes of sums one above the other."""
     first, second = (op("ewadd", *pair) for pair in ((A, B), (C, D)))
     sums = op("ewadd", op("concat", A, C, axis=0), op("concat", B, D, axis=0))
-    one = Candidate((op("concat", first, second, axis=0),), (sums,))
+    one = Conjecture((op("concat", first, second, axis=0),), (sums,))
     joins = [op("concat", A, B, axis=axis) for axis in (0, 1)]
     terms = [first, *joins, *(halves(join, axis)[0] for axis, join in enumerate(joins))]
     items = [term.item for term in terms if term.item is not None]
@@ -113,7 +113,7 @@ def test_a_rule_for_any_axis_is_taken_apart_on_each() -> None:
 
 def test_attributes_that_do_not_matter_become_variables() -> None:
     x, y = op("relu", A), op("relu", B)
-    rule = generalise(taso(), Candidate((op("concat", x, y, axis=1),), (op("relu", op("concat", A, B, axis=1)),)))
+    rule = generalise(taso(), Conjecture((op("concat", x, y, axis=1),), (op("relu", op("concat", A, B, axis=1)),)))
     assert rule.form.pack == "axis"
     kernels = convolutions()
     assert set(kernels.form.holes.values()) == {"s", "p"}
@@ -127,7 +127,7 @@ def convolutions() -> GeneralRule:
 
     x, k, m = input_term(0, IMAGE), input_term(1, KERNEL), input_term(2, KERNEL)
     # an activation would make the sum wrong: it stays as it is, stride and padding do not matter
-    return generalise(taso(), Candidate((add(op("conv", x, k), op("conv", x, m)),), (op("conv", x, add(k, m)),)))
+    return generalise(taso(), Conjecture((add(op("conv", x, k), op("conv", x, m)),), (op("conv", x, add(k, m)),)))
 
 
 def test_the_library_file_checks_and_passes_its_tests(library: Library, tmp_path: Path) -> None:

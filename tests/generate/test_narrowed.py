@@ -8,7 +8,7 @@ from handmade import IMAGE, KERNEL, SMALL, op, taso
 from dslc.generate.dimensions import Ungeneral
 from dslc.generate.general import GeneralRule, definition, generalise, names_in, narrowed, rule_text
 from dslc.generate.naming import described, stem
-from dslc.generate.term import Candidate, Term, input_term
+from dslc.generate.term import Conjecture, Term, input_term
 from dslc.prove.verify import verify_rule
 
 X, K, POINT = input_term(0, IMAGE), input_term(1, KERNEL), input_term(2, SMALL)
@@ -27,7 +27,7 @@ def text(rule: GeneralRule) -> str:
 
 
 def test_a_kernel_of_one_position_stays_one_where_the_rule_needs_it() -> None:
-    rule = narrowed(taso(), Candidate((strided(averaged(X), POINT),), (averaged(strided(X, POINT)),)))
+    rule = narrowed(taso(), Conjecture((strided(averaged(X), POINT),), (averaged(strided(X, POINT)),)))
     assert "B: T[Q, K, 1, 1]" in text(rule)
     # the batch, which has one position in the enumeration as well, is free again
     assert "A: T[M, K, N, P]" in text(rule)
@@ -35,7 +35,7 @@ def test_a_kernel_of_one_position_stays_one_where_the_rule_needs_it() -> None:
 
 
 def test_strides_are_exchanged_where_nothing_slides() -> None:
-    candidate = Candidate((strided(strided(X, K, 2), POINT),), (strided(strided(X, K), POINT, 2),))
+    candidate = Conjecture((strided(strided(X, K, 2), POINT),), (strided(strided(X, K), POINT, 2),))
     with pytest.raises(Ungeneral):
         generalise(taso(), candidate)
     rule = narrowed(taso(), candidate)
@@ -48,4 +48,4 @@ def test_what_differs_at_other_sizes_stays_out() -> None:
     # 5 = 3 + 2: only an input of this size has the same result
     whole = op("pool_max", X, kernel=(3, 3), stride=(2, 2), padding="same")
     with pytest.raises(Ungeneral):
-        narrowed(taso(), Candidate((whole,), (op("pool_max", X, kernel=(3, 3), stride=(1, 1), padding="valid"),)))
+        narrowed(taso(), Conjecture((whole,), (op("pool_max", X, kernel=(3, 3), stride=(1, 1), padding="valid"),)))

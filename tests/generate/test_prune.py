@@ -16,15 +16,15 @@ from dslc.generate.prune import (
     without_renamed,
     without_same,
 )
-from dslc.generate.term import Candidate, input_term
+from dslc.generate.term import Conjecture, input_term
 from dslc.generate.trees import outputs
 
 A, B, C, D, E = matrices()
 BUILD = partial(outputs, taso())
 
 
-def one(left: object, right: object) -> Candidate:
-    return Candidate((left,), (right,))  # type: ignore[arg-type]
+def one(left: object, right: object) -> Conjecture:
+    return Conjecture((left,), (right,))  # type: ignore[arg-type]
 
 
 REASSOCIATE = one(matmul(A, matmul(B, C)), matmul(matmul(A, B), C))
@@ -80,7 +80,7 @@ def test_figure_4c_a_common_subgraph_at_the_outputs_is_redundant() -> None:
 def test_results_that_are_the_same_on_both_sides_say_nothing() -> None:
     commute = one(add(A, B), add(B, A))
     for common in (C, op("relu", C), add(A, B)):
-        beside = Candidate((common, *commute.sources), (common, *commute.targets))
+        beside = Conjecture((common, *commute.sources), (common, *commute.targets))
         assert [key(c) for c in reduced(beside, Values(taso()), BUILD)] == [key(commute)]
     nothing = one(add(A, B), add(A, B))
     assert without_same(nothing) == nothing

@@ -13,7 +13,7 @@ from dslc.generate.foresee import derivable_pairs
 from dslc.generate.general import GeneralRule, definition, generalise, less_general
 from dslc.generate.inputs import Sizes, families
 from dslc.generate.rewriting import Found
-from dslc.generate.term import Candidate, Equation, Term, TermType, input_term
+from dslc.generate.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.generate.tries import Tries
 from dslc.ir.dtype import DType
 from dslc.prove.provers import exact_verdict
@@ -23,7 +23,7 @@ X, Y, K, M = (input_term(k, type) for k, type in enumerate((IMAGE, IMAGE, KERNEL
 
 
 def general(left: Term, right: Term) -> GeneralRule:
-    return generalise(taso(), Candidate((left,), (right,)))
+    return generalise(taso(), Conjecture((left,), (right,)))
 
 
 def sums(kernel: Term, other: Term) -> GeneralRule:

@@ -1,4 +1,4 @@
-"""The provers agree: on the libraries' rules, and on mutants, where what the interpreter tells apart is never called proved."""
+"""The provers agree: on the libraries' rules, and on edited rules, where what the interpreter tells apart is never called proved."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.agreement import Row, row, subjects_of, table
 from dslc.prove import instances
+from dslc.prove.edited import KINDS, Edited, edited, sampled
 from dslc.prove.lock import LOCK, read_lock
-from dslc.prove.mutants import KINDS, Mutant, mutants, sampled
 from dslc.prove.provers import PROVERS, exact_verdict, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
@@ -18,10 +18,10 @@ from dslc.semantics.library import Rules, find_library, load
 
 # files most of whose rules have few symbolic instances
 FAST = ("arithmetic_rules", "activation_rules", "layout_rules", "product_rules", "join_rules", "reduce_rules")
-# evaluations of a rule at unknown sizes, and none at smaller ranks only: of mutants that need more the exact prover knows nothing, on
+# evaluations of a rule at unknown sizes, and none at smaller ranks only: of those that need more the exact prover knows nothing, on
 # every machine
 MOST_PATHS = {None: 70, 2: 0, 1: 0}
-# of CPU time for a prover and a mutant, several times what any of these needs
+# of CPU time for a prover and an edited rule, several times what any of these needs
 SECONDS = 10.0
 
 
@@ -35,14 +35,14 @@ def few_paths(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(instances, "_MOST_PATHS", MOST_PATHS)
 
 
-def drawn(rules: Rules, subs: list[SubstitutionDef], count: int) -> list[Mutant]:
+def drawn(rules: Rules, subs: list[SubstitutionDef], count: int) -> list[Edited]:
     found = sampled(rules, subs, count, np.random.default_rng(5))
     assert len(found) == count
     return found
 
 
-def asked(rules: Rules, mutant: Mutant, provers: tuple[ProverName, ...], trials: int = 3) -> Row:
-    return row(rules, mutant.sub, mutant.kind, mutant.edit, provers, SECONDS, 3, trials)
+def asked(rules: Rules, rule: Edited, provers: tuple[ProverName, ...], trials: int = 3) -> Row:
+    return row(rules, rule.sub, rule.kind, rule.edit, provers, SECONDS, 3, trials)
 
 
 def assert_agreement(found: list[Row]) -> None:
@@ -54,34 +54,34 @@ def answers(found: list[Row], prover: ProverName) -> Counter[str]:
     return Counter(one.answer for each in found for one in each.verdicts if one.prover == prover)
 
 
-def test_mutants_are_other_rules_of_every_kind(std: Rules) -> None:
+def test_edited_rules_are_other_rules_of_every_kind(std: Rules) -> None:
     kinds: Counter[str] = Counter()
     for sub in std.substitutions.values():
-        made = list(mutants(std, sub))
-        assert all(mutant.sub.syntax != sub.syntax for mutant in made)
-        kinds.update(mutant.kind for mutant in made)
+        made = list(edited(std, sub))
+        assert all(rule.sub.syntax != sub.syntax for rule in made)
+        kinds.update(rule.kind for rule in made)
     assert set(kinds) == set(KINDS)
     assert sum(kinds.values()) > 2000
 
 
 @pytest.mark.usefixtures("few_paths")
 def test_a_rule_that_the_interpreter_tells_apart_is_not_called_proved(std: Rules) -> None:
-    """The exact prover on mutants, each of which it ends; then the others on all that it calls equal, and on some that it does not."""
+    """The exact prover on edited rules, each of which it ends; then the others on all that it calls equal, and on some others."""
     subs = [sub for sub in std.substitutions.values() if sub.module.name.rpartition(".")[2] in FAST]
-    claims: list[Mutant] = []
-    others: list[Mutant] = []
+    claims: list[Edited] = []
+    others: list[Edited] = []
     answered: Counter[str] = Counter()
-    for mutant in drawn(std, subs, 100):
-        verdict = prover_verdict(std, mutant.sub, "exact", small=False)
+    for rule in drawn(std, subs, 100):
+        verdict = prover_verdict(std, rule.sub, "exact", small=False)
         answered[verdict.answer] += 1
-        (claims if verdict.answer == "equal" else others).append(mutant)
-    # most mutants are wrong rules: more would be refuted if sizes that differ were a difference
+        (claims if verdict.answer == "equal" else others).append(rule)
+    # most edited rules are wrong rules: more would be refuted if sizes that differ were a difference
     assert answered["equal"] >= 4
     assert answered["differs"] >= 12
-    found = [asked(std, mutant, ("exact", "field"), 6) for mutant in claims]
+    found = [asked(std, rule, ("exact", "field"), 6) for rule in claims]
     assert all(each.claimed for each in found)
     assert_agreement(found)
-    told = [asked(std, mutant, ("field",)) for mutant in others[::12]]
+    told = [asked(std, rule, ("field",)) for rule in others[::12]]
     print("exact:", dict(answered), "of the others, field:", dict(answers(told, "field")))
     assert sum(each.interpreter == "differs" for each in told) >= len(told) // 3
     assert answers(told, "field")["differs"] >= len(told) // 3
@@ -89,17 +89,17 @@ def test_a_rule_that_the_interpreter_tells_apart_is_not_called_proved(std: Rules
 
 def test_a_size_as_an_operand_is_looked_at_in_every_rank(std: Rules) -> None:
     """Without its axes this sum is over all, which differs from rank 2 on."""
-    made = mutants(std, std.substitutions["std.mean_is_scaled_sum"])
-    (mutant,) = (each for each in made if each.edit.endswith("-> reduce_sum(X, keepdims=k)"))
-    assert exact_verdict(std, mutant.sub).answer != "equal"
+    made = edited(std, std.substitutions["std.mean_is_scaled_sum"])
+    (rule,) = (each for each in made if each.edit.endswith("-> reduce_sum(X, keepdims=k)"))
+    assert exact_verdict(std, rule.sub).answer != "equal"
 
 
 @pytest.mark.usefixtures("few_paths")
-def test_mutants_of_laws_are_told_apart_by_all_provers(taso: Rules) -> None:
+def test_edited_laws_are_told_apart_by_all_provers(taso: Rules) -> None:
     # laws about windows take the exact prover seconds each
     laws = [law for law in subjects_of(taso, "taso") if "conv" not in law.name and "pool" not in law.name]
     # where no law helps, the axioms prover searches until its time is up
-    found = [asked(taso, mutant, PROVERS if k % 2 == 0 else PROVERS[:2]) for k, mutant in enumerate(drawn(taso, laws, 12))]
+    found = [asked(taso, rule, PROVERS if k % 2 == 0 else PROVERS[:2]) for k, rule in enumerate(drawn(taso, laws, 12))]
     assert_agreement(found)
     print({prover: dict(answers(found, prover)) for prover in PROVERS})
     assert sum(each.interpreter == "differs" for each in found) >= 3

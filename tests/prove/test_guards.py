@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from dslc.prove.edited import edited
 from dslc.prove.guards import find_guards, guard_diagnostics, guarded
-from dslc.prove.mutants import mutants
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load
@@ -106,8 +106,8 @@ def test_the_guard_is_proved_and_the_fix_makes_the_rule_right(rules: Rules, tmp_
 def test_guards_of_the_standard_library_are_found_again_and_proved(name: str, dropped: str, found: str) -> None:
     std = load("std")
     sub = std.substitutions[f"std.{name}"]
-    (mutant,) = (one for one in mutants(std, sub) if one.kind == "guard dropped" and dropped in one.edit)
-    best = find_guards(std, mutant.sub, prover=exact)[0]
+    (wrong,) = (one for one in edited(std, sub) if one.kind == "guard dropped" and dropped in one.edit)
+    best = find_guards(std, wrong.sub, prover=exact)[0]
     assert best.text == found
     assert best.verdict is not None
     assert best.verdict.answer == "equal"

@@ -21,7 +21,7 @@ import dslc
 from dslc.cli.main import run as command_line
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
@@ -32,7 +32,7 @@ from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
-from dslc.search.optimize import optimize
+from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.settings import Settings
 from dslc.search.statuses import LATE, statuses
@@ -222,7 +222,7 @@ def test_a_search_whose_costs_cannot_be_measured_in_time_keeps_its_best() -> Non
 def test_costs_are_measured_while_there_is_time_and_known_ones_given_always(tmp_path: Path) -> None:
     left = [60.0]
     with CostCache(tmp_path) as cache:
-        measurer = Measurer(target(1), cache, lambda: left[0])
+        measurer = Measurer(this_machine(1), cache, lambda: left[0])
         costs = CostModel(RULES, measurer, built, 17)
         graph, other = (Graph((x(4, 4),), (op(name, x(4, 4)),)) for name in ("relu", "exp"))
         known = costs.graph_cost(graph)
@@ -430,7 +430,7 @@ def test_an_error_that_a_library_made_of_ctrl_c_is_an_interruption(
     def fails(*_: object, **__: object) -> None:
         raise RuntimeError("a callback failed")
 
-    monkeypatch.setattr("dslc.search.optimize.statuses", fails)
+    monkeypatch.setattr("dslc.search.reading.statuses", fails)
     pressed = optimize(chain(2), Settings(budget=30.0, cache=tmp_path, interrupts=lambda: 1)).report
     assert pressed.interrupted and pressed.kept_original
     with pytest.raises(RuntimeError):

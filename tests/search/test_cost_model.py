@@ -14,7 +14,7 @@ from dslc.cost import kinds
 from dslc.cost.cache import CostCache
 from dslc.cost.groups import Group, groups_of, working_nodes
 from dslc.cost.layout import Info, Port, layout_cost
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.ir.constants import array_value
@@ -188,7 +188,7 @@ def test_several_replacements_at_once_reach_into_each_other() -> None:
 
 def test_groups_and_costs_of_a_real_operator_on_onnx_runtime(tmp_path: Path) -> None:
     with CostCache(tmp_path) as cache:
-        measurer = Measurer(target(1), cache)
+        measurer = Measurer(this_machine(1), cache)
 
         def build(inputs: tuple[Value, ...], outputs: tuple[Value, ...]) -> bytes:
             data: bytes = node_model(outputs, RULES, 17, inputs=inputs)[0].SerializeToString(deterministic=True)
@@ -228,7 +228,7 @@ class Disturbed(Measurer):
     """Real bookkeeping on invented times: every third measurement of each model comes at a bad moment."""
 
     def __init__(self, cache: CostCache) -> None:
-        super().__init__(target(1), cache)
+        super().__init__(this_machine(1), cache)
         self.seen: dict[bytes, int] = {}
 
     @property

@@ -219,7 +219,7 @@ def test_it_writes_the_model_and_the_report(
     report = json.loads(report_file.read_text())
     names = "model target seconds before_ms after_ms ratio predicted_ratio max_rel_error kept_original steps"
     assert set(names.split()) <= report.keys()
-    assert set(report["steps"][0]) == {"rule", "count", "gain_ms", "status", "validated"}
+    assert set(report["steps"][0]) == {"rule", "count", "gain_ms", "status", "validated", "places"}
     assert equal(onnx.load(source), onnx.load(target), {"x": noise(256, 1024)})
     assert not list(source.parent.glob(".*"))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from dslc.prove.verdict import RuleVerdict
 from dslc.search import statuses
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import disjoint, rewritten
-from dslc.search.validate import Known, Validated, validate
+from dslc.search.validate import Claim, Known, Rewrite, Validated, claims_of, validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many, standard
 
@@ -55,7 +55,7 @@ def own(tmp_path: Path, text: str) -> Rules:
 def test_a_merge_at_real_shapes_is_proved_exactly() -> None:
     a, b, c = tensor("a", 64, 256), tensor("b", 256, 128), tensor("c", 256, 384)
     graph = graph_of([op("relu", op("matmul", a, b)), op("matmul", a, c)], a, b, c)
-    found = validate(standard(), applied(standard(), graph, "std.merge_matmuls"))
+    found = validate(standard(), claims_of(applied(standard(), graph, "std.merge_matmuls")))
     assert not found.failed and found.how == {"std.merge_matmuls": "exact"} and found.rewrites == 2
 
 
@@ -64,14 +64,14 @@ def test_rewrites_inside_rewrites_are_proved_one_by_one() -> None:
     value = x = tensor("x", 4, 64)
     for _ in range(6):
         value = op("relu", op("relu", op("add", op("neg", op("neg", value)), x)))
-    found = validate(standard(), applied(standard(), graph_of([value], x), "std.double_neg"))
+    found = validate(standard(), claims_of(applied(standard(), graph_of([value], x), "std.double_neg")))
     assert not found.failed and found.how == {"std.double_neg": "exact"} and found.rewrites == 6
 
 
 def test_what_rests_on_a_constant_is_proved_with_it() -> None:
     x = tensor("x", 8, 8)
     half = array_value(np.array(0.5, np.float32))
-    found = validate(standard(), applied(standard(), graph_of([op("pow", x, half)], x), "std.pow_half"))
+    found = validate(standard(), claims_of(applied(standard(), graph_of([op("pow", x, half)], x), "std.pow_half")))
     assert not found.failed and found.how["std.pow_half"] in {"exact", "field"}
 
 
@@ -86,7 +86,7 @@ def test_a_threshold_that_the_graph_has_already_is_known_to_be_zero() -> None:
     for _ in range(2):
         match = next(iter(find_matches(rule, GraphIndex(last.graph), limit=1)))
         last = Candidate(rewritten(last.graph, replacements(match)), last.cost - 1, last, rule.name, 1)
-    found = validate(rules, last)
+    found = validate(rules, claims_of(last))
     assert not found.failed and found.how == {"std.prelu_by_relu": "exact"} and found.rewrites == 2
 
 
@@ -99,7 +99,7 @@ def test_what_a_neighbour_made_of_the_same_operands_is_known() -> None:
     sums = [op("add", op("matmul", x, a), op("matmul", y, b)) for a, b in (weights[:2], weights[2:])]
     before = Graph((x, y, *weights), (one, sums[1]))
     after = rewritten(before, {sums[1]: op("matmul", joined, op("concat", *weights[2:], axis=0))})
-    found = validate(standard(), Candidate(after, 1.0, Candidate(before, 2.0), "own.join", 1))
+    found = validate(standard(), claims_of(Candidate(after, 1.0, Candidate(before, 2.0), "own.join", 1)))
     assert not found.failed and found.how == {"own.join": "exact"}
 
 
@@ -121,7 +121,7 @@ X = tensor("x", 4, 6)
 )
 def test_what_is_taken_keeps_its_relation_to_what_is_replaced(rule: str, value: Value) -> None:
     """The new side is a value, or holds values, of which the old side reads others: neither is just any tensor."""
-    found = validate(standard(), applied(standard(), graph_of([value], X), f"std.{rule}"))
+    found = validate(standard(), claims_of(applied(standard(), graph_of([value], X), f"std.{rule}")))
     assert not found.failed and found.how == {f"std.{rule}": "exact"}
 
 
@@ -129,14 +129,14 @@ def test_what_is_taken_keeps_its_relation_to_what_is_replaced(rule: str, value: 
 def test_a_weight_is_the_decimal_that_it_was_written_as(slope: float) -> None:
     """0.1 as a 32-bit float has many digits, of which a proof would have to know the sign and the size."""
     value = op("maximum", X, op("mul", X, array_value(np.array(slope, np.float32))))
-    found = validate(standard(), applied(standard(), graph_of([value], X), "std.leaky_relu_recognized"))
+    found = validate(standard(), claims_of(applied(standard(), graph_of([value], X), "std.leaky_relu_recognized")))
     assert found.how == {"std.leaky_relu_recognized": "exact"}
 
 
 def test_a_slice_of_joined_parts_of_a_split_is_proved() -> None:
     parts = apply(standard(), "std.split", [X], {"axis": 1, "sizes": (2, 4)})
     value = op("slice", op("concat", *parts, axis=1), start=(0, 0), size=(4, 2))
-    found = validate(standard(), applied(standard(), graph_of([value], X), "std.slice_of_concat"))
+    found = validate(standard(), claims_of(applied(standard(), graph_of([value], X), "std.slice_of_concat")))
     assert not found.failed and found.how == {"std.slice_of_concat": "exact"}
 
 
@@ -151,7 +151,7 @@ substitution bold(A: T[*S]) -> Y {
 }
 """
     rules = own(tmp_path, text)
-    found = validate(rules, applied(rules, graph_of([op("relu", op(below, X))], X), "own.bold"))
+    found = validate(rules, claims_of(applied(rules, graph_of([op("relu", op(below, X))], X), "own.bold")))
     assert (found.failed == "own.bold") == (below != "exp")
 
 
@@ -166,12 +166,12 @@ substitution turned(A: T[*S]) -> Y {
 """
     rules = own(tmp_path, text.replace("substitution", "import std (sin, cos)\n\nsubstitution", 1))
     candidate = applied(rules, graph_of([op("sin", X)], X), "own.turned")
-    found = validate(rules, candidate)
+    found = validate(rules, claims_of(candidate))
     assert found.usable and found.how == {"own.turned": "field"}
-    strict = validate(rules, candidate, needed=lambda name: name == "own.turned")
+    strict = validate(rules, claims_of(candidate), needed=lambda name: name == "own.turned")
     assert not strict.usable and strict.unproved == ("own.turned",) and not strict.failed
     # after the deadline nothing is proved here, and such a rule rests on nothing
-    late = validate(standard(), applied(standard(), graph_of([op("relu", op("relu", X))], X), "std.relu_of_relu"), 0.0,
+    late = validate(standard(), claims_of(applied(standard(), graph_of([op("relu", op("relu", X))], X), "std.relu_of_relu")), 0.0,
                     needed=lambda _: True)  # fmt: skip
     assert late.unproved == ("std.relu_of_relu",)
 
@@ -186,18 +186,18 @@ substitution wrong(A: T[*S], B: T[*S]) -> Y {
 """
     rules = own(tmp_path, text)
     a, b = tensor("a", 16, 16), tensor("b", 16, 16)
-    found = validate(rules, applied(rules, graph_of([op("relu", op("sub", op("neg", a), b))], a, b), "own.wrong"))
+    found = validate(rules, claims_of(applied(rules, graph_of([op("relu", op("sub", op("neg", a), b))], a, b), "own.wrong")))
     assert found.failed == "own.wrong" and "left" in found.problem and "right" in found.problem
 
 
 def test_what_is_too_large_or_too_late_rests_on_the_rule() -> None:
     a, b, c = tensor("a", 64, 256), tensor("b", 256, 128), tensor("c", 256, 384)
     graph = graph_of([op("matmul", a, b), op("matmul", a, c)], a, b, c)
-    found = validate(standard(), applied(standard(), graph, "std.merge_matmuls"), deadline=0.0)
+    found = validate(standard(), claims_of(applied(standard(), graph, "std.merge_matmuls")), deadline=0.0)
     assert not found.failed and found.how == {"std.merge_matmuls": "rule"}
     # a step that does not say what it replaced
     unknown = Candidate(Graph(graph.inputs, graph.outputs[::-1]), 1.0, Candidate(graph, 2.0), "some.rule", 1)
-    assert validate(standard(), unknown).how == {"some.rule": "rule"}
+    assert validate(standard(), claims_of(unknown)).how == {"some.rule": "rule"}
 
 
 def test_the_pipeline_leaves_out_a_rule_that_is_wrong_at_its_shapes(
@@ -220,7 +220,7 @@ substitution careless(A: T[*S]) -> Y {
     )
     proved = lambda name: RuleVerdict(name, "proved", (), "")  # noqa: E731
     monkeypatch.setattr(
-        "dslc.search.optimize.statuses", lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions}
+        "dslc.search.reading.statuses", lambda _rules, definitions, *_: {d.name: proved(d.name) for d in definitions}
     )
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
     found = dslc.optimize(powers(), **options, rules=[file], only=["own.careless"], tolerance=1e9)
@@ -238,17 +238,17 @@ def test_the_pipeline_leaves_out_a_bounded_rule_that_is_not_proved_at_its_shapes
 
     asked: list[bool] = []
 
-    def undecided(rules: Rules, candidate: Candidate, *_: Any, needed: Any) -> Validated:
+    def undecided(rules: Rules, claims: Iterable[Claim], *_: Any, needed: Any) -> Validated:
         asked.append(needed("std.pow_half"))
-        used = "std.pow_half" in candidate.rules()
+        used = any(isinstance(claim, Rewrite) and claim.rule == "std.pow_half" for claim in claims)
         return Validated({"std.pow_half": "field"}, 1, unproved=("std.pow_half",) if used and asked[-1] else ())
 
     options: dict[str, Any] = {"budget": 60.0, "threads": 1, "cache": tmp_path / "cache", "timing": False}
-    monkeypatch.setattr("dslc.search.hunting.validate", undecided)
+    monkeypatch.setattr("dslc.search.explore.validate", undecided)
     for status in ("bounded", "proved"):
         found_as = lambda name, status=status: RuleVerdict(name, status, (), "")  # noqa: E731
         monkeypatch.setattr(
-            "dslc.search.optimize.statuses",
+            "dslc.search.reading.statuses",
             lambda _rules, definitions, *_, verdict=found_as: {d.name: verdict(d.name) for d in definitions},
         )
         found = dslc.optimize(powers(), **options, only=["std.pow_half"])
@@ -279,10 +279,10 @@ substitution small(X: T[*S]) -> Y {
     graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], [helper.make_tensor("one", TensorProto.INT64, [], [1])])
     model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
     monkeypatch.setattr(
-        "dslc.search.optimize.statuses",
+        "dslc.search.reading.statuses",
         lambda _rules, definitions, *_: {d.name: RuleVerdict(d.name, "proved", (), "") for d in definitions},
     )
-    monkeypatch.setattr("dslc.search.hunting.validate", lambda *_, **__: Validated({}))
+    monkeypatch.setattr("dslc.search.explore.validate", lambda *_, **__: Validated({}))
     found = dslc.optimize(model, rules=[file], only=["own.small"], budget=60.0, threads=1, cache=tmp_path / "c", timing=False)
     assert found.report.kept_original and any("own.small was left out" in n for n in found.report.notes), found.report.reason
 
@@ -333,6 +333,6 @@ def test_equal_blocks_are_proved_once() -> None:
     for k in range(40):
         value = op("neg", op("neg", op("matmul", op("relu", value), tensor(f"w{k}", 8, 8))))
     known: Known = {}
-    found = validate(standard(), applied(standard(), graph_of([value], x), "std.double_neg"), known=known)
+    found = validate(standard(), claims_of(applied(standard(), graph_of([value], x), "std.double_neg")), known=known)
     assert found.how == {"std.double_neg": "exact"} and found.rewrites == 40
     assert len(known) < 5

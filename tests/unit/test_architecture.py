@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -39,3 +40,30 @@ def test_imports_point_to_earlier_stages() -> None:
 def test_every_stage_has_a_place() -> None:
     stages = {path.name.removesuffix(".py") for path in ROOT.iterdir() if not path.name.startswith("__")}
     assert {stage for stage in stages if stage != "py.typed"} <= {*ORDER, "rules", "codegen", "templates"}
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+#: words that mean one thing each: no two classes may have such a name
+ENGINE = (
+    "Fact", "Source", "Strategy", "Space", "Index", "Kernel", "Candidate", "Contender", "Target", "Machine", "Run", "Mutant", "Facts",
+)  # fmt: skip
+
+
+def test_the_glossary_names_modules_that_exist() -> None:
+    page = (DOCS / "glossary.md").read_text("utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| `([^`]+)` \|$", page, re.M)
+    assert 35 <= len(rows) <= 65
+    assert [module for _, _, module in rows if not (ROOT / module).is_file()] == []
+    words = [word for row, _, _ in rows for word in row.split(", ")]
+    assert len(words) == len(set(words))
+    assert "glossary.md" in (DOCS / "architecture.md").read_text("utf-8")
+
+
+def test_a_word_of_the_engine_is_one_class() -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted(ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name in ENGINE:
+                found.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+    assert {"Fact", "Source", "Strategy", "Index", "Kernel"} <= set(found)

@@ -9,7 +9,7 @@ import pytest
 
 import dslc
 from dslc.diagnostics.registry import pages
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.syntax.parser import parse_with_errors
 
 CODE = re.compile(r'"([EW]\d{4})"')
@@ -40,6 +40,6 @@ def test_titles_differ_and_codes_are_in_order() -> None:
 @pytest.mark.parametrize(("code", "kind", "text"), EXAMPLES)
 def test_syntax_examples(code: str, kind: str, text: str) -> None:
     """A wrong example of block E01 has its code and no other; every other example parses."""
-    _, findings = parse_with_errors(Source("page", text))
+    _, findings = parse_with_errors(SourceText("page", text))
     own = kind == "wrong" and (code.startswith("E01") or code == "E0205")
     assert {finding.code for finding in findings} == ({code} if own else set()), findings

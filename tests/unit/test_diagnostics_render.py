@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from dslc.diagnostics.render import as_json, concise, full, github, render, sarif
-from dslc.errors import Diagnostic, Label, Source, Span
+from dslc.errors import Diagnostic, Label, SourceText, Span
 
-SOURCE = Source("acme/conv.rules", "dslc 1\n# ...\n  Y = conv(X, K, pads=p)\n  =>\n  Y = conv(B, K)\n")
+SOURCE = SourceText("acme/conv.rules", "dslc 1\n# ...\n  Y = conv(X, K, pads=p)\n  =>\n  Y = conv(B, K)\n")
 
 
 def span(text: str) -> Span:
@@ -52,7 +52,7 @@ def test_full_counts_and_names_an_error_first() -> None:
 
 
 def test_labels_of_one_line_share_it_and_of_another_file_stand_apart() -> None:
-    other = Source("b.rules", "dslc 1\n")
+    other = SourceText("b.rules", "dslc 1\n")
     labels = (Label(span("K, pads"), "here too"), Label(Span(other, 0, 4), "and there"))
     text = full([Diagnostic("E0204", "twice", span("conv(X"), secondary=labels)])
     assert text.count("Y = conv(X, K, pads=p)") == 1
@@ -60,7 +60,7 @@ def test_labels_of_one_line_share_it_and_of_another_file_stand_apart() -> None:
 
 
 def test_what_a_terminal_would_act_on_is_not_printed() -> None:
-    source = Source("x", "dslc 1\nlet f(x) = \x1b[31m\0x\n")
+    source = SourceText("x", "dslc 1\nlet f(x) = \x1b[31m\0x\n")
     text = full([Diagnostic("E0102", "a character", Span(source, 18, 19))])
     assert "\x1b" not in text and "\0" not in text
 

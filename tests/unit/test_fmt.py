@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from dslc.cli.fmt import command
 from dslc.cli.main import run
-from dslc.errors import Source
+from dslc.errors import SourceText
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse, read_source
 from dslc.syntax.printer import WIDTH, format_source, print_file, show
@@ -21,7 +21,7 @@ RULES = sorted((ROOT / "rules").rglob("*.rules"))
 
 
 def fmt(text: str) -> str:
-    return format_source(Source("x.rules", text))
+    return format_source(SourceText("x.rules", text))
 
 
 @pytest.mark.parametrize("path", RULES, ids=lambda path: path.name)
@@ -29,7 +29,7 @@ def test_real_files(path: Path) -> None:
     source = read_source(path)
     before = parse(source)
     text = format_source(source)
-    after = parse(Source("again", text))
+    after = parse(SourceText("again", text))
     assert after == before
     assert [(c.text, c.own_line) for c in after.comments] == [(c.text, c.own_line) for c in before.comments]
     assert fmt(text) == text
@@ -40,9 +40,9 @@ def test_real_files(path: Path) -> None:
 @settings(max_examples=150)
 def test_generated_trees(file: t.File) -> None:
     text = print_file(file)
-    assert parse(Source("printed", text)) == file, text
+    assert parse(SourceText("printed", text)) == file, text
     formatted = fmt(text)
-    assert parse(Source("formatted", formatted)) == file
+    assert parse(SourceText("formatted", formatted)) == file
     assert fmt(formatted) == formatted
 
 
@@ -128,7 +128,7 @@ def test_long_lines_break_like_the_standard_library() -> None:
     ],
 )
 def test_show_writes_nodes_on_one_line(text: str, shown: str) -> None:
-    item = parse(Source("x", f"dslc 1\nlet f(x) = {text}")).items[0]
+    item = parse(SourceText("x", f"dslc 1\nlet f(x) = {text}")).items[0]
     assert isinstance(item, t.Function)
     assert show(item.body) == shown
     assert show(item) == f"let f(x) = {shown}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.errors import DslcError, Source
+from dslc.errors import DslcError, SourceText
 from dslc.syntax import kept
 from dslc.syntax.parser import grammar, parse
 
@@ -21,17 +21,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_kept_tree_equals_the_parsed_one(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source("a.rules", TEXT)
+    source = SourceText("a.rules", TEXT)
     assert kept.parse_kept(source) == parse(source)
     monkeypatch.setattr(kept, "parse", lambda _: pytest.fail("parsed again"))
-    again = kept.parse_kept(Source("a.rules", TEXT))
+    again = kept.parse_kept(SourceText("a.rules", TEXT))
     assert again == parse(source)
     assert again.items[0].span.text.startswith("operator twice")
 
 
 @pytest.mark.parametrize("damage", [b"", b"garbage", b"\x80\x05N."])
 def test_a_damaged_cache_is_read_past(cache: Path, damage: bytes) -> None:
-    source = Source("a.rules", TEXT)
+    source = SourceText("a.rules", TEXT)
     kept.parse_kept(source)
     (place,) = cache.glob("*.pickle")
     place.write_bytes(damage)
@@ -39,10 +39,10 @@ def test_a_damaged_cache_is_read_past(cache: Path, damage: bytes) -> None:
 
 
 def test_a_folder_that_others_may_write_to_is_not_read(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Source("a.rules", TEXT)
+    source = SourceText("a.rules", TEXT)
     kept.parse_kept(source)
     cache.chmod(0o777)
-    parsed: list[Source] = []
+    parsed: list[SourceText] = []
     monkeypatch.setattr(kept, "parse", lambda one: parsed.append(one) or parse(one))
     kept.parse_kept(source)
     assert parsed
@@ -50,7 +50,7 @@ def test_a_folder_that_others_may_write_to_is_not_read(cache: Path, monkeypatch:
 
 def test_wrong_files_are_not_kept(cache: Path) -> None:
     with pytest.raises(DslcError):
-        kept.parse_kept(Source("a.rules", "dslc 1\noperator {"))
+        kept.parse_kept(SourceText("a.rules", "dslc 1\noperator {"))
     assert not list(cache.glob("*.pickle"))
 
 
@@ -63,9 +63,9 @@ def test_kept_tables_of_the_grammar_parse_and_explain_alike(tmp_path: Path, monk
                 place.write_bytes(damage or b"")
             grammar.cache_clear()
             with pytest.raises(DslcError) as broken:
-                parse(Source("b.rules", f"dslc 1\noperator {{{' ' * len(answers)}"))
+                parse(SourceText("b.rules", f"dslc 1\noperator {{{' ' * len(answers)}"))
             findings = [(each.code, each.message, each.hint) for each in broken.value.diagnostics]
-            answers.append((parse(Source(f"{len(answers)}.rules", TEXT)).items[0].span.text, findings))
+            answers.append((parse(SourceText(f"{len(answers)}.rules", TEXT)).items[0].span.text, findings))
             assert len(list(tmp_path.glob("grammar/*.pickle"))) == 1
         assert answers == answers[:1] * 4
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dslc.errors import DslcError, Source
+from dslc.errors import DslcError, SourceText
 from dslc.syntax import tree as t
 from dslc.syntax.parser import grammar, parse, parse_with_errors, read_source
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def body(text: str) -> t.Expr:
-    item = parse(Source("x", f"dslc 1\nlet f(x) = {text}\n")).items[0]
+    item = parse(SourceText("x", f"dslc 1\nlet f(x) = {text}\n")).items[0]
     assert isinstance(item, t.Function)
     return item.body
 
@@ -62,7 +62,7 @@ def test_every_node_lies_in_its_parent() -> None:
 
 
 def test_comments_are_kept_with_their_places() -> None:
-    file = parse(Source("x", "# one\ndslc 1 # two\nlet f(x) = x # three"))
+    file = parse(SourceText("x", "# one\ndslc 1 # two\nlet f(x) = x # three"))
     assert [(c.text, c.own_line, c.span.start) for c in file.comments] == [
         ("# one", True, 0),
         ("# two", False, 13),
@@ -73,25 +73,25 @@ def test_comments_are_kept_with_their_places() -> None:
 def test_one_broken_item_costs_one_item() -> None:
     good = "let {}(x) = x\n"
     text = "dslc 1\n" + good.format("a") + "let b(x) = (\n" + good.format("c") + "let d(x) = ]\n" + good.format("e")
-    file, findings = parse_with_errors(Source("x", text))
+    file, findings = parse_with_errors(SourceText("x", text))
     assert [item.name for item in file.items if isinstance(item, t.Function)] == ["a", "c", "e"]
     assert [finding.code for finding in findings] == ["E0103", "E0104"]
     with pytest.raises(DslcError) as caught:
-        parse(Source("x", text))
+        parse(SourceText("x", text))
     assert len(caught.value.diagnostics) == len(findings)
 
 
 def test_an_onnx_definition_holds_its_lets() -> None:
     text = "dslc 1\nonnx A(X)\n  let a = 1\nlet b = 2\n  where a == b\n  = X\nlet f(x) = x\nonnx B(X) = X\n"
-    kinds = [type(item) for item in parse(Source("x", text)).items]
+    kinds = [type(item) for item in parse(SourceText("x", text)).items]
     assert kinds == [t.OnnxDef, t.Function, t.OnnxDef]
 
 
 def test_keywords_may_name_what_others_named() -> None:
     text = "dslc 1\nimport .index (gather)\nonnx F(X) since 1 { index = 1, where = 2, set = x } = onnx.Where(X, limit=1)\n"
-    assert parse(Source("x", text)).header.imports[0].module == "index"
+    assert parse(SourceText("x", text)).header.imports[0].module == "index"
 
 
 def test_equality_ignores_layout() -> None:
     one, two = "dslc 1\nlet f(x)=x+1", "dslc 1 # c\n\nlet f( x ) =\n  (x + 1)\n"
-    assert parse(Source("a", one)) == parse(Source("b", two))
+    assert parse(SourceText("a", one)) == parse(SourceText("b", two))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dslc.diagnostics.registry import pages
 from dslc.diagnostics.render import FORMATS, render
-from dslc.errors import DslcError, Source
+from dslc.errors import DslcError, SourceText
 from dslc.syntax.names import check_names
 from dslc.syntax.parser import decode, parse, parse_with_errors
 from dslc.syntax.printer import format_source
@@ -25,7 +25,7 @@ PIECES = [*"{}[]()=,:*+-/.\"#'\n\0", '"""', "=>", "where", "operator f", "let", 
 
 
 @st.composite
-def mutants(draw: st.DrawFn) -> str:
+def broken(draw: st.DrawFn) -> str:
     text = draw(st.sampled_from(TEXTS))
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.integers(0, len(text)))
@@ -42,10 +42,10 @@ def mutants(draw: st.DrawFn) -> str:
     return text
 
 
-@given(mutants())
+@given(broken())
 @settings(max_examples=150)
-def test_mutants(text: str) -> None:
-    source = Source("mutant.rules", text)
+def test_broken_text(text: str) -> None:
+    source = SourceText("broken.rules", text)
     file, findings = parse_with_errors(source)
     findings += check_names(file)
     for finding in findings:
@@ -59,10 +59,10 @@ def test_mutants(text: str) -> None:
     except DslcError as failure:
         assert failure.diagnostics
         return
-    again = parse(Source("again", formatted))
+    again = parse(SourceText("again", formatted))
     assert again == parse(source)
     assert sorted(c.text for c in again.comments) == sorted(c.text for c in file.comments)
-    assert format_source(Source("again", formatted)) == formatted
+    assert format_source(SourceText("again", formatted)) == formatted
 
 
 @given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))

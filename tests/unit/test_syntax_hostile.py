@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from dslc.errors import DslcError, Source
+from dslc.errors import DslcError, SourceText
 from dslc.syntax.parser import MAX_BYTES, decode, parse, parse_with_errors, read_source
 
 
 def codes(text: str) -> list[str]:
-    return [finding.code for finding in parse_with_errors(Source("x.rules", text))[1]]
+    return [finding.code for finding in parse_with_errors(SourceText("x.rules", text))[1]]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_a_name_of_a_megabyte_is_only_a_name() -> None:
 
 @pytest.mark.parametrize("character", ["\0", "\x1b", "\u2028", "é", "“", ";", "$"])
 def test_foreign_characters(character: str) -> None:
-    _, findings = parse_with_errors(Source("x.rules", f"dslc 1\nlet f(x) = x{character}\nlet g(x) = x\n"))
+    _, findings = parse_with_errors(SourceText("x.rules", f"dslc 1\nlet f(x) = x{character}\nlet g(x) = x\n"))
     assert [finding.code for finding in findings] == ["E0102"]
     assert f"U+{ord(character):04X}" in findings[0].message
     assert findings[0].span is not None

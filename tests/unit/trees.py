@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from hypothesis import strategies as st
 
-from dslc.errors import Source, Span
+from dslc.errors import SourceText, Span
 from dslc.syntax import tree as t
 
-NOWHERE = Span(Source("generated", ""), 0, 0)
+NOWHERE = Span(SourceText("generated", ""), 0, 0)
 NAMES = ["a", "b", "c1", "X", "Y", "K", "long_name", "_private", "axis", "sizes", "another_long_name"]
 TEXT = st.text(st.characters(blacklist_characters='"\n\r\0', blacklist_categories=("Cs", "Zl", "Zp", "Cc")), max_size=12)
 _Made = TypeVar("_Made")
@@ -167,8 +167,8 @@ class Maker:
     def result(self) -> t.Param:
         return t.Param(self.flag(), self.name(), self.maybe(self.type), None, span=NOWHERE)
 
-    def target(self) -> t.Target:
-        return t.Target(self.name(), self.maybe(lambda: self.some(self.place)), span=NOWHERE)
+    def target(self) -> t.Defined:
+        return t.Defined(self.name(), self.maybe(lambda: self.some(self.place)), span=NOWHERE)
 
     def entry(self) -> t.Entry:
         return t.Entry(self.pick("where", "index", self.name()), self.expr(2), span=NOWHERE)

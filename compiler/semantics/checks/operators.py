@@ -250,7 +250,7 @@ def _statements(op: OperatorDef, scope: Scope) -> None:
             outside.check(statement.value)
 
 
-def _target(target: t.Target, value: t.Expr, scope: Scope) -> None:
+def _target(target: t.Defined, value: t.Expr, scope: Scope) -> None:
     inner = scope.inner()
     if target.places is not None:
         inner.bind("(equation)", "flag")
@@ -323,7 +323,7 @@ def _equations(op: OperatorDef, report: Report) -> None:
             report.add("E0308", f"no equation defines `{name}`", output.span)
 
 
-def _places(target: t.Target, output: t.Param, report: Report) -> None:
+def _places(target: t.Defined, output: t.Param, report: Report) -> None:
     if target.places is None or output.type is None:
         return
     dims = output.type.dims or ()

@@ -1,8 +1,8 @@
-"""Mutants of substitutions: rules that are wrong, or that are right for another reason, to test provers with.
+"""Edited rules: substitutions that are wrong, or that are right for another reason, to test provers with.
 
 Each is one edit of a rule's syntax: operands or results exchanged, an attribute shifted, an axis or a permutation changed, another
 operator of the same signature, a constant changed, a guard dropped or loosened. What may be edited follows from the operators' own
-declarations; whether a mutant has a meaning is for the caller to find out.
+declarations; whether an edited rule has a meaning is for the caller to find out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _AXES = frozenset({"axis", "axes"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mutant:
+class Edited:
     """A rule with one edit: `kind` is one of KINDS, `edit` says what stands where something else stood."""
 
     sub: SubstitutionDef
@@ -52,26 +52,26 @@ class _Edit:
         return f"{_text(self.old)} -> {_text(self.new)}" if self.new is not None else _text(self.old)
 
 
-def mutants(rules: Rules, sub: SubstitutionDef) -> Iterator[Mutant]:
-    """All mutants of a rule with one edit each, of its right side or of its guards; none that equals the rule or another one."""
+def edited(rules: Rules, sub: SubstitutionDef) -> Iterator[Edited]:
+    """All rules that differ from a rule by one edit, of its right side or of its guards; none that equals the rule or another one."""
     seen = {sub.syntax}
     for edit in _edits(rules, sub):
         syntax = _with(sub.syntax, edit)
         if syntax in seen:
             continue
         seen.add(syntax)
-        yield Mutant(replace(sub, name=f"{sub.name}'", syntax=syntax), edit.kind, edit.text)
+        yield Edited(replace(sub, name=f"{sub.name}'", syntax=syntax), edit.kind, edit.text)
 
 
-def sampled(rules: Rules, subs: Sequence[SubstitutionDef], count: int, rng: np.random.Generator) -> list[Mutant]:
-    """At most `count` mutants, from as many rules and of as many kinds as there are: kinds in turn, rules at random within each."""
-    by_kind: dict[str, list[Mutant]] = {kind: [] for kind in KINDS}
+def sampled(rules: Rules, subs: Sequence[SubstitutionDef], count: int, rng: np.random.Generator) -> list[Edited]:
+    """At most `count` edited rules, from as many rules and of as many kinds as there are: kinds in turn, rules at random in each."""
+    by_kind: dict[str, list[Edited]] = {kind: [] for kind in KINDS}
     for sub in subs:
-        for mutant in mutants(rules, sub):
-            by_kind[mutant.kind].append(mutant)
+        for one in edited(rules, sub):
+            by_kind[one.kind].append(one)
     orders = [[found[int(k)] for k in rng.permutation(len(found))] for found in by_kind.values()]
     taken = (order[k] for k in range(max(map(len, orders), default=0)) for order in orders if k < len(order))
-    return [mutant for mutant, _ in zip(taken, range(count), strict=False)]
+    return [one for one, _ in zip(taken, range(count), strict=False)]
 
 
 # ---- the edits of a rule ------------------------------------------------------------------------------------------
@@ -260,4 +260,4 @@ def _text(node: t.Node) -> str:
     return " ".join(show(node).split())
 
 
-__all__ = ["KINDS", "Mutant", "mutants", "sampled"]
+__all__ = ["KINDS", "Edited", "edited", "sampled"]

@@ -98,7 +98,7 @@ def _constants(conditions: tuple[t.Expr, ...]) -> set[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class RuleText:
     """`places` of every name, `hints` that compare a name with a number, and the parameters that must be `constants`."""
 
     conditions: tuple[t.Expr, ...]
@@ -115,8 +115,8 @@ def operator_hints(op: OperatorDef) -> Hints:
 
 
 @lru_cache(maxsize=64)
-def facts_of(sub: SubstitutionDef) -> Facts:
+def rule_text(sub: SubstitutionDef) -> RuleText:
     syntax = sub.syntax
     conditions = tuple(c for s in syntax.left if isinstance(s, t.Where) for c in s.conditions)
     decls = {p.name: p.type.dims for p in syntax.params if p.type is not None and p.type.dims is not None}
-    return Facts(conditions, decls, _find_places(syntax.left), _find_hints(conditions), _constants(conditions))
+    return RuleText(conditions, decls, _find_places(syntax.left), _find_hints(conditions), _constants(conditions))

@@ -1,0 +1,39 @@
+"""TASO's backtracking search as a strategy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dslc.search.candidate import Candidate
+    from dslc.search.strategy import Space
+
+
+@dataclass(frozen=True, slots=True)
+class Backtrack:
+    """A queue of graphs by cost (`dslc.search.backtrack`); substitutions first, and layouts with them, after them, or instead."""
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        from dslc.search.backtrack import backtrack
+        from dslc.search.layouts import layouts_of, without_layouts
+
+        rules, mode, limits = space.rules, space.layouts, space.limits
+        layouts = None if mode == "none" else layouts_of(rules)
+        found = space.start
+        if mode != "only" and not limits.over:
+            jointly = layouts if mode == "joint" else None
+            found = backtrack(
+                found, without_layouts(rules), space.costs, limits, alpha=space.alpha, seed=space.seed, layouts=jointly,
+                on_best=space.told,
+            )  # fmt: skip
+            if found is not space.start:
+                yield found
+        if mode != "joint" and layouts is not None and not limits.over:
+            before = found
+            found = backtrack(
+                found, [], space.costs, limits, alpha=space.alpha, seed=space.seed, layouts=layouts, on_best=space.told
+            )
+            if found is not before:
+                yield found

@@ -1,0 +1,73 @@
+"""Options once: a field of a frozen dataclass with its help is an option of the command line and an argument in Python."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import Field, dataclass, fields
+from textwrap import wrap
+from typing import Any
+
+_KEY = "option"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What a field is to a user.
+
+    `help` is the command line's line, `more` what the documentation in Python says beside it. `read` makes the field's value of what
+    was given, texts of a command line or values of Python, and raises ValueError with what is wrong; `shown` is the default as the
+    command line shows and reads it; `many` may be repeated there. `python` is False for what the Python interface does not have.
+    """
+
+    help: str
+    more: str = ""
+    type: type = str
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    many: bool = False
+    shown: Any = None
+    read: Callable[[Any], Any] | None = None
+    python: bool = True
+
+    def value(self, given: Any) -> Any:
+        return given if self.read is None else self.read(given)
+
+
+def option(help: str, **rest: Any) -> Mapping[str, Option]:
+    """The metadata of a field that is an option; the arguments are those of `Option`."""
+    return {_KEY: Option(help, **rest)}
+
+
+def options(of: type) -> Iterator[tuple[Field[Any], Option]]:
+    """The fields of a dataclass that are options."""
+    for one in fields(of):
+        if _KEY in one.metadata:
+            yield one, one.metadata[_KEY]
+
+
+def flag(name: str, option: Option, default: Any) -> str:
+    """An option as it is written on the command line: `--strict-floats`; what is on by itself is turned off, `--no-timing`."""
+    text = name.replace("_", "-")
+    return f"--no-{text}" if option.type is bool and default is True else f"--{text}"
+
+
+def documented(of: type) -> str:
+    """The lines of a docstring about the arguments that are options."""
+    lines = []
+    for one, about in options(of):
+        if about.python:
+            help = f"{about.help[0].lower()}{about.help[1:]}"
+            # the command line's help is about the flag, which turns off what is on by itself
+            said = [about.more] if flag(one.name, about, one.default).startswith("--no-") else [help, about.more]
+            text = f"{one.name}: {' '.join(part for part in said if part)}"
+            lines += wrap(text, 120, initial_indent=" " * 8, subsequent_indent=" " * 12)
+    return "\n".join(lines)
+
+
+def listed(names: str | Sequence[str]) -> tuple[str, ...]:
+    """One name, or several."""
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+__all__ = ["Option", "documented", "flag", "listed", "option", "options"]

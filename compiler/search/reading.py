@@ -1,0 +1,78 @@
+"""The first stages: what was asked for, and which rules may be used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from onnx import ModelProto
+
+from dslc.cost.machine import this_machine
+from dslc.folders import cache_folder
+from dslc.onnx.importer import import_model
+from dslc.onnx.inputs import wanted_inputs
+from dslc.onnx.protos import read_model
+from dslc.onnx.types import complete_bind
+from dslc.prove.verdict import RuleVerdict
+from dslc.search.rulesets import chosen_rules, left_out, not_standard
+from dslc.search.run import Run
+from dslc.search.settings import Settings
+from dslc.search.stages import Proven, Task
+from dslc.search.statuses import LATE, statuses, usable
+from dslc.search.writing import size_of
+from dslc.semantics.library import load_many, modules_of, standard
+
+#: what rules of a user's may take to be proved, of the budget; and what writing takes, in seconds, with such a part of the time of
+#: reading
+PROOFS, WRITING, READ = 0.25, 0.5, 0.3
+
+
+def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
+    """The rules that were asked for, and the model as a graph."""
+    run.phase("reading", "reading rules")
+    rules = load_many(["std", *settings.rules]) if settings.rules else standard()
+    chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats)
+    if settings.rules:
+        named = modules_of(rules, map(str, settings.rules))
+        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)))
+    run.phase("reading", "reading the model")
+    model, folder, where = read_model(source)
+    values = set(wanted_inputs(model))
+    first = settings.bind[0] if settings.bind else {}
+    sizes = {name: size for name, size in first.items() if name not in values}
+    imported = import_model(source, rules, sizes if settings.specialize else {})
+    if not settings.specialize:
+        complete_bind(model, sizes, where)
+    writing = WRITING + READ * run.clock.seconds
+    return Task(
+        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), this_machine(settings.threads), sizes, writing
+    )
+
+
+def prove_rules(task: Task, run: Run) -> Proven:
+    """The rules that are proved or allowed; what is left out is noted, where a user asked for it."""
+    run.phase("proving rules", "looking up proofs")
+    settings = task.settings
+    definitions = list(dict.fromkeys(rule.definition for rule in task.chosen))
+    end = min(run.clock.end(), run.clock.now() + PROOFS * settings.budget)
+
+    def told(done: int, total: int) -> None:
+        run.progress.phase(f"proving rules: {done} of {total}")
+
+    def left() -> float:
+        return max(0.0, end - run.clock.now())
+
+    verdicts = statuses(task.rules, definitions, cache_folder(settings.cache), settings.allow, told, left)
+    used, out = usable(task.chosen, verdicts, settings.allow)
+    if any(verdict.reason == LATE for verdict in out.values()):
+        run.cut("proving rules")
+    # of the standard library nobody asked for these rules by name
+    asked = list(out) if settings.only else not_standard(out)
+    run.notes += [_why_left_out(name, out[name]) for name in asked]
+    return Proven(task, tuple(used), verdicts)
+
+
+def _why_left_out(name: str, verdict: RuleVerdict) -> str:
+    if verdict.status == "refuted":
+        return f"{name} was left out: it is refuted; `dslc verify` shows where its sides differ"
+    why = f" ({LATE}; `dslc verify` proves it)" if verdict.reason == LATE else ""
+    return f"{name} was left out: it is {verdict.status}{why}; `--allow {verdict.status}` uses it"

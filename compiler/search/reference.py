@@ -1,0 +1,101 @@
+"""The original at every choice of sizes: what candidates are compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dslc.analysis.counts import known_flops
+from dslc.cost.cache import CostCache
+from dslc.cost.clock import TimeUp
+from dslc.cost.compare import Reference
+from dslc.cost.process import ModelFile
+from dslc.cost.steady import meaning
+from dslc.onnx.describe import digest
+from dslc.onnx.weakest import computed_types
+from dslc.search.contenders import Checker, folder_of, serialized
+from dslc.search.originals import Original, original_at
+from dslc.search.run import Journal, Run
+from dslc.search.settings import Settings
+from dslc.search.stages import Proven, Referenced, Task
+from dslc.search.strategies import name_of
+
+#: operations up to which the original is computed by its operators' equations, where a comparison fails
+MEANT = 1e7
+
+
+def reference(proven: Proven, cache: CostCache, run: Run) -> Referenced:
+    """Runs the original at every choice of sizes, and looks up what an earlier run with the same options did.
+
+    Raises:
+        Unusable: there is nothing to compare with.
+        TimeUp: nothing is left for anything else.
+    """
+    task, settings = proven.task, proven.task.settings
+    file = _file_of(task)
+    run.phase("running the original")
+    originals = tuple(
+        original_at(task.model, file, bind, settings, task.machine.threads, run.clock) for bind in settings.bind or ({},)
+    )
+    run.notes += [note for one in originals for note in one.inputs.notes]
+    if run.clock.left() <= 0:
+        raise TimeUp
+    identity = digest(task.model, task.folder)
+    key = _key(proven, identity)
+    run.journal = _journal(settings, key, cache, run)
+    seconds = _whole(task, identity, originals[0], cache)
+    references = [one.reference for one in originals]
+    checker = Checker(
+        task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
+        settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
+        task.size.bytes,
+    )  # fmt: skip
+    run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
+    return run.referenced
+
+
+def _file_of(task: Task) -> ModelFile:
+    if task.folder is not None and Path(task.where).is_file():
+        return ModelFile(str(Path(task.where).resolve()))
+    return ModelFile(serialized(task.model), folder_of(task.folder))
+
+
+def _meant(task: Task, names: tuple[str, ...]) -> Callable[[Mapping[str, Any]], Reference | None]:
+    """What the original gives by its operators' equations, where that takes no long time."""
+    operations = known_flops(task.imported.graph.outputs)
+    if operations is None or operations > MEANT:
+        return lambda _: None
+    return meaning(task.rules, task.imported.graph, names)
+
+
+def _key(proven: Proven, identity: str) -> str:
+    """Equal for runs that find the same in the same number of steps."""
+    task, s = proven.task, proven.task.settings
+    used = [rule.name for rule in proven.rules]
+    how = (name_of(s.strategy), s.strategy, s.layouts, s.alpha, s.seed)
+    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing)
+    binds = sorted(tuple(sorted(one.items())) for one in s.bind)
+    inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
+    return f"search:{identity}|{task.rules.digest}|{options}|{binds}|{inputs}|{task.machine}"
+
+
+def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journal:
+    """How many steps an earlier run took: one that is repeated stops where that did, so that it writes the same file."""
+    earlier = None if settings.steps is not None else cache.verdict(key)
+    if earlier is None:
+        return Journal()
+    steps = [int(count) for count in earlier["steps"]]
+    run.note(f"stopped after the {steps[0]} steps of an earlier run with the same options")
+    return Journal(steps)
+
+
+def _whole(task: Task, identity: str, original: Original, cache: CostCache) -> float:
+    """Seconds of the original as a whole, the same in a run that is repeated."""
+    shapes = sorted((name, str(array.shape)) for name, array in original.inputs.feeds[0].items())
+    key, machine = f"whole:{identity}|{shapes}", str(task.machine)
+    known = cache.seconds(machine, key)
+    if known is None:
+        known = original.seconds
+        cache.put_seconds(machine, {key: known})
+    return known

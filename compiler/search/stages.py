@@ -1,0 +1,130 @@
+"""The values that stages hand on: each is frozen, and holds the one that it was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onnx import ModelProto
+
+from dslc.cost.inputs import Inputs
+from dslc.cost.machine import Machine
+from dslc.cost.process import ModelFile
+from dslc.match import CompiledRule
+from dslc.onnx.context import Imported
+from dslc.prove.verdict import RuleVerdict
+from dslc.report import Counts, Report
+from dslc.search.candidate import Candidate
+from dslc.search.contenders import Checker, Contender
+from dslc.search.judge import Verdict
+from dslc.search.originals import Original
+from dslc.search.settings import Settings
+from dslc.semantics.library import Rules
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """What was read: the model, the rules that were asked for, and the machine that it is for."""
+
+    settings: Settings
+    model: ModelProto
+    #: where external data lies, and what the model is called
+    folder: Path | None
+    where: str
+    size: Counts
+    imported: Imported
+    rules: Rules
+    chosen: tuple[CompiledRule, ...]
+    machine: Machine
+    #: the sizes among the first binding (the rest are values of integer inputs)
+    sizes: Mapping[str, int]
+    #: seconds that writing the result may take
+    writing: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Proven:
+    """The rules that may be used, and what their proofs are worth."""
+
+    task: Task
+    rules: tuple[CompiledRule, ...]
+    verdicts: Mapping[str, RuleVerdict]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Referenced:
+    """The original as it runs, at every choice of sizes: what candidates are compared with.
+
+    `seconds` is what it takes as a whole, `key` what a run with the same options is kept under.
+    """
+
+    proven: Proven
+    file: ModelFile
+    identity: str
+    originals: tuple[Original, ...]
+    checker: Checker
+    seconds: float
+    key: str
+
+    @property
+    def task(self) -> Task:
+        return self.proven.task
+
+    @property
+    def inputs(self) -> list[Inputs]:
+        return [one.inputs for one in self.originals]
+
+    @property
+    def load(self) -> float:
+        """Seconds of loading the model in a new process."""
+        return max(one.load for one in self.originals)
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Seconds of candidates as costs were measured last, and of what was measured of the original."""
+
+    start: Candidate
+    seconds: Mapping[Candidate, float] = field(default_factory=dict)
+    part: float = 0.0
+
+    def ratio(self, found: Candidate) -> float:
+        """How many times as fast a candidate should be: what it saves of the original, or of what was measured of that where these
+        parts by themselves take longer than the whole."""
+        before = self.seconds.get(self.start, self.start.cost)
+        whole = max(before, self.part)
+        return whole / max(whole - before + self.seconds.get(found, found.cost), 1e-12)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Explored:
+    """Models that should be faster and give the same outputs, the best one first; `reason` says why there are none."""
+
+    referenced: Referenced
+    contenders: tuple[Contender, ...]
+    predicted: Predicted
+    steps: int
+    measured: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Finished:
+    """What is to be written: a contender, or the original and why. `verdicts` are those at every choice of sizes, where it was timed;
+    `predicted` is how many times as fast it should have been."""
+
+    task: Task
+    contender: Contender | None
+    reason: str = ""
+    verdicts: tuple[Verdict, ...] = ()
+    predicted: float | None = None
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Optimized:
+    """The written model, and what was found. `model` refers to the same external data as the original."""
+
+    model: ModelProto
+    report: Report

@@ -1,0 +1,18 @@
+"""The strategies by name. Adding one is a file with a frozen dataclass, and a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from dslc.search.backtracking import Backtrack
+from dslc.search.strategy import Strategy
+
+#: what `--strategy` knows; the first one is the default
+STRATEGIES: Mapping[str, type[Strategy]] = {
+    "backtrack": Backtrack,
+}
+
+
+def name_of(strategy: Strategy) -> str:
+    """The name of a strategy; its class' where it is none of these."""
+    return next((name for name, one in STRATEGIES.items() if type(strategy) is one), type(strategy).__name__)

@@ -1,0 +1,61 @@
+"""What a search is: a strategy explores a space, and yields candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from dslc.cost.model import CostModel
+    from dslc.ir.graph import Graph
+    from dslc.match import CompiledRule
+    from dslc.search.candidate import Candidate, Limits
+    from dslc.search.settings import Mode
+    from dslc.search.sources import Source
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Space:
+    """What is explored: from a graph, by the facts of some sources, at some prices, until the limits say stop.
+
+    What is found depends on the seed, the prices and the number of steps, and on nothing else. `limits` is the one thing in it that
+    changes: a strategy asks it before every step, and tells it what it gained.
+    """
+
+    start: Candidate
+    sources: tuple[Source, ...]
+    costs: CostModel
+    limits: Limits
+    seed: int = 0
+    #: what costs up to so many times the best is near enough to be looked at
+    alpha: float = 1.05
+    layouts: Mode = "joint"
+    #: is told of everything better as soon as it is there, which may be long before it is yielded
+    told: Callable[[Candidate], None] = lambda _: None
+
+    @property
+    def graph(self) -> Graph:
+        return self.start.graph
+
+    @property
+    def rules(self) -> list[CompiledRule]:
+        """The substitutions among the sources, for a strategy that looks for their matches itself."""
+        return [rule for source in self.sources for rule in source.rules]
+
+
+class Strategy(Protocol):
+    """A way to search. A frozen dataclass, whose fields are options of the command line (`dslc.search.settings.option`).
+
+    A strategy is a file of its own and a line in `dslc.search.strategies`.
+    """
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        """Candidates that cost less than the start of the space, each next one less; none where nothing was found.
+
+        Anytime: it ends soon after `space.limits.over`, and what it had told of by then counts. A KeyboardInterrupt ends it too: it
+        sets `limits.interrupted`, and what it yields then is the best so far.
+        """
+
+
+__all__ = ["Space", "Strategy"]

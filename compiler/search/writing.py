@@ -1,0 +1,105 @@
+"""The last stage: the model with what dslc notes in it, and the report."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onnx import ModelProto
+
+from dslc.onnx.describe import counts, note
+from dslc.onnx.exporter import export
+from dslc.onnx.runtime import accepted
+from dslc.report import Counts, Report, Sizes
+from dslc.search.contenders import Contender
+from dslc.search.explore import proved_again
+from dslc.search.rulesets import not_standard
+from dslc.search.run import Run
+from dslc.search.stages import Finished, Optimized, Task
+from dslc.search.steps import steps_of
+
+
+def write(finished: Finished, run: Run) -> Optimized:
+    """The model and the report; where it goes is the caller's matter."""
+    report = replace(_measured(finished, run), interrupted=finished.interrupted)
+    if finished.contender is None:
+        return _original(finished, report, run)
+    return _rewritten(finished, finished.contender, report, run)
+
+
+def canonical(task: Task, run: Run) -> Optimized:
+    """The model as import and export leave it, where there is no time for anything else."""
+    imported = task.imported
+    model = export(imported.context, imported.graph, task.rules)
+    if not accepted(model, task.model):
+        return write(Finished(task, None, "ONNX Runtime loads it, and refuses its canonical form"), run)
+    reason = "canonical form, nothing measured"
+    report = replace(_begun(task), kept_original=False, reason=reason, after=size_of(model))
+    return Optimized(model, _complete(task, report, run))
+
+
+def size_of(model: ModelProto) -> Counts:
+    return Counts(*counts(model))
+
+
+def _begun(task: Task) -> Report:
+    return Report(task.where, str(task.machine), 0.0, before=task.size, rules=task.rules.digest)
+
+
+def _measured(finished: Finished, run: Run) -> Report:
+    """What was measured, whichever model is written."""
+    report, verdicts = _begun(finished.task), finished.verdicts
+    if run.explored is not None:
+        report = replace(report, steps_done=run.explored.steps, measured=run.explored.measured)
+    elif run.journal.begun:
+        report = replace(report, steps_done=run.journal.steps[0])
+    report = replace(report, reason=finished.reason, predicted_ratio=finished.predicted)
+    if not verdicts:
+        return report
+    binds = finished.task.settings.bind or ({},)
+    sizes = tuple(
+        Sizes(dict(bind), v.before * 1e3, v.after * 1e3, v.ratio.ratio, v.ratio.low, v.ratio.high)
+        for bind, v in zip(binds, verdicts, strict=True)
+    )
+    return replace(report, before_ms=verdicts[0].before * 1e3, sizes=sizes)
+
+
+def _original(finished: Finished, report: Report, run: Run) -> Optimized:
+    report = replace(report, kept_original=True, ratio=1.0, after=report.before)
+    if finished.verdicts:
+        report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
+    return Optimized(finished.task.model, _complete(finished.task, report, run))
+
+
+def _rewritten(finished: Finished, contender: Contender, report: Report, run: Run) -> Optimized:
+    assert run.referenced is not None
+    task, model, verdicts = finished.task, contender.model, finished.verdicts
+    proofs = proved_again(run.referenced, run, contender.candidate)
+    places = run.referenced.checker.story.of(contender.candidate).places
+    steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places)
+    report = replace(report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model))
+    run.clock.enter("writing")
+    values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}
+    if verdicts:
+        after, ratio = verdicts[0].after * 1e3, verdicts[0].ratio
+        report = replace(report, after_ms=after, ratio=ratio.ratio, ratio_low=ratio.low, ratio_high=ratio.high)
+        values["dslc.ratio"] = str(ratio)
+    if model.ir_version != task.model.ir_version:
+        run.note(f"the IR version was raised from {task.model.ir_version} to {model.ir_version}")
+    note(model, values)
+    return Optimized(model, _complete(task, report, run))
+
+
+def _complete(task: Task, report: Report, run: Run) -> Report:
+    """The report with what the run as a whole took, and what there is to say about it."""
+    asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
+    run.notes += [f"{name} was not used: ONNX Runtime cannot run what it builds, or ONNX cannot say it" for name in asked]
+    if run.clock.cuts:
+        run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}")
+    return replace(
+        report,
+        seconds=round(run.clock.seconds, 3),
+        budget=task.settings.budget,
+        phases={name: round(seconds, 3) for name, seconds in run.clock.phases.items()},
+        cut=run.clock.cuts,
+        notes=tuple(dict.fromkeys(run.notes)),
+    )
