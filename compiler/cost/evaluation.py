@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
-from dslc.cost.groups import Group, groups_of, working_nodes
+from dslc.cost.groups import Group, working_nodes
 from dslc.cost.layout import Info, Port, layout_cost, port_of
 from dslc.cost.pairs import Pair, pairs_of
 from dslc.ir.graph import Call, Graph, Input, Node, Value
@@ -43,7 +43,7 @@ class Evaluation:
                     self._users.setdefault(arg, []).append(node)
         for value in graph.outputs:
             self._uses[value] = self._uses.get(value, 0) + 1
-        self.groups = groups_of(self._nodes, lambda node: node.args, self._uses.__getitem__, model.pointwise)
+        self.groups = model.groups(self._nodes, lambda node: node.args, self._uses.__getitem__)
         self._ports = [port_of(group) for group in self.groups]
         self._group_of = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
         start = model.start
@@ -133,7 +133,7 @@ class Evaluation:
         touched = change.touched()
         members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
         ordered = change.ordered([*members, *change.added])
-        groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
+        groups = self._model.groups(ordered, change.args, change.uses)
         same = {(group.nodes, group.args) for group in groups}
         gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
         before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
@@ -251,7 +251,33 @@ class _Change:
                 near.update((arg.node, None) for arg in self.args(user))
         for node in self.added:
             near.update((arg.node, None) for arg in node.args)
+        # what runs as one with what changed, now or before
+        near.update(state._model.lowerings.near(self._changed(), self.args, self._users_now()))
         return sorted({state._group_of[node] for node in near if node in state._group_of})
+
+    def _changed(self) -> dict[Node, None]:
+        """The nodes that are new, read something else, or whose results are used more or less often."""
+        out = dict(self.added)
+        for value in self._delta:
+            out[value.node] = None
+        for old in self._subst:
+            out.update(dict.fromkeys(self._state._users.get(old, ())))
+        return {node: None for node in out if node not in self.removed}
+
+    def _users_now(self) -> Callable[[Value], Sequence[Node]]:
+        """Who reads a value afterwards."""
+        state = self._state
+        more: dict[Value, list[Node]] = {}
+        for node in self.added:
+            for arg in node.args:
+                more.setdefault(arg, []).append(node)
+        for old, value in self._subst.items():
+            more.setdefault(value, []).extend(state._users.get(old, ()))
+
+        def users(value: Value) -> list[Node]:
+            return [one for one in (*state._users.get(value, ()), *more.get(value, ())) if one not in self.removed]
+
+        return users
 
     def ordered(self, nodes: list[Node]) -> list[Node]:
         """Producers first."""

@@ -13,11 +13,13 @@ from typing import Any
 from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
-from dslc.cost.groups import Group
+from dslc.cost.groups import Group, groups_of
 from dslc.cost.guess import Work
 from dslc.cost.layout import Info
+from dslc.cost.lowered import Arguments, Lowerings
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
+from dslc.cost.targets import target_named
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -93,8 +95,11 @@ class CostModel:
         opset: int,
         bind: Mapping[str, int] | None = None,
         other: int = 1,
+        lowerings: Lowerings | None = None,
     ) -> None:
         self.rules = rules
+        #: what the target runs as one
+        self.lowerings = target_named().lowerings(rules) if lowerings is None else lowerings
         self.measurer = measurer
         self._build = build
         self._opset = opset
@@ -206,6 +211,10 @@ class CostModel:
         """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""
         return self._static_type(value.type).bytes if value.known else 0
 
+    def groups(self, nodes: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> list[Group]:
+        """What of some nodes, producers first, is measured together."""
+        return groups_of(nodes, args_of, uses, self.pointwise, self.lowerings.fused(nodes, args_of, uses))
+
     def pair_key(self, pair: Pair) -> Hashable:
         """Equal for equal groups that follow each other in the same way."""
         return (self.key(pair.first), self.key(pair.group), pair.shared)
@@ -288,8 +297,8 @@ class CostModel:
 
     def bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
         """Notes what every shorter group that begins a group costs at most."""
-        for count in range(1, len(group.nodes)):
-            part = self.key(Group(group.nodes[:count], group.args[:count]))
+        for count in range(group.fused, len(group.nodes)):
+            part = self.key(Group(group.nodes[:count], group.args[:count], group.fused))
             longer[part] = min(seconds, longer.get(part, inf))
 
     # ---- measuring -------------------------------------------------------------------------------------------
@@ -309,7 +318,7 @@ class CostModel:
             return False
         local = self.number(first)
         if local not in self._view:
-            self._view[local] = kinds.view(self.rules, self._static(first), tuple(a.constant for a in group.args[0]))
+            self._view[local] = self.lowerings.passes_on(first)
         return self._view[local]
 
     def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
