@@ -171,7 +171,9 @@ class Evaluation:
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
-        return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses)
+        around = self._model.lowerings.near(nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ()))
+        beside = tuple(self._model.key(self.groups[k]) for k in sorted({self._group_of[n] for n in around}))
+        return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses, beside)
 
 
 def _in_blocks(info: Info) -> bool:
@@ -251,9 +253,23 @@ class _Change:
                 near.update((arg.node, None) for arg in self.args(user))
         for node in self.added:
             near.update((arg.node, None) for arg in node.args)
-        # what runs as one with what changed, now or before
-        near.update(state._model.lowerings.near(self._changed(), self.args, self._users_now()))
+        self._pieces(near)
         return sorted({state._group_of[node] for node in near if node in state._group_of})
+
+    def _pieces(self, near: dict[Node, None]) -> None:
+        """Adds what runs as one with what changed, now or before, and the neighbours of that: they may divide differently too."""
+        state, users = self._state, self._users_now()
+        changed = self._changed()
+        groups = {state._group_of[node] for node in (*changed, *self.removed) if node in state._group_of}
+        before = [node for k in groups if (group := state.groups[k]).fused > 1 for node in group.nodes if node not in self.removed]
+        moved = state._model.lowerings.near((*changed, *before), self.args, users)
+        for node in (*before, *moved):
+            near[node] = None
+            near.update((arg.node, None) for arg in self.args(node))
+            for value in node.values:
+                for user in users(value):
+                    near[user] = None
+                    near.update((arg.node, None) for arg in self.args(user))
 
     def _changed(self) -> dict[Node, None]:
         """The nodes that are new, read something else, or whose results are used more or less often."""

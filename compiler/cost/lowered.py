@@ -20,7 +20,8 @@ _PLACES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Lowered:
-    """Nodes that one lowering runs, producers first; what others use of them comes out of the last."""
+    """Nodes that one lowering runs, producers first; what others use of them comes out of the last. `lowering` is its name, empty for
+    a node that none takes, and which runs by itself."""
 
     lowering: str
     nodes: tuple[Node, ...]

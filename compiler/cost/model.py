@@ -312,7 +312,7 @@ class CostModel:
         return self._info(small, found, copies, turn)
 
     def is_view(self, group: Group) -> bool:
-        """Whether the runtime only passes memory on."""
+        """Whether the runtime only passes memory on: a lowering says that it costs nothing."""
         first = group.nodes[0]
         if len(group.nodes) > 1 or not isinstance(first, Call):
             return False
