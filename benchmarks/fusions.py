@@ -204,7 +204,8 @@ CASES = (
          {"x": (128, 64)}, PRODUCT),
     Case("scale of a product", "a vector of one number", ("FusedMatMul",), "z = MatMul(x, u)\ny = Mul(z, eighth)",
          {"x": (1, 128, 64), "u": (1, 64, 256)}, PRODUCT),
-    Case("scale of a product", "negated", ("FusedMatMul",), "z = MatMul(x, u)\ny = Neg(z)", {"x": (1, 128, 64), "u": (1, 64, 256)}, PRODUCT),
+    Case("scale of a product", "negated", ("FusedMatMul",), "z = MatMul(x, u)\ny = Neg(z)",
+         {"x": (1, 128, 64), "u": (1, 64, 256)}, PRODUCT),
     Case("attention, opset 23", "scores / 8", ("Attention",), _ATTENTION + "c = Div(s, eight)\np = Softmax<axis=-1>(c)\n"
          "y = MatMul(p, v)", HEADS, PRODUCT, 23),
     Case("attention, opset 23", "q * 0.125", ("Attention",), "l = Mul(q, half)\n" + _ATTENTION.replace("(q, t)", "(l, t)")

@@ -28,12 +28,14 @@ from dslc.ir.graph import (
     Constant,
     Graph,
     Input,
+    Kernel,
     Node,
     ScopeNode,
     Value,
     call,
     constant_value,
     input_value,
+    kernel_value,
     scope_value,
     topological,
 )
@@ -256,7 +258,7 @@ class CostModel:
         return found
 
     def _describe(self, node: Node, args: tuple[Value, ...]) -> Any:
-        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else getattr(node, "scope", None)
+        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else _program(node)
         return (type(node).__name__, what, tuple(map(self.argument, args)), node.types)
 
     @staticmethod
@@ -412,8 +414,11 @@ class CostModel:
                 what = f"{node.op}#{self._meaning(node.op)}({args}; {attrs})"
             elif isinstance(node, Constant):
                 what = f"constant {node.data.key}"
+            elif isinstance(node, Kernel):
+                inside = self.text(Small(node.group.inputs, (), node.group.outputs)).replace("\n", "; ")
+                what = f"kernel {{{inside}}}({args})"
             else:
-                what = f"{getattr(node, 'scope', None)}({args})"
+                what = f"{_program(node)}({args})"
             lines.append(f"{place[node.values[0]]} = {what}: {', '.join(map(str, node.types))}")
         if len({value.node for value in small.outputs}) > 1:
             lines.append(f"results {', '.join(place[value] for value in small.outputs)}")
@@ -460,8 +465,8 @@ class CostModel:
             types = tuple(self._static_type(type) for type in node.types if type is not None)
             attrs = tuple((name, self._static_attr(value)) for name, value in node.attrs)
             return call(node.op, args, attrs, types)
-        assert isinstance(node, ScopeNode)
-        return (scope_value(node.scope, args),)
+        assert isinstance(node, ScopeNode | Kernel)
+        return (scope_value(node.scope, args),) if isinstance(node, ScopeNode) else kernel_value(node.group, args)
 
     def _static_type(self, type: TensorType) -> TensorType:
         return type if type.is_static else TensorType(type.dtype, tuple(self._static_size(size) for size in type.shape))
@@ -485,6 +490,11 @@ class CostModel:
 def _tagged(value: Any) -> Any:
     """True, 1 and 1.0 are three attributes."""
     return (type(value).__name__, tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
+
+
+def _program(node: Node) -> Any:
+    """What a scope or a kernel computes; None for other nodes."""
+    return node.scope if isinstance(node, ScopeNode) else node.group if isinstance(node, Kernel) else None
 
 
 def _kept_key(arg: Value) -> str:

@@ -19,12 +19,12 @@ from dslc.cost.table import Table
 from dslc.cost.targets import DEFAULT, TARGETS, target_named
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
-from dslc.ir.graph import Call, Graph, Node, Value
+from dslc.ir.graph import Call, Graph, Node, Value, kernel_value
 from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.onnx.exporter import node_model
 from dslc.search.rewriting import rewritten
-from dslc.semantics.library import standard
+from dslc.semantics.library import load_many, standard
 
 RULES = standard()
 
@@ -221,6 +221,43 @@ def test_the_runtime_runs_a_piece_as_one(tmp_path: Path) -> None:
         division, product = (model.graph_cost(Graph((a,), (rms(a, by),))) for by in ("div", "mul"))
         measurer.close()
     assert 1.5 * division < product < 1
+
+
+OWN = """dslc 1
+library own 1.0.0
+requires std >=0.1
+import std.pointwise (exp)
+import std.activation (tanh)
+lowering both(X: T[*S]) on ort_cpu {
+  match Y = tanh(exp(X))
+  onnx own.ExpTanh(X)
+}
+lowering elsewhere(X: T[*S]) on cuda {
+  match Y = exp(exp(X))
+  onnx own.ExpExp(X)
+}
+"""
+
+
+def test_a_library_of_yours_may_bring_lowerings(tmp_path: Path) -> None:
+    (tmp_path / "own.rules").write_text(OWN)
+    a = x(2, 3)
+    both, other = op("tanh", op("exp", a)), op("exp", op("exp", a))
+    rules = load_many(["std", tmp_path / "own.rules"])
+    table = Table(CostModel(rules, Invented(), lambda inputs, outputs: b"", 17))
+    assert [piece.lowering for piece in table.lowered([both])] == ["own.both"]
+    assert [piece.lowering for piece in table.lowered([other])] == ["", ""]
+    assert [piece.lowering for piece in Table(costs()).lowered([both])] == ["", ""]
+
+
+def test_a_kernel_is_priced_by_what_it_computes() -> None:
+    hole = x(2, 3, name="h0")
+    kernels = [kernel_value(Graph((hole,), (op(name, hole),)), (x(2, 3),))[0] for name in ("exp", "tanh")]
+    found = costs()
+    groups = [Group((value.node,), (value.node.args,)) for value in kernels]
+    assert found.key(groups[0]) != found.key(groups[1])
+    texts = [found.text(found.small(group)) for group in groups]
+    assert "std.exp" in texts[0] and "std.exp" not in texts[1]
 
 
 def test_nodes_of_weights_are_no_part_of_a_piece() -> None:
