@@ -216,7 +216,7 @@ def study(
             costs.excuse(imported.graph)
             costs.confirm(imported.graph)
             start = Candidate(imported.graph, costs.graph_cost(imported.graph))
-            checker = Checker(context, rules, [reference], [inputs], place.threads, None)
+            checker = Checker(context, rules, [reference], [inputs], place.threads, None, file)
             yield Study(model, rules, threads, costs, start, checker, inputs)
         finally:
             measurer.close()

@@ -8,7 +8,7 @@ from functools import cached_property
 from math import inf
 from typing import TYPE_CHECKING
 
-from dslc.cost.groups import Group, groups_of, working_nodes
+from dslc.cost.groups import Group, working_nodes
 from dslc.cost.layout import Info, Port, layout_cost, port_of
 from dslc.cost.pairs import Pair, pairs_of
 from dslc.ir.graph import Call, Graph, Input, Node, Value
@@ -43,7 +43,7 @@ class Evaluation:
                     self._users.setdefault(arg, []).append(node)
         for value in graph.outputs:
             self._uses[value] = self._uses.get(value, 0) + 1
-        self.groups = groups_of(self._nodes, lambda node: node.args, self._uses.__getitem__, model.pointwise)
+        self.groups = model.groups(self._nodes, lambda node: node.args, self._uses.__getitem__)
         self._ports = [port_of(group) for group in self.groups]
         self._group_of = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
         start = model.start
@@ -133,7 +133,7 @@ class Evaluation:
         touched = change.touched()
         members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
         ordered = change.ordered([*members, *change.added])
-        groups = groups_of(ordered, change.args, change.uses, self._model.pointwise)
+        groups = self._model.groups(ordered, change.args, change.uses)
         same = {(group.nodes, group.args) for group in groups}
         gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
         before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
@@ -171,7 +171,9 @@ class Evaluation:
         place = {node: site for site, node in nodes.items()}
         wiring = tuple(tuple(place.get(arg.node, -1) for arg in node.args) for node in nodes.values())
         uses = tuple(tuple(self._uses.get(value, 0) for value in node.values) for node in nodes.values())
-        return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses)
+        around = self._model.lowerings.near(nodes.values(), lambda node: node.args, lambda value: self._users.get(value, ()))
+        beside = tuple(self._model.key(self.groups[k]) for k in sorted({self._group_of[n] for n in around}))
+        return (tuple(nodes), tuple(keys), tuple(inside), wiring, uses, beside)
 
 
 def _in_blocks(info: Info) -> bool:
@@ -251,7 +253,47 @@ class _Change:
                 near.update((arg.node, None) for arg in self.args(user))
         for node in self.added:
             near.update((arg.node, None) for arg in node.args)
+        self._pieces(near)
         return sorted({state._group_of[node] for node in near if node in state._group_of})
+
+    def _pieces(self, near: dict[Node, None]) -> None:
+        """Adds what runs as one with what changed, now or before, and the neighbours of that: they may divide differently too."""
+        state, users = self._state, self._users_now()
+        changed = self._changed()
+        groups = {state._group_of[node] for node in (*changed, *self.removed) if node in state._group_of}
+        before = [node for k in groups if (group := state.groups[k]).fused > 1 for node in group.nodes if node not in self.removed]
+        moved = state._model.lowerings.near((*changed, *before), self.args, users)
+        for node in (*before, *moved):
+            near[node] = None
+            near.update((arg.node, None) for arg in self.args(node))
+            for value in node.values:
+                for user in users(value):
+                    near[user] = None
+                    near.update((arg.node, None) for arg in self.args(user))
+
+    def _changed(self) -> dict[Node, None]:
+        """The nodes that are new, read something else, or whose results are used more or less often."""
+        out = dict(self.added)
+        for value in self._delta:
+            out[value.node] = None
+        for old in self._subst:
+            out.update(dict.fromkeys(self._state._users.get(old, ())))
+        return {node: None for node in out if node not in self.removed}
+
+    def _users_now(self) -> Callable[[Value], Sequence[Node]]:
+        """Who reads a value afterwards."""
+        state = self._state
+        more: dict[Value, list[Node]] = {}
+        for node in self.added:
+            for arg in node.args:
+                more.setdefault(arg, []).append(node)
+        for old, value in self._subst.items():
+            more.setdefault(value, []).extend(state._users.get(old, ()))
+
+        def users(value: Value) -> list[Node]:
+            return [one for one in (*state._users.get(value, ()), *more.get(value, ())) if one not in self.removed]
+
+        return users
 
     def ordered(self, nodes: list[Node]) -> list[Node]:
         """Producers first."""

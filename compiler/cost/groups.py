@@ -1,26 +1,26 @@
-"""Which nodes the runtime may run as one: an operator together with the pointwise operators that alone use its result."""
+"""Which nodes are measured together: what a lowering runs as one, and the pointwise operators that alone use a result."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from dslc.cost.lowered import Arguments, Lowered
 from dslc.ir.graph import Call, Constant, Input, Node, Opaque, Value
 
 #: an operator and pointwise ones after it are measured together up to this many
 LONGEST = 8
 AFTER_OTHERS = 4
 
-#: the arguments of a node (a rewrite that is only tried changes them without building new nodes)
-Arguments = Callable[[Node], tuple[Value, ...]]
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last."""
+    """Neighbouring nodes, producers first, with their arguments; what others use of them comes out of the last. The first `fused` of
+    them run as one."""
 
     nodes: tuple[Node, ...]
     args: tuple[tuple[Value, ...], ...]
+    fused: int = 1
 
 
 def working_nodes(outputs: Sequence[Value]) -> list[Node]:
@@ -47,12 +47,17 @@ def working_nodes(outputs: Sequence[Value]) -> list[Node]:
 
 
 def groups_of(
-    nodes: Iterable[Node], args_of: Arguments, uses: Callable[[Value], int], pointwise: Callable[[Node], bool]
+    nodes: Iterable[Node],
+    args_of: Arguments,
+    uses: Callable[[Value], int],
+    pointwise: Callable[[Node], bool],
+    lowered: Sequence[Lowered] = (),
 ) -> list[Group]:
     """Divides nodes, producers first, into groups.
 
-    A pointwise operator joins the group of the first of its arguments that nothing else uses.
+    What is lowered together is one group. A pointwise operator joins the group of the first of its arguments that nothing else uses.
     """
+    piece_of = {node: piece.nodes for piece in lowered for node in piece.nodes}
     # groups by their last node
     open_groups: dict[Node, list[Node]] = {}
     order: list[list[Node]] = []
@@ -61,12 +66,19 @@ def groups_of(
             continue
         joined = None
         args = args_of(node)
+        if node in piece_of:
+            if node is piece_of[node][-1]:
+                own = list(piece_of[node])
+                order.append(own)
+                open_groups[node] = own
+            continue
         if any(arg.node in open_groups for arg in args) and isinstance(node, Call) and pointwise(node):
             for arg in args:
                 group = open_groups.get(arg.node)
                 if group is not None and len(arg.node.types) == 1 and uses(arg) == args.count(arg):
                     first = group[0]
-                    if len(group) < (LONGEST if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
+                    more = len(group) - len(piece_of.get(first, (first,)))
+                    if more + 1 < (LONGEST if isinstance(first, Call) and pointwise(first) else AFTER_OTHERS):
                         joined = arg.node
                         break
         if joined is None:
@@ -76,4 +88,6 @@ def groups_of(
             own = open_groups.pop(joined)
             own.append(node)
         open_groups[node] = own
-    return [Group(tuple(group), tuple(args_of(node) for node in group)) for group in order]
+    return [
+        Group(tuple(group), tuple(args_of(node) for node in group), len(piece_of.get(group[0], group[:1]))) for group in order
+    ]

@@ -27,12 +27,20 @@ class Work:
         self._known: dict[int, float] = {}
 
     def of(self, group: Group) -> float:
-        total = 0.0
-        for node, args in zip(group.nodes, group.args, strict=True):
-            total += _LAUNCH + sum(map(self._bytes_of, (*args, *node.values))) / _MEMORY
+        total = self._passed(group)
+        for place, (node, args) in enumerate(zip(group.nodes, group.args, strict=True)):
+            if place >= group.fused:
+                total += _LAUNCH + sum(map(self._bytes_of, (*args, *node.values))) / _MEMORY
             if isinstance(node, Call):
                 local = self._number(node)
                 if local not in self._known:
                     self._known[local] = self._flops(node) or 0.0
                 total += self._known[local] / _ARITHMETIC
         return total
+
+    def _passed(self, group: Group) -> float:
+        """What runs as one is launched once, and reads and writes only what it shares with others."""
+        nodes = group.nodes[: group.fused]
+        inside = {value for node in nodes for value in node.values}
+        read = [arg for args in group.args[: group.fused] for arg in args if arg not in inside]
+        return _LAUNCH + sum(map(self._bytes_of, (*read, *nodes[-1].values))) / _MEMORY

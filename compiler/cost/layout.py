@@ -74,6 +74,15 @@ def port_of(group: Group) -> Port:
     return Port(tuple(found), group.nodes[-1].values)
 
 
+@dataclass(frozen=True, slots=True)
+class Reorder:
+    """A value that is brought into blocks, or out of them, and what that takes in seconds."""
+
+    value: Value
+    into: bool
+    seconds: float
+
+
 def layout_cost(
     groups: Sequence[tuple[Info, Port]], outputs: Sequence[Value], resolve: Callable[[Value], Value] = lambda v: v
 ) -> float:
@@ -81,6 +90,15 @@ def layout_cost(
 
     `resolve` gives the value that stands for another one now.
     """
+    changes, more = reorders(groups, outputs, resolve)
+    return sum(change.seconds for change in changes) + sum(more)
+
+
+def reorders(
+    groups: Sequence[tuple[Info, Port]], outputs: Sequence[Value], resolve: Callable[[Value], Value] = lambda v: v
+) -> tuple[list[Reorder], list[float]]:
+    """The changes of layout in a graph, and what each of its groups takes more or less on blocks than its `body`; see
+    `layout_cost`."""
     producer = {value: k for k, (_, port) in enumerate(groups) for value in port.outputs}
     # whether a group goes on in blocks because its inputs come in blocks
     joined: dict[int, bool] = {}
@@ -104,32 +122,32 @@ def layout_cost(
             known = joined[k] = bool(others) and all(leaving(resolve(one), depth + 1) > 0 for one in others)
         return known
 
-    total = 0.0
+    found: list[Reorder] = []
+    more = [0.0] * len(groups)
     left: set[Value] = set()
     entered: set[Value] = set()
 
     def leave(value: Value) -> None:
-        nonlocal total
         seconds = leaving(value, 0)
         if seconds > 0 and value not in left:
             left.add(value)
-            total += seconds
+            found.append(Reorder(value, False, seconds))
 
     for k, (info, port) in enumerate(groups):
         on = joins(k, 0)
         if on and info.blocked is not None:
-            total += info.blocked - info.body
+            more[k] = info.blocked - info.body
         for one, wanted in zip(port.inputs, _wanted(info, port), strict=True):
             value = resolve(one)
             if wanted > 0:
                 if value not in entered and leaving(value, 0) == 0:
                     entered.add(value)
-                    total += wanted
+                    found.append(Reorder(value, True, wanted))
             elif not on:
                 leave(value)
     for value in outputs:
         leave(resolve(value))
-    return total
+    return found, more
 
 
 def _wanted(info: Info, port: Port) -> tuple[float, ...]:

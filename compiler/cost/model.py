@@ -14,11 +14,13 @@ from typing import Any
 from dslc.cost import kinds
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
-from dslc.cost.groups import Group
+from dslc.cost.groups import Group, groups_of
 from dslc.cost.guess import Work
 from dslc.cost.layout import Info
+from dslc.cost.lowered import Arguments, Lowerings
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
+from dslc.cost.targets import target_named
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -27,12 +29,14 @@ from dslc.ir.graph import (
     Constant,
     Graph,
     Input,
+    Kernel,
     Node,
     ScopeNode,
     Value,
     call,
     constant_value,
     input_value,
+    kernel_value,
     scope_value,
     topological,
 )
@@ -94,8 +98,11 @@ class CostModel:
         opset: int,
         bind: Mapping[str, int] | None = None,
         other: int = 1,
+        lowerings: Lowerings | None = None,
     ) -> None:
         self.rules = rules
+        #: what the target runs as one
+        self.lowerings = target_named().lowerings(rules) if lowerings is None else lowerings
         self.measurer = measurer
         self._build = build
         self._opset = opset
@@ -232,6 +239,10 @@ class CostModel:
         """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""
         return self._static_type(value.type).bytes if value.known else 0
 
+    def groups(self, nodes: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> list[Group]:
+        """What of some nodes, producers first, is measured together."""
+        return groups_of(nodes, args_of, uses, self.pointwise, self.lowerings.fused(nodes, args_of, uses))
+
     def pair_key(self, pair: Pair) -> Hashable:
         """Equal for equal groups that follow each other in the same way."""
         return (self.key(pair.first), self.key(pair.group), pair.shared)
@@ -273,7 +284,7 @@ class CostModel:
         return found
 
     def _describe(self, node: Node, args: tuple[Value, ...]) -> Any:
-        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else getattr(node, "scope", None)
+        what: Any = (node.op, _tagged(node.attrs)) if isinstance(node, Call) else _program(node)
         return (type(node).__name__, what, tuple(map(self.argument, args)), node.types)
 
     @staticmethod
@@ -314,8 +325,8 @@ class CostModel:
 
     def bound(self, group: Group, seconds: float, longer: dict[Key, float]) -> None:
         """Notes what every shorter group that begins a group costs at most."""
-        for count in range(1, len(group.nodes)):
-            part = self.key(Group(group.nodes[:count], group.args[:count]))
+        for count in range(group.fused, len(group.nodes)):
+            part = self.key(Group(group.nodes[:count], group.args[:count], group.fused))
             longer[part] = min(seconds, longer.get(part, inf))
 
     # ---- measuring -------------------------------------------------------------------------------------------
@@ -329,13 +340,13 @@ class CostModel:
         return self._info(small, found, copies, turn)
 
     def is_view(self, group: Group) -> bool:
-        """Whether the runtime only passes memory on."""
+        """Whether the runtime only passes memory on: a lowering says that it costs nothing."""
         first = group.nodes[0]
         if len(group.nodes) > 1 or not isinstance(first, Call):
             return False
         local = self.number(first)
         if local not in self._view:
-            self._view[local] = kinds.view(self.rules, self._static(first), tuple(a.constant for a in group.args[0]))
+            self._view[local] = self.lowerings.passes_on(first)
         return self._view[local]
 
     def alone(self, small: Small, turn: str) -> tuple[Measured, int]:
@@ -429,8 +440,11 @@ class CostModel:
                 what = f"{node.op}#{self._meaning(node.op)}({args}; {attrs})"
             elif isinstance(node, Constant):
                 what = f"constant {node.data.key}"
+            elif isinstance(node, Kernel):
+                inside = self.text(Small(node.group.inputs, (), node.group.outputs)).replace("\n", "; ")
+                what = f"kernel {{{inside}}}({args})"
             else:
-                what = f"{getattr(node, 'scope', None)}({args})"
+                what = f"{_program(node)}({args})"
             lines.append(f"{place[node.values[0]]} = {what}: {', '.join(map(str, node.types))}")
         if len({value.node for value in small.outputs}) > 1:
             lines.append(f"results {', '.join(place[value] for value in small.outputs)}")
@@ -477,8 +491,8 @@ class CostModel:
             types = tuple(self._static_type(type) for type in node.types if type is not None)
             attrs = tuple((name, self._static_attr(value)) for name, value in node.attrs)
             return call(node.op, args, attrs, types)
-        assert isinstance(node, ScopeNode)
-        return (scope_value(node.scope, args),)
+        assert isinstance(node, ScopeNode | Kernel)
+        return (scope_value(node.scope, args),) if isinstance(node, ScopeNode) else kernel_value(node.group, args)
 
     def _static_type(self, type: TensorType) -> TensorType:
         return type if type.is_static else TensorType(type.dtype, tuple(self._static_size(size) for size in type.shape))
@@ -502,6 +516,11 @@ class CostModel:
 def _tagged(value: Any) -> Any:
     """True, 1 and 1.0 are three attributes."""
     return (type(value).__name__, tuple(_tagged(v) for v in value) if isinstance(value, tuple) else value)
+
+
+def _program(node: Node) -> Any:
+    """What a scope or a kernel computes; None for other nodes."""
+    return node.scope if isinstance(node, ScopeNode) else node.group if isinstance(node, Kernel) else None
 
 
 def _kept_key(arg: Value) -> str:

@@ -28,7 +28,7 @@ class Pair:
     @property
     def group(self) -> Group:
         """Both as one."""
-        return Group((*self.first.nodes, *self.then.nodes), (*self.first.args, *self.then.args))
+        return Group((*self.first.nodes, *self.then.nodes), (*self.first.args, *self.then.args), self.first.fused)
 
     def sum(self, first: Info, then: Info) -> float:
         """Seconds for both after each other, by what each costs."""

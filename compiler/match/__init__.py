@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dslc.match.apply import Refused, apply_match, replaced, replacements
-from dslc.match.compile import compile_all, compile_directions, compile_rule
+from dslc.match.compile import compile_all, compile_directions, compile_lowering, compile_rule
 from dslc.match.index import GraphIndex, Index
 from dslc.match.matcher import Match, find_matches
 from dslc.match.rule import CompiledRule
@@ -19,6 +19,7 @@ __all__ = [
     "apply_match",
     "compile_all",
     "compile_directions",
+    "compile_lowering",
     "compile_rule",
     "find_matches",
     "replaced",

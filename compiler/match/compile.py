@@ -16,7 +16,7 @@ from dslc.match.sides import VOCABULARY, SideCompiler, Unusable
 from dslc.match.symmetry import exchangeable, interchangeable_arguments
 from dslc.match.types import quick_type
 from dslc.semantics.composites import with_modes_chosen
-from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.definitions import LoweringDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
@@ -47,6 +47,25 @@ def compile_directions(rules: Rules, definition: SubstitutionDef) -> tuple[Compi
             with contextlib.suppress(Unusable):
                 out.append(_compile(rules, chosen, True))
     return tuple(out)
+
+
+def compile_lowering(rules: Rules, definition: LoweringDef) -> tuple[CompiledRule, ...]:
+    """What a lowering's `match` takes, as the left side of a rule without a right one; once for each mode that it leaves open. None
+    for a lowering of an expression.
+
+    Raises:
+        DslcError: E0323 where it binds too little to be looked for.
+    """
+    syntax = definition.syntax
+    if not syntax.match:
+        return ()
+    guards = tuple(s for s in syntax.statements if isinstance(s, t.Where | t.Let | t.LetMany | t.Function))
+    left = (*syntax.match, *guards)
+    # the last one is what comes out; the others only have names
+    outputs = syntax.match[-1].names
+    whole = t.Substitution(False, syntax.name, syntax.params, outputs, syntax.doc, left, "=>", (), span=syntax.span)
+    as_rule = SubstitutionDef(definition.name, whole, definition.module)
+    return tuple(compile_rule(rules, chosen) for chosen in with_modes_chosen(rules, as_rule))
 
 
 def compile_all(rules: Rules) -> tuple[CompiledRule, ...]:

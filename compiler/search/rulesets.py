@@ -89,7 +89,7 @@ def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
         counts = [
             (own(partial), "partial substitution"),
             (own(rules.derivations), "derivation"),
-            (own(rules.lowerings), "lowering"),
+            (own(name for name, one in rules.lowerings.items() if not one.syntax.match), "lowering"),
         ]
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         if parts:

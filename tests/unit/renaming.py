@@ -1,4 +1,4 @@
-"""A copy of the standard library in which every operator has another name; ONNX mappings and rules' names stay."""
+"""Copies of libraries in which every operator has another name; ONNX mappings and rules' names stay."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _Edit = tuple[int, str]
 
 
 def renamed(rules: Rules, folder: Path) -> Path:
-    """Writes the copy into `folder` and returns it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Writes a copy of each library into a folder of its name within `folder`, which it returns."""
     for module in rules.modules:
+        own = folder / module.library
+        own.mkdir(parents=True, exist_ok=True)
         source = module.file.source
         edits = dict(_edits(module))
         text = source.text
         for at in sorted(edits, reverse=True):
             assert text.startswith(edits[at], at), (source.path, at, edits[at])
             text = text[:at] + PREFIX + text[at:]
-        (folder / Path(source.path).name).write_text(text, encoding="utf-8")
+        (own / Path(source.path).name).write_text(text, encoding="utf-8")
     return folder
 
 

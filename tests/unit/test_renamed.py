@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from renaming import PREFIX, renamed
 
-from dslc.semantics.library import standard
+from dslc.semantics.library import load_many, standard
 
 SHOWN = ["conv", "softmax", "gemm"]
 HOME = Path(standard().modules[0].file.source.path).parent
@@ -22,7 +22,7 @@ HOME = Path(standard().modules[0].file.source.path).parent
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return renamed(standard(), tmp_path_factory.mktemp("renamed") / "std").parent
+    return renamed(load_many(["std", "targets"]), tmp_path_factory.mktemp("renamed"))
 
 
 def dslc(*args: str, library: Path | None = None) -> str:

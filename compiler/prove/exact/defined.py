@@ -15,7 +15,7 @@ from typing import Any
 from dslc.analysis.poly import Poly, atom
 from dslc.ir.dtype import DType
 from dslc.ir.fold import least
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Sym, Table, apply, walk
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Sym, Table, apply, raw_apply, walk
 from dslc.prove.exact.affine import NotAffine, about_positions
 from dslc.prove.exact.coefficient import NotRational, from_poly, from_sizes, is_positive
 from dslc.prove.exact.equations import as_scalar_of
@@ -149,6 +149,8 @@ class Defined:
             if node.name == "/" or (power < 0 and power == int(power)):
                 yield from self._of_divisor(node.args[1] if node.name == "/" else node.args[0], node, place)
                 return
+            if power == -0.5:  # the inverse of a root
+                yield from self._of_terms(self._evaluator.value(raw_apply("sqrt", node.args[0]), place))
         yield from self._of_terms(self._evaluator.value(node, place))
 
     def _is_whole(self, node: Scalar) -> bool:

@@ -220,6 +220,8 @@ class Evaluator:
             return self._powered(base, abs(power), place)
         if name == "^" and isinstance(args[1], Num) and args[1].value == 0.5:
             return self._functions.applied("sqrt", [self._typed(args[0], dtype, place)], place.domain)
+        if name == "^" and isinstance(args[1], Num) and args[1].value == -0.5:
+            return self.inverse(raw_apply("sqrt", args[0]), dtype, place)
         if name in {"max", "min"}:
             return self._extreme(name, [(arg, place, 0) for arg in args], dtype, place)
         if name == "abs":

@@ -1,0 +1,93 @@
+"""Where a program is to run: one frozen value for each target, chosen by the name that lowerings use (`on ort_cpu`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+from typing import Protocol
+
+from dslc.cost.cache import CostCache
+from dslc.cost.lowered import Lowerings
+from dslc.cost.machine import Target as Machine
+from dslc.cost.machine import target as this_machine
+from dslc.cost.measure import Measurer
+from dslc.errors import error
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.library import Rules, load
+
+#: the library with the lowerings of all targets
+LIBRARY = "targets"
+
+
+class Target(Protocol):
+    """Where a program runs. `dslc.cost.table` has the price of whatever a target runs; what it cannot run costs infinitely much."""
+
+    @property
+    def name(self) -> str:
+        """As in `on ort_cpu`."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What a time depends on beside the program: part of every key of a cache."""
+
+    def lowerings(self, rules: Rules) -> Lowerings:
+        """What it runs as one: its lowerings in the library of targets, and those that `rules` bring."""
+
+    def measurer(
+        self,
+        cache: CostCache,
+        left: Callable[[], float] = lambda: inf,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> Measurer:
+        """Takes times there; see `Measurer`."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrtCpu:
+    """ONNX Runtime on the processors of this machine."""
+
+    machine: Machine
+    name: str = "ort_cpu"
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.name}: {self.machine}"
+
+    def lowerings(self, rules: Rules) -> Lowerings:
+        return lowerings_on(("ort", self.name), rules)
+
+    def measurer(
+        self,
+        cache: CostCache,
+        left: Callable[[], float] = lambda: inf,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> Measurer:
+        return Measurer(self.machine, cache, left, during)
+
+
+#: how each target is made for a number of threads (None: its default)
+TARGETS: Mapping[str, Callable[[int | None], Target]] = MappingProxyType({"ort_cpu": lambda threads: OrtCpu(this_machine(threads))})
+DEFAULT = "ort_cpu"
+
+
+def target_named(name: str = DEFAULT, threads: int | None = None) -> Target:
+    """The target of a name, with that many threads.
+
+    Raises:
+        DslcError: E0909 for a name that no target has.
+    """
+    make = TARGETS.get(name)
+    if make is None:
+        raise error("E0909", f"there is no target `{name}`", hint="one of " + ", ".join(TARGETS))
+    return make(threads)
+
+
+def lowerings_on(devices: tuple[str, ...], rules: Rules) -> Lowerings:
+    """The lowerings on some devices, of the library of targets and of `rules`; compiled once for each library."""
+    known: dict[tuple[str, ...], Lowerings] = rules_cache(rules, "lowerings")
+    if devices not in known:
+        known[devices] = Lowerings(devices, load(LIBRARY), rules)
+    return known[devices]
