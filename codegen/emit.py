@@ -32,7 +32,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, raw_apply, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, apply, num, raw_apply, read, walk
 from dslc.ir.scopes import inside, positions
 
 if TYPE_CHECKING:
@@ -535,6 +535,10 @@ class Emitter:
             for k, arg in enumerate(rest):
                 if isinstance(arg, Num) and arg.value == 1 and len(rest) == 2:
                     return self.apply("log1p", (self.emit_as(rest[1 - k], env, dtype),), dtype)
+        if name == "max" and len(node.args) == 2 and dtype.is_float:
+            a, b = node.args
+            if apply("*", num(-1), a) is b or apply("*", num(-1), b) is a:
+                return self.apply("abs", (self.emit_as(a, env, dtype),), dtype)
         args = [self.emit_as(arg, env, dtype) for arg in node.args]
         if name in {"floor", "ceil", "round", "trunc"} and not dtype.is_float:
             return args[0]

@@ -13,9 +13,14 @@ template <class T> using k_bits_of = V<int32_t, k_width<T>>;
 #else
 #define K_NATIVE(CALL)
 #endif
-#define K_EACH(NAME, CALL) \
+#ifdef __AVX__
+#define K_NATIVE8(CALL) if constexpr (k_f32_lanes<T> && k_width<T> == 8) return (T)CALL; else
+#else
+#define K_NATIVE8(CALL)
+#endif
+#define K_EACH(NAME, CALL, CALL8) \
   K_FN T NAME(T x) { \
-    K_NATIVE(CALL) \
+    K_NATIVE(CALL) K_NATIVE8(CALL8) \
     if constexpr (k_f32_lanes<T>) { \
       float a[k_width<T>]; \
       __builtin_memcpy(a, &x, sizeof(x)); \
@@ -24,9 +29,11 @@ template <class T> using k_bits_of = V<int32_t, k_width<T>>;
       return x; \
     }
 #define K_F __builtin_sqrtf
-K_EACH(k_sqrt, __builtin_ia32_sqrtps512_mask((V<float, 16>)x, (V<float, 16>)x, (unsigned short)-1, 4)) K_ELSE(sqrt) }
+K_EACH(k_sqrt, __builtin_ia32_sqrtps512_mask((V<float, 16>)x, (V<float, 16>)x, (unsigned short)-1, 4), __builtin_ia32_sqrtps256((V<float, 8>)x)) K_ELSE(sqrt) }
 #undef K_F
-#define K_ROUNDED(NAME, LIBM, MODE) K_EACH(NAME, __builtin_ia32_rndscaleps_mask((V<float, 16>)x, MODE, (V<float, 16>)x, (unsigned short)-1, 4)) K_ELSE(LIBM) }
+#define K_ROUNDED(NAME, LIBM, MODE) \
+  K_EACH(NAME, __builtin_ia32_rndscaleps_mask((V<float, 16>)x, MODE, (V<float, 16>)x, (unsigned short)-1, 4), \
+         __builtin_ia32_roundps256((V<float, 8>)x, MODE)) K_ELSE(LIBM) }
 #define K_F __builtin_rintf
 K_ROUNDED(k_round, rint, 8)
 #undef K_F
@@ -51,8 +58,7 @@ K_FN T k_scale(T x, T n) {
 }
 K_FN T k_exp(T x) {
   if constexpr (k_f32_lanes<T>) {
-    T a = x > 89.0f ? T{} + 89.0f : x;
-    a = a < -104.0f ? T{} - 104.0f : a;
+    const T a = k_upper(T{} - 104.0f, k_lower(T{} + 89.0f, x));
     const T n = k_round(a * 1.44269504f);
     T r = n * -0.693359375f + a;
     r = n * 2.12194440e-4f + r;
@@ -64,25 +70,38 @@ K_FN T k_exp(T x) {
   }
   K_ELSE(exp)
 }
+// log(1 + f) + k log(2) for f in [-1/4, 1/2]
+K_FN T k_log_of(T f, T k) {
+  T p = f * 3.88050975e-2f - 9.25239131e-2f;
+  p = p * f + 1.17358660e-1f;
+  p = p * f - 1.27148121e-1f;
+  p = p * f + 1.42705337e-1f;
+  p = p * f - 1.66555641e-1f;
+  p = p * f + 1.99998442e-1f;
+  p = p * f - 2.50001660e-1f;
+  p = p * f + 3.33333371e-1f;
+  const T ff = f * f;
+  T y = p * (ff * f) + k * 1.42860677e-6f;
+  y = ff * -0.5f + y;
+  return k * 0.693145752f + (f + y);
+}
 K_FN T k_log(T x) {
   if constexpr (k_f32_lanes<T>) {
     typedef k_bits_of<T> I;
+#ifdef __AVX512F__
+    if constexpr (k_width<T> == 16) {
+      // mantissas in [0.75, 1.5), NaN below 0; the exponents of 0 and infinity are infinite already
+      const T m = (T)__builtin_ia32_getmantps512_mask((V<float, 16>)x, 11, V<float, 16>{}, (unsigned short)-1, 4);
+      const T e = (T)__builtin_ia32_getexpps512_mask((V<float, 16>)x, V<float, 16>{}, (unsigned short)-1, 4);
+      return k_log_of(m - 1.0f, m < 1.0f ? e + 1.0f : e);
+    }
+#endif
     const I small = x < 1.17549435e-38f;
     const T a = small ? x * 8388608.0f : x;
-    const I bits = (I)a - 0x3f3504f3, e = (bits >> 23) - (small & 23);
-    const T f = (T)((bits & 0x7fffff) + 0x3f3504f3) - 1.0f, k = __builtin_convertvector(e, T);
-    T p = f * -7.8593330e-2f + 1.28815407e-1f;
-    p = p * f - 1.31288093e-1f;
-    p = p * f + 1.41812097e-1f;
-    p = p * f - 1.66245502e-1f;
-    p = p * f + 2.00022855e-1f;
-    p = p * f - 2.50008105e-1f;
-    p = p * f + 3.33333167e-1f;
-    const T ff = f * f;
-    T y = p * (ff * f) + k * -2.12194440e-4f;
-    y = ff * -0.5f + y;
-    y = k * 0.693359375f + (f + y);
+    const I bits = (I)a - 0x3f400000, e = (bits >> 23) - (small & 23);
+    const T f = (T)((bits & 0x7fffff) + 0x3f400000) - 1.0f;
     const T top = T{} + __builtin_inff();
+    T y = k_log_of(f, __builtin_convertvector(e, T));
     y = x < top ? y : x;                          // infinity and NaN are themselves
     y = x == 0.0f ? -top : y;
     return x < 0.0f ? T{} + __builtin_nanf("") : y;
@@ -98,8 +117,7 @@ K_FN T k_log1p(T x) {
 }
 K_FN T k_tanh(T x) {
   if constexpr (k_f32_lanes<T>) {
-    T a = x > 9.02f ? T{} + 9.02f : x;
-    a = a < -9.02f ? T{} - 9.02f : a;
+    const T a = k_upper(T{} - 9.02f, k_lower(T{} + 9.02f, x));
     const T t = a * a;
     T p = t * -1.2203178e-11f + 3.0584624e-8f;
     p = p * t + 2.8007291e-5f;
@@ -110,16 +128,13 @@ K_FN T k_tanh(T x) {
     q = q * t + 2.72458084e-2f;
     q = q * t + 4.70132405e-1f;
     q = q * t + 1.0f;
-    T y = a * p / q;
-    y = y > 1.0f ? T{} + 1.0f : y;
-    return y < -1.0f ? T{} - 1.0f : y;
+    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q));
   }
   K_ELSE(tanh)
 }
 K_FN T k_erf(T x) {
   if constexpr (k_f32_lanes<T>) {
-    T a = x > 3.92f ? T{} + 3.92f : x;
-    a = a < -3.92f ? T{} - 3.92f : a;
+    const T a = k_upper(T{} - 3.92f, k_lower(T{} + 3.92f, x));
     const T t = a * a;
     T p = t * -1.27992142e-8f + 4.6091084e-6f;
     p = p * t + 3.76755355e-4f;
@@ -132,9 +147,7 @@ K_FN T k_erf(T x) {
     q = q * t + 1.13874113e-1f;
     q = q * t + 4.97406236e-1f;
     q = q * t + 1.0f;
-    T y = a * p / q;
-    y = y > 1.0f ? T{} + 1.0f : y;
-    return y < -1.0f ? T{} - 1.0f : y;
+    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q));
   }
   K_ELSE(erf)
 }
