@@ -175,7 +175,8 @@ def _compiled(
     used: Compiler, named: Mapping[str, KernelText], temporary: Path, made: Path, seconds: float, memory: int
 ) -> tuple[dict[str, KernelText], tuple[Failure, ...]]:
     """The kernels that compile, together in one library, and the others."""
-    left, failed = dict(named), []
+    left = dict(named)
+    failed: list[Failure] = []
     alone = False
     while left:
         code = temporary / "kernels.cpp"
