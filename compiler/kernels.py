@@ -107,7 +107,8 @@ _NOTHING = Said({}, {})
 
 def said(model: Model) -> Said:
     """What a model says of kernels; nothing where it is no model (whoever loads it will say so)."""
-    if not hasattr(model, "functions"):
+    rest: bytes | None = None
+    if isinstance(model, str | bytes | os.PathLike):
         # most models have no kernels: nothing is imported to find that out
         try:
             rest = _without_graph(model)
@@ -118,13 +119,13 @@ def said(model: Model) -> Said:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import ModelProto
 
-    if not isinstance(model, ModelProto):
-        try:
-            model = ModelProto.FromString(rest)
-        except (ValueError, DecodeError, RuntimeError):
-            return _NOTHING
-    own = {function.name: function for function in model.functions if function.domain == DOMAIN and not function.overload}
-    return Said(own if len(own) <= _KERNELS else {}, metadata(model))
+    try:
+        proto = ModelProto.FromString(rest) if rest is not None else model
+    except (ValueError, DecodeError, RuntimeError):
+        return _NOTHING
+    assert isinstance(proto, ModelProto)
+    own = {function.name: function for function in proto.functions if function.domain == DOMAIN and not function.overload}
+    return Said(own if len(own) <= _KERNELS else {}, metadata(proto))
 
 
 def _without_graph(model: Any) -> bytes:
