@@ -311,7 +311,8 @@ class Emitter:
                 parts.append(f"{factor}*" + "*".join(factors))
         # the largest part last: what varies least is added first
         parts.reverse()
-        return " + ".join(parts) if len(parts) == 1 else "(" + " + ".join(parts) + ")"
+        joined = " + ".join(parts)
+        return joined if joined.isidentifier() or joined.isdigit() else f"({joined})"
 
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Sym):
@@ -652,14 +653,15 @@ class Emitter:
             return value
         if value.number is not None and (dtype.is_float or value.dtype is not DType.F32):
             return literal(value.number, dtype)
-        width = self.width if value.lanes else 0
-        target = "k_bool" if dtype is DType.BOOL else store_type(dtype)
-        if value.lanes:
-            source = "bool" if value.dtype is DType.BOOL else ""
-            kind = {("", "bool"): "k_truth", ("bool", target): "k_count"}.get((source, target), "k_to")
-            text = f"k_truth<{width}>({value.text})" if kind == "k_truth" else f"{kind}<{target}, {width}>({value.text})"
-        else:
+        width, target = self.width, store_type(dtype)
+        if not value.lanes:
             text = f"k_to_one<{target}>({value.text})"
+        elif dtype is DType.BOOL:
+            text = f"k_truth<{width}>({value.text})"
+        elif value.dtype is DType.BOOL:
+            text = f"k_count<{target}, {width}>({value.text})"
+        else:
+            text = f"k_to<{target}, {width}>({value.text})"
         return self.let(("cast", value.text, dtype), text, dtype, value.lanes, value.level)
 
     def spread(self, value: Val) -> Val:

@@ -194,7 +194,7 @@ class _Writer:
         if lane is not None:
             extent = self.extents[lane].number
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
-            small = max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
+            small = _CHUNK if self._shared(lane) else max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
@@ -232,6 +232,14 @@ class _Writer:
         code = StageCode(count, work, str(_GRAIN), emitter.root)
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
+
+    def _shared(self, lane: int) -> bool:
+        """Whether a reduction is the same for all lanes: then they should be many."""
+        for placed in self.stage.placed:
+            own = {placed.part.scope.iters[placed.outer[k]] for k in self.groups[lane]}
+            if any(isinstance(node, Reduce) and not node.free & own for node in walk(placed.part.scope.body)):
+                return True
+        return False
 
     def _volume(self) -> float:
         """Evaluations of expressions per point of the outer loops."""
