@@ -31,6 +31,7 @@ COMMANDS = {
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
     "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
     "extract": ("dslc.cli.extract", "Find the cheapest programs of an e-graph."),
+    "build": ("dslc.cli.build", "Build the kernels of an optimized model for this machine."),
     "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),
     "derive": ("dslc.cli.derive", "Derive programs that an expression can be computed by."),
     "doctor": ("dslc.cli.doctor", "Report on the machine, the runtimes and the caches."),

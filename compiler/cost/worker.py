@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dslc.cost.machine import allowed_cpus
+from dslc.kernels import known, register
 
 # as the process was started: pinning changes what the system answers later
 CPUS = allowed_cpus()
@@ -74,6 +75,8 @@ class Loaded:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         if plain:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        # kernels that were built for the model: whoever asks has seen to that
+        register(options, known(model))
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized

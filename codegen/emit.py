@@ -1,0 +1,369 @@
+"""Elements and reductions in C++: each is computed at the outermost loop that binds all that it depends on, and once.
+
+One loop variable may be spread over the lanes of vectors; a value that depends on it is a vector, any other one is a scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dslc.codegen.expressions import Expressions
+from dslc.codegen.functions import c_type, computed, function_text, neutral, store_type
+from dslc.codegen.nest import Assign, Block, Lanes, Let, Loop, Store, Variable
+from dslc.codegen.poly import Datum, Poly, Var, const, of
+from dslc.codegen.values import Env, Tensor, Val, flat, is_whole, literal
+from dslc.ir.dtype import DType
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Table, raw_apply, read, walk
+from dslc.ir.scopes import inside, positions
+
+#: what joins the values of a reduction
+_JOINED = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "or", "all": "and"}
+
+
+class Emitter(Expressions):
+    """The code of one stage."""
+
+    # ---- elements of tensors -----------------------------------------------------------------------------------------------
+
+    def element(self, node: Read, env: Env) -> Val:
+        if node.other is not None:
+            return self._padded(node, env)
+        value = env.part.args[node.operand]
+        known = env.known.get(value)
+        if known is not None:
+            return known
+        tensor = env.tensors[value]
+        parts = node.index
+        if tensor.scope is not None:
+            at_iters = positions(tensor.scope, node.index)
+            parts = tuple(at_iters[it] for it in tensor.scope.iters)
+        index = [self.poly(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
+        # data that is used as a position stays in the tensor whatever it is
+        index = [
+            self._clamped(at, size) if any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in at.deep) else at
+            for at, size in zip(index, tensor.shape, strict=True)
+        ]
+        address = const(0)
+        for at, stride in zip(index, tensor.strides, strict=True):
+            address = address + at * stride
+        return self.load(tensor, self.thawed(address))
+
+    def _clamped(self, at: Poly, size: Poly) -> Poly:
+        number, last = self.number(at, DType.I64), self.number(size - 1, DType.I64)
+        low = self.apply("min", (number, last), DType.I64)
+        found = self.apply("max", (low, literal(0, DType.I64)), DType.I64)
+        return of(Datum(found.text, found.lanes))
+
+    def _padded(self, node: Read, env: Env) -> Val:
+        assert node.other is not None
+        shape = env.part.args[node.operand].type.shape
+        whole = raw_apply("select", inside(node.index, shape), read(node.operand, node.index), node.other)
+        return self.emit(whole, env, computed(env.part.args[node.operand].type.dtype))
+
+    def load(self, tensor: Tensor, address: Poly) -> Val:
+        """The element at a position, for each lane."""
+        dtype = computed(tensor.dtype)
+        stored, width = store_type(tensor.dtype), self.width
+        guarded = self.guarded > 0 and not self.ranges.within(address, tensor.elements)
+        level = max(self.level_of(address), self.fence, tensor.level)
+        if self.lane is not None and tensor.spread > 1:
+            if self.varies(address):
+                places = self.apply("*", (self.lane_numbers(address), literal(width, DType.I64)), DType.I64)
+                text = f"k_gather<{stored}, {width}>({tensor.pointer}, {places.text} + k_iota<int64_t, {width}>(0, 1), {width})"
+                return self.let(("load", tensor.pointer, address), text, dtype, True, max(level, places.level))
+            text = f"k_load<{stored}, {width}>({tensor.pointer} + ({self.text(address)}) * {width})"
+            return self.let(("load", tensor.pointer, address), text, dtype, True, level)
+        if not self.varies(address):
+            if guarded:
+                text = f"k_load_safe({tensor.pointer}, {self.text(address)}, {self.text(tensor.elements)})"
+            else:
+                text = f"k_load_one({tensor.pointer}[{self.text(address)}])"
+            return self.let(("load", tensor.pointer, address, guarded), text, dtype, False, level)
+        step = self.step(address)
+        count = f", {self.active}" if self.active else ""
+        key = ("load", tensor.pointer, address, guarded, self.active)
+        total = self.text(tensor.elements)
+        if step is not None:
+            if step.number == 1:
+                if guarded:
+                    text = f"k_load_in<{stored}, {width}>({tensor.pointer}, {self.text(address)}, {total}, {self.active or width})"
+                else:
+                    text = f"k_load<{stored}, {width}>({tensor.pointer} + {self.text(address)}{count})"
+                return self.let(key, text, dtype, True, level)
+            if not guarded:
+                call = f"{tensor.pointer} + {self.text(address)}, {self.text(step)}, {self.active or width}"
+                text = self._from_tile(tensor, address, step) or f"k_load_step<{stored}, {width}>({call})"
+                return self.let(key, text, dtype, True, level)
+        places = self.lane_numbers(address)
+        safe = f"k_within<{width}>({places.text}, {total})" if guarded else places.text
+        text = f"k_gather<{stored}, {width}>({tensor.pointer}, {safe}, {self.active or width}{', ' + total if guarded else ''})"
+        return self.let(key, text, dtype, True, max(level, places.level))
+
+    def _from_tile(self, tensor: Tensor, address: Poly, step: Poly) -> str | None:
+        """Of a square of elements, read row by row and turned in registers, the column of this position of the tile's loop."""
+        if self.tile is None or store_type(tensor.dtype) not in {"float", "int32_t", "uint32_t"}:
+            return None
+        beside = address.coefficient(self.tile)
+        if beside is None or beside.number != 1:
+            return None
+        first = address - self.instance
+        stored = store_type(tensor.dtype)
+        key = ("tile", tensor.pointer, first, self.active)
+        found = self.recall(key)
+        if found is None:
+            call = f"{tensor.pointer} + {self.text(first)}, {self.text(step)}, {self.active or self.width}"
+            text = f"k_load_tile<{stored}, {self.width}>({call})"
+            name = self.name("tile")
+            self.levels[-1].block.statements.append(Let(f"k_tile<{stored}, {self.width}>", name, text))
+            self.levels[-1].memo[key] = found = Val(name, tensor.dtype, True, self.top)
+        return f"{found.text}.column[{self.instance}]"
+
+    def store(self, tensor: Tensor, address: Poly, value: Val) -> None:
+        """The element at a position of this loop; must be the innermost one that is open."""
+        stored, width = store_type(tensor.dtype), self.width
+        address = self.thawed(address)
+        block = self.levels[-1].block.statements
+        if self.lane is not None and tensor.spread > 1:
+            row = f"{tensor.pointer} + ({self.text(address)}) * {width}"
+            block.append(Store(f"k_store<{stored}, {width}>", (row, self.spread(value).text)))
+            return
+        pointer = f"{tensor.pointer} + {self.text(address)}"
+        if self.lane is None or not self.varies(address):
+            assert not value.lanes
+            block.append(Store("k_store_one", (pointer, value.text)))
+            return
+        step = self.step(address)
+        value = self.spread(value)
+        active = (self.active,) if self.active else ()
+        if step is not None and step.number == 1:
+            block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
+        elif step is not None:
+            block.append(
+                Store(f"k_store_step<{stored}, {width}>", (pointer, value.text, self.text(step), self.active or str(width)))
+            )
+        else:
+            places = self.lane_numbers(address)
+            block.append(Store(f"k_scatter<{stored}, {width}>", (tensor.pointer, value.text, places.text, self.active or str(width))))
+
+    def table(self, node: Table, env: Env, want: DType) -> Val:
+        items = list(flat(node.values))
+        dtype = want if want.is_float or all(isinstance(item, int) for item in items) else DType.F64
+        if dtype is DType.BOOL:
+            dtype = DType.I64
+        shape: list[int] = []
+        values: Any = node.values
+        while isinstance(values, tuple):
+            shape.append(len(values))
+            values = values[0] if values else 0
+        numbers = ", ".join(literal(item, dtype).text for item in items)
+        name = self.tables.get((numbers, dtype))
+        if name is None:
+            name = self.tables[numbers, dtype] = self.name("table")
+            self.root.statements.insert(0, Let(f"static {store_type(dtype)}", f"{name}[]", f"{{{numbers}}}"))
+        strides: list[Poly] = []
+        at = 1
+        for size in reversed(shape):
+            strides.insert(0, const(at))
+            at *= size
+        tensor = Tensor(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
+        address = const(0)
+        for part, stride in zip(node.index, strides, strict=True):
+            address = address + self.poly(part, env) * stride
+        return self.load(tensor, self.thawed(address))
+
+    # ---- reductions --------------------------------------------------------------------------------------------------------
+
+    def reductions(self, wanted: Sequence[tuple[Reduce, Env]], want: DType) -> list[Val]:
+        """Reductions over the same ranges, in one loop nest."""
+        first, env = wanted[0]
+        extents = []
+        iters: dict[Iter, Poly] = {}
+        vars: list[Var] = []
+        # an extent may use the iterators before it
+        for it, extent in zip(first.iters, first.extents, strict=True):
+            size = self.poly(extent, env.inside(iters))
+            var = self.variable("r", size)
+            extents.append(size)
+            vars.append(var)
+            iters[it] = of(var)
+        places = [(node, place.inside(dict(zip(node.iters, iters.values(), strict=True)))) for node, place in wanted]
+        level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
+        dtypes = [self._reduced_type(node, place, want) for node, place in wanted]
+        with self.at(min(level, self.top)):
+            return self._accumulate(places, dtypes, vars, extents)
+
+    def _reduced_type(self, node: Reduce, env: Env, want: DType) -> DType:
+        if node.kind in {"any", "all"}:
+            return DType.BOOL
+        found = env.type_of(node.body)
+        if found is None:
+            found = DType.I64 if is_whole(node.body) or not want.is_float else want
+        return computed(found)
+
+    def _depth(self, node: Scalar, env: Env) -> int:
+        """The loop at which all is known that an expression depends on."""
+        key = ("depth", node, id(env))
+        found = self.recall(key)
+        if found is not None:
+            return found.level
+        level = max((self.level_of(env.iters[it]) for it in node.free), default=0)
+        for each in walk(node):
+            if isinstance(each, Read):
+                value = env.part.args[each.operand]
+                if value in env.known:
+                    level = max(level, env.known[value].level)
+                else:
+                    level = max(level, env.tensors[value].level)
+        for quotient, datum in self.frozen.items():
+            if any(quotient in env.iters[it].deep for it in node.free):
+                level = max(level, self.bound[datum.name])
+        return level
+
+    def _accumulate(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+        home = self.top
+        lanes_free = self.lane is not None and self.bound.get(self.lane.name, 0) <= home
+        if not lanes_free:
+            # the lanes' loop is further inside: this is computed before it, with lanes of its own
+            lane, active, splitting, frozen = self.lane, self.active, self.splitting, self.frozen
+            self.lane, self.active, self.splitting, self.frozen = None, None, False, {}
+            try:
+                return self._across(places, dtypes, vars, extents)
+            finally:
+                self.lane, self.active, self.splitting, self.frozen = lane, active, splitting, frozen
+        return self._nested(places, dtypes, vars, extents)
+
+    def _nested(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+        """Plain loops inside the loop of the lanes, or without any lanes."""
+        home = self.top
+        lanes = self.lane is not None
+        names = []
+        for (node, _), dtype in zip(places, dtypes, strict=True):
+            start = literal(neutral(node.kind, dtype), dtype)
+            names.append(self.name("acc"))
+            kind = c_type(dtype, self.width if lanes else 0)
+            self.levels[home].block.statements.append(Variable(kind, names[-1], self._spread_text(start) if lanes else start.text))
+        blocks = [Block() for _ in vars]
+        with self._loops(vars, extents, blocks):
+            for (node, env), dtype, name in zip(places, dtypes, names, strict=True):
+                value = self._term(node, env, dtype)
+                if lanes:
+                    value = self.spread(value)
+                self._take(node.kind, name, value, dtype, lanes)
+        self.levels[home].block.statements.append(blocks[0])
+        for name in names:
+            self.bound[name] = home
+        return [Val(name, dtype, lanes, home) for name, dtype in zip(names, dtypes, strict=True)]
+
+    def _spread_text(self, value: Val) -> str:
+        kind = "int32_t" if value.dtype is DType.BOOL else store_type(value.dtype)
+        text = value.text if value.dtype is not DType.BOOL else {"true": "-1", "false": "0"}[value.text]
+        return f"k_all<{kind}, {self.width}>({text})"
+
+    @contextmanager
+    def _loops(self, vars: list[Var], extents: list[Poly], blocks: list[Block]) -> Iterator[None]:
+        """Open loops; each block holds one loop."""
+        if not vars:
+            yield
+            return
+        inner = Block()
+        stop = self.text(extents[0])
+        with self.level(inner, vars[0]), self._loops(vars[1:], extents[1:], blocks[1:]):
+            yield
+        if len(vars) > 1:
+            inner.statements.append(blocks[1])
+        blocks[0].statements.append(Loop(vars[0].name, "0", stop, 1, inner))
+
+    def _term(self, node: Reduce, env: Env, dtype: DType) -> Val:
+        """What a reduction takes at one place; the neutral element where its condition does not hold."""
+        body_type = dtype
+        if node.where is None:
+            return self.emit_as(node.body, env, body_type)
+        condition = self.emit_as(node.where, env, DType.BOOL)
+        empty = literal(neutral(node.kind, dtype), dtype)
+        if condition.literal:
+            return self.emit_as(node.body, env, body_type) if condition.number else empty
+        self.guarded += 1
+        splitting, self.splitting = self.splitting, False
+        try:
+            value = self.emit_as(node.body, env, body_type)
+        finally:
+            self.splitting = splitting
+            self.guarded -= 1
+        return self.apply("select", (condition, value, empty), dtype)
+
+    def _take(self, kind: str, name: str, value: Val, dtype: DType, lanes: bool) -> None:
+        function = _JOINED[kind]
+        text = function_text(function, [name, value.text], dtype, lanes)
+        assert text is not None
+        self.levels[-1].block.statements.append(Assign(name, text))
+
+    def _across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+        """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
+        last = extents[-1].number if extents else 0
+        if not vars or self.width == 1 or (last is not None and last < self.width // 2):
+            return self._nested(places, dtypes, vars, extents)
+        home = self.top
+        unroll = self.unroll if last is None or last >= self.unroll * self.width else 1
+        accumulators: list[list[str]] = []
+        for (node, _), dtype in zip(places, dtypes, strict=True):
+            start = literal(neutral(node.kind, dtype), dtype)
+            names = [self.name("acc") for _ in range(unroll)]
+            for name in names:
+                self.levels[home].block.statements.append(Variable(c_type(dtype, self.width), name, self._spread_text(start)))
+            accumulators.append(names)
+        outer, outer_extents = vars[:-1], extents[:-1]
+        blocks = [Block() for _ in outer]
+        lane = vars[-1]
+
+        def body(block: Block, count: int, active: str | None) -> None:
+            with self.level(block, lane):
+                self.lane, self.active = lane, active
+                for u in range(count):
+                    for (node, env), dtype, names in zip(places, dtypes, accumulators, strict=True):
+                        it = node.iters[-1]
+                        moved = env if u == 0 else env.inside({it: env.iters[it] + u * self.width})
+                        value = self.spread(self._term(node, moved, dtype))
+                        if active is not None:
+                            empty = self.spread(literal(neutral(node.kind, dtype), dtype))
+                            rest = Val(f"k_first<{self.width}>({active})", DType.BOOL, True, self.top)
+                            value = self.apply("select", (rest, value, empty), dtype)
+                        self._take(node.kind, names[u], value, dtype, True)
+                self.lane, self.active = None, None
+
+        with self._loops(outer, outer_extents, blocks):
+            full, half, tail = Block(), Block(), Block()
+            body(full, unroll, None)
+            if unroll > 1:
+                body(half, 1, None)
+            active = self.name("n")
+            exact = last is not None and last % self.width == 0
+            if not exact:
+                body(tail, 1, active)
+            self.levels[-1].block.statements.append(
+                Lanes(
+                    lane.name, "0", self.text(extents[-1]), unroll * self.width, full,
+                    half if unroll > 1 else None, self.width, None if exact else tail, active,
+                )
+            )  # fmt: skip
+            inner = self.levels[-1].block
+        del inner
+        if outer:
+            self.levels[home].block.statements.append(blocks[0])
+        out = []
+        for (node, _), dtype, names in zip(places, dtypes, accumulators, strict=True):
+            function = _JOINED[node.kind]
+            whole = names[0]
+            for name in names[1:]:
+                whole = function_text(function, [whole, name], dtype, True) or whole
+            kind = "k_bool" if dtype is DType.BOOL else store_type(dtype)
+            joined = self.name("acc")
+            text = f"k_join_{node.kind}<{kind}, {self.width}>({whole})"
+            self.levels[home].block.statements.append(Let(c_type(dtype, 0), joined, text))
+            self.bound[joined] = home
+            out.append(Val(joined, dtype, False, home))
+        return out
+
+
+__all__ = ["Emitter"]
