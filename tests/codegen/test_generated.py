@@ -146,7 +146,7 @@ def test_sanitizers_find_nothing(std: Rules, tmp_path: Path, sanitizer: str) -> 
     named = [(case, text) for case in CASES for text in texts(std, case)[1]]
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: text for _, text in named}) + main_of(named))
-    flags = ["-std=c++17", "-O1", "-g", "-march=native", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
+    flags = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
     made = subprocess.run([*compiler().command, *flags, "-o", str(program), str(code)], capture_output=True, text=True)
     if made.returncode and "cannot find" in made.stderr:
         pytest.skip("the compiler has no sanitizers")
@@ -163,7 +163,7 @@ def test_the_sanitizers_would_find_something(std: Rules, tmp_path: Path) -> None
     wrong = KernelText(text.name, text.inputs, text.outputs, text.sizes, text.text.replace("in[0]", "((const char*)in[0] + 4)"))
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: wrong}) + main_of([("padded", wrong)]))
-    flags = ["-std=c++17", "-O1", "-g", "-march=native", "-fsanitize=address", "-pthread"]
+    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=address", "-pthread"]
     made = subprocess.run([*compiler().command, *flags, "-o", str(program), str(code)], capture_output=True, text=True)
     if made.returncode:
         pytest.skip("the compiler has no sanitizers")
