@@ -19,7 +19,7 @@ from dslc.codegen.values import Tensor, strides_of
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
-from dslc.ir.scalar import Num, Reduce, Scalar, Sym, read, walk
+from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, read, walk
 from dslc.semantics.library import Rules
 
 
@@ -140,13 +140,17 @@ class _Kernel:
         return [{"name": self.names[sym], "at": k, "found": found[sym]} for k, sym in enumerate(self.syms)]
 
     def _checks(self, inputs: tuple[TensorType, ...]) -> Iterator[str]:
+        sizes = [size for type in (*inputs, *(value.type for value in self.parts.outputs)) for size in type.shape]
+        parts = [node for size in sizes if isinstance(size, Scalar) for node in walk(size)]
+        divided = any(isinstance(node, Apply) and node.name in {"//", "%"} for node in parts)
+        for sym in self.syms:
+            if sym.least is not None:
+                # what is known of a size was used: without it nothing is certain; at 0 the library runs nothing
+                nothing = "" if divided else f" || {self.names[sym]} == 0"
+                yield f"({self.names[sym]} >= {sym.least}{nothing})"
         for k, type in enumerate(inputs):
             for axis, size in enumerate(type.shape):
                 yield f"dims[{k}][{axis}] == {self.size(of_size(size))}"
-        for sym in self.syms:
-            if sym.least is not None:
-                # what is known of a size was used: without it nothing is certain
-                yield f"{self.names[sym]} >= {sym.least}"
 
     def _memory(self, stages: tuple[Stage, ...]) -> tuple[Memory, str]:
         parts = self.parts

@@ -288,6 +288,9 @@ def _generated(
         text = (generator or _own)(rules or standard(), group, file.metadata.get(VARIANT + name, ""))
     except NotGenerated as problem:
         return Missing(name, Why.GENERATED, str(problem))
+    except Exception as problem:
+        # a mistake of the generator: the model runs all the same
+        return Missing(name, Why.GENERATED, f"{type(problem).__name__}: {problem}"[:300], lasting=False)
     if _shapes(text.inputs) != _shapes(value.type for value in group.inputs) or _shapes(text.outputs) != _shapes(
         value.type for value in group.outputs
     ):

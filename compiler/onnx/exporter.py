@@ -24,8 +24,9 @@ from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 
-def export(context: Context, graph: Graph, rules: Rules, naming: Naming | None = None) -> ModelProto:
-    """A graph as a model: nodes that did not change are those of the file, word for word.
+def export(context: Context, graph: Graph, rules: Rules, naming: Naming | None = None, *, scopes: bool = False) -> ModelProto:
+    """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
+    of ONNX is are written in plain nodes.
 
     `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. External data
     stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
@@ -34,7 +35,7 @@ def export(context: Context, graph: Graph, rules: Rules, naming: Naming | None =
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
     with rare_collections():
-        return _Exporter(context, graph, rules, naming_of(context) if naming is None else naming).run()
+        return _Exporter(context, graph, rules, naming_of(context) if naming is None else naming, scopes=scopes).run()
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
@@ -106,12 +107,14 @@ def value_info(name: str, type: TensorType) -> ValueInfoProto:
 
 
 class _Exporter:
-    def __init__(self, context: Context, graph: Graph, rules: Rules, naming: Naming, *, fold: bool = True) -> None:
+    def __init__(
+        self, context: Context, graph: Graph, rules: Rules, naming: Naming, *, fold: bool = True, scopes: bool = False
+    ) -> None:
         self.context, self.graph, self.rules = context, graph, rules
         self.original = context.model.graph
         self.symbols = Symbols(context.dims)
         roots = (*graph.outputs, *context.pinned.values())
-        self.plan = Plan(rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold)
+        self.plan = Plan(rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold, scopes=scopes)
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
         self.copies: list[tuple[Value, str]] = []

@@ -264,6 +264,15 @@ def test_a_generator_that_fails(cache: Path, file: Path, monkeypatch: pytest.Mon
     """Kernels of other types than the function, and those that cannot be generated."""
     monkeypatch.setattr(kernels, "_own", lambda rules, group, variant: halves())
     assert [one.why for one in prepared(file).missing] == [Why.TYPES]
+
+    def mistaken(rules: Rules, group: Any, variant: str) -> KernelText:
+        raise IndexError("a mistake in the generator")
+
+    monkeypatch.setattr(kernels, "_own", mistaken)
+    change(file, lambda model: set_metadata(model, VARIANT + model.functions[0].name, "k_other"))
+    with pytest.warns(UserWarning, match="a mistake in the generator"):
+        assert not by_kernel(dslc.session(file))
+    change(file, lambda model: model.metadata_props.pop())
     # what lasts is kept, and not tried again
     monkeypatch.setattr(kernels, "_own", by_hand)
     assert [one.why for one in prepared(file).missing] == [Why.TYPES]
