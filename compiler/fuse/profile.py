@@ -144,13 +144,13 @@ class _Counting:
 
     def work(self) -> Work:
         body = self.scope.body
-        operations = self.count(body, 1.0, frozenset()) * self.points
+        operations = self.count(body, self.points, frozenset())
         moves = not any(isinstance(node, Reduce) for node in walk(body)) and operations == 0
         reads = tuple(map(self._joined, self.found, self.operands))
         return Work(self.points, operations, reads, self.reuse, self.window, moves, self.reduces)
 
     def count(self, node: Scalar, times: float, bound: frozenset[Iter]) -> float:
-        """Operations for one position of the result, `times` for one of the reductions around; what occurs twice is computed once."""
+        """Operations of an expression that is evaluated so many times; what occurs twice is computed once."""
         if node in self.seen or isinstance(node, Num) or is_index(node):
             return 0.0
         self.seen.add(node)
@@ -161,7 +161,7 @@ class _Counting:
         if isinstance(node, Table):
             return 0.0
         if isinstance(node, Reduce):
-            return self._reduce(node, times, bound)
+            return self._reduce(node, bound)
         if not isinstance(node, Apply) or all(is_index(arg) for arg in node.args):
             return 0.0
         below_all = sum(self.count(arg, times, bound) for arg in node.args)
@@ -171,8 +171,7 @@ class _Counting:
         own = len(node.args) - 1.0 if node.name in {"+", "*"} else WEIGHTS.get(node.name, 1.0)
         return below_all + own * times
 
-    def _reduce(self, node: Reduce, times: float, bound: frozenset[Iter]) -> float:
-        count = 1.0
+    def _reduce(self, node: Reduce, bound: frozenset[Iter]) -> float:
         for it, extent in zip(node.iters, node.extents, strict=True):
             try:
                 low, high = interval(extent, self.range)
@@ -180,16 +179,15 @@ class _Counting:
                 low = high = UNNAMED
             self.extent[it] = max((max(low, 0) + max(high, 0)) / 2, 1.0)
             self.range[it] = (0, max(high - 1, 0))
-            count *= self.extent[it]
+        # what does not depend on an iterator around is computed once for all of its positions
+        count = prod(self.extent.get(it, 1.0) for it in node.free.union(node.iters))
         inner = bound | frozenset(node.iters)
         parts = [node.body] if node.where is None else [node.body, node.where]
         if any(part.reads for part in parts):
             self.reduces = True
             self._used_again(node)
-        below = sum(self.count(part, times * count, inner) for part in parts)
-        if node.kind == "sum" and isinstance(node.body, Num):
-            return below
-        return below + times * count
+        below = sum(self.count(part, count, inner) for part in parts)
+        return below if node.kind == "sum" and isinstance(node.body, Num) else below + count
 
     def _used_again(self, node: Reduce) -> None:
         """How often a reduction takes the element that it takes most rarely: of a product where its factors are at different
@@ -202,7 +200,7 @@ class _Counting:
             for part in product.args
             if part.reads and part.free
         }
-        every = frozenset[Iter](node.iters).union(*(part.free for part in reads))
+        every = node.free.union(node.iters)
         distinct = max(self._distinct(part) for part in reads)
         again = prod(self.extent.get(it, 1.0) for it in every) / max(distinct, 1.0)
         if len(factors) > 1:
@@ -231,7 +229,7 @@ class _Counting:
         last = next((i for i, s in zip(reversed(node.index), reversed(shape), strict=True) if s != 1), None)
         inner = {it for it in (self.scope.iters[-1:] or ()) if self.extent[it] > 1}
         strided = bool(inner) and last is not None and not (inner & last.free) and bool(inner & node.free)
-        self.found[node.operand].append(Reading(reach, times * self.points, self._distinct(node), strided))
+        self.found[node.operand].append(Reading(reach, times, self._distinct(node), strided))
 
     def _joined(self, found: list[Reading], type: TensorType) -> Reading:
         if not found:
