@@ -36,10 +36,11 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model to be run: serialized, or a path; `folder` holds its external data."""
+    """A model to be run: serialized, or a path; `folder` holds its external data, `library` is the path of one with its kernels."""
 
     model: bytes | str
     folder: str | None = None
+    library: str = ""
 
     @property
     def bytes(self) -> int:
@@ -67,7 +68,7 @@ def _stored(file: ModelFile, path: Path) -> ModelFile:
         path.write_bytes(file.model)
     except OSError:
         return file
-    return ModelFile(str(path))
+    return ModelFile(str(path), library=file.library)
 
 
 def _external_bytes(data: bytes, folder: str | None) -> int:
@@ -113,20 +114,26 @@ class Worker:
         `plain` turns the runtime's own optimizations of graphs off.
         """
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask(request)
+        answer = self.ask({**request, "library": file.library})
         names: list[str] = answer["outputs"]
         return names
 
     def measure(
-        self, model: bytes, seconds: float, weights: Sequence[str] = (), copies: int = 1, layout: bool = False
+        self,
+        model: bytes,
+        seconds: float,
+        weights: Sequence[str] = (),
+        copies: int = 1,
+        layout: bool = False,
+        library: str = "",
     ) -> dict[str, Any]:
         """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
-        runtime does about layouts.
+        runtime does about layouts. `library` is the path of one with its kernels.
 
         It takes about `seconds` at most; raises WorkerFailed.
         """
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
-        return self.ask({**request, "layout": layout, "threads": self.threads})
+        return self.ask({**request, "layout": layout, "threads": self.threads, "library": library})
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it."""

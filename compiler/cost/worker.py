@@ -63,7 +63,7 @@ class Loaded:
     """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
 
     def __init__(
-        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False
+        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = ""
     ) -> None:
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
@@ -72,6 +72,8 @@ class Loaded:
         options.log_severity_level = 4
         if folder is not None and isinstance(model, bytes):
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
+        if library:
+            options.register_custom_ops_library(library)
         if plain:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         if optimized:
@@ -263,7 +265,8 @@ class Server:
         if what == "load":
             self.loaded = None
             plain = request.get("plain", False)
-            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain)
+            library = request.get("library", "")
+            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain, library=library)
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")
@@ -285,7 +288,7 @@ class Server:
 
         # contents are made here: what a large model weighs would take longer to send than to measure
         model, feeds = filled(request["model"], request["weights"], request["copies"])
-        loaded = Loaded(model, None, request["threads"])
+        loaded = Loaded(model, None, request["threads"], library=request.get("library", ""))
         loaded.bind(feeds)
         seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)
         del loaded
