@@ -10,23 +10,26 @@ from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
     Call,
     Constant,
+    Graph,
     Input,
+    Kernel,
     Opaque,
     Scope,
     ScopeNode,
     Value,
     call,
     input_value,
+    kernel_value,
     opaque,
     scope_value,
     topological,
 )
-from dslc.ir.scalar import Num, Scalar, Sym, dimension, num, substitute
+from dslc.ir.scalar import Num, Scalar, Sym, as_scalar, dimension, substitute
 
 
-def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, int]) -> tuple[Value, ...]:
-    """The same values with symbols replaced by sizes, in types, attributes and expressions."""
-    table: dict[Scalar, Scalar] = {dimension(name): num(size) for name, size in bind.items()}
+def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, Dim]) -> tuple[Value, ...]:
+    """The same values with symbols replaced by sizes, all at once, in types, attributes and expressions."""
+    table: dict[Scalar, Scalar] = {dimension(name): as_scalar(size) for name, size in bind.items()}
 
     def size(value: Any) -> Any:
         if isinstance(value, tuple):
@@ -53,6 +56,8 @@ def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, int]) -> tuple[Va
             scope = node.scope
             body = substitute(scope.body, table)
             values = (scope_value(Scope(size(scope.extents), body, scope.dtype, scope.groups), args),)
+        elif isinstance(node, Kernel):
+            values = kernel_value(bind_graph(node.group, bind), args)
         elif isinstance(node, Opaque):
             values = opaque(node.key, node.label, node.payload, args, types)
         elif isinstance(node, Constant) and isinstance(node.data, FillRef) and types[0] is not None:
@@ -63,4 +68,10 @@ def bind_values(outputs: tuple[Value, ...], bind: Mapping[str, int]) -> tuple[Va
     return tuple(mapped[value] for value in outputs)
 
 
-__all__ = ["Dim", "Sym", "bind_values"]
+def bind_graph(graph: Graph, bind: Mapping[str, Dim]) -> Graph:
+    """The same graph with symbols replaced by sizes."""
+    values = bind_values((*graph.inputs, *graph.outputs), bind)
+    return Graph(values[: len(graph.inputs)], values[len(graph.inputs) :])
+
+
+__all__ = ["Dim", "Sym", "bind_graph", "bind_values"]

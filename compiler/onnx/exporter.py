@@ -8,12 +8,13 @@ from typing import Any
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Constant, Graph, Input, Opaque, Value, input_value, replace
+from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Opaque, Value, input_value, replace
 from dslc.onnx.bindings import bind_values
 from dslc.onnx.context import Context, OpaqueTensor
 from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
 from dslc.onnx.folding import compute
+from dslc.onnx.functions import add_functions
 from dslc.onnx.plan import Plan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
 from dslc.onnx.symbols import Symbols
@@ -123,6 +124,7 @@ class _Exporter:
         for value, name in self.names.items():
             self._weight(model, value, name, arrays)
         self._interface(model)
+        add_functions(model, self.plan.functions)
         return model
 
     def _final(self, value: Value) -> Value:
@@ -240,7 +242,7 @@ class _Exporter:
             _add_tensor(model, original if original is not None else tensor_of(node, self.context), name)
         else:
             return
-        if self.context.ir_version < 4:
+        if self.context.ir_version < 4 and not self.plan.functions:
             model.graph.input.append(value_info(name, value.type))
 
     def _interface(self, model: ModelProto) -> None:
@@ -266,6 +268,10 @@ class _Exporter:
             for info in self.original.value_info
             if info.name in self.taken and info.name not in outer
         )
+        known = outer | {info.name for info in graph.value_info}
+        for value, name in self.names.items():
+            if isinstance(value.node, Kernel) and name not in known and value.known:
+                graph.value_info.append(value_info(name, value.type))
         graph.quantization_annotation.extend(
             annotation for annotation in self.original.quantization_annotation if annotation.tensor_name in self.taken
         )

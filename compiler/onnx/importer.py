@@ -15,11 +15,12 @@ from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, 
 from dslc.errors import error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, opaque, product
+from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, kernel_value, opaque, product
 from dslc.ir.scalar import Num, Scalar, Sym, as_scalar, substitute
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
+from dslc.onnx.functions import DOMAIN, group_of
 from dslc.onnx.known import LIMIT, KnownValues, static_shape
 from dslc.onnx.protos import (
     DTYPES,
@@ -68,7 +69,7 @@ class _Importer:
         self.dims: dict[str, tuple[Value, int]] = {}
         self.same_size: dict[Scalar, Scalar] = {}
         self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
-        self.functions = {(f.domain, f.name) for f in model.functions}
+        self.functions = {(f.domain, f.name): f for f in model.functions}
         self.scope = f"m{next(_serial)}"
         self._schemas: dict[tuple[str, str], Any] = {}
         self._serial = itertools.count()
@@ -185,7 +186,10 @@ class _Importer:
         inputs = tuple(self.values[name] if name else None for name in node.input)
         domain = domain_of(node)
         local = (node.domain, node.op_type) in self.functions
-        results = None if local else (self._vocabulary(node, inputs) if domain == "" else None)
+        if local:
+            results = self._kernel(node, inputs)
+        else:
+            results = self._vocabulary(node, inputs) if domain == "" else None
         if results is None and not local and not captured(node):
             results = self._read(node, domain, inputs)
         if results is None:
@@ -361,6 +365,16 @@ class _Importer:
         (value,) = opaque(key, node.op_type, OpaqueNode(proto, (0,), ()), (tensor,), (type,))
         self.known.put(value, items)
         return value
+
+    def _kernel(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[Value | None, ...] | None:
+        """A node that dslc wrote for a group of nodes which run as one: that group again."""
+        if node.domain != DOMAIN or node.attribute or self.opsets.get("", 0) < OLDEST_OPSET:
+            return None
+        args = [value for value in inputs if value is not None and value.known]
+        if len(args) < len(inputs):
+            return None
+        group = group_of(self.rules, self.functions[node.domain, node.op_type], [arg.type for arg in args])
+        return None if group is None else kernel_value(group, tuple(args))
 
     # ---- everything else -------------------------------------------------------------------------------------
 

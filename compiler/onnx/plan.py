@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from onnx import NodeProto
+
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Call, Constant, Input, Node, Opaque, ScopeNode, Value, topological, with_args
+from dslc.ir.graph import Call, Constant, Input, Kernel, Node, Opaque, ScopeNode, Value, topological, with_args
 from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
+from dslc.onnx.functions import DOMAIN, Function, function_of
 from dslc.onnx.rejoin import rejoin
 from dslc.onnx.symbols import Symbols
 from dslc.semantics.elaborate import elaborate
@@ -30,7 +33,7 @@ class Cycle(Exception):
 class Plan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
-    `folded` holds the constants that are computed when the model is written.
+    `folded` holds the constants that are computed when the model is written, `functions` what kernels mean, by name.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Plan:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
         self.fold = fold
         self.folded: set[Value] = set()
+        self.functions: dict[str, Function] = {}
         self.banned: set[Origin] = set()
         self._kept: dict[str, Node] = {}
         self._origin_specs: dict[Origin, Spec] = {}
@@ -129,6 +133,8 @@ class Plan:
             return self._origin(origin)
         if isinstance(node, Opaque):
             return self._opaque(node)
+        if isinstance(node, Kernel):
+            return self._kernel(node)
         if isinstance(node, Call):
             return self._call(node, value)
         if node.constant and self.fold:
@@ -166,6 +172,16 @@ class Plan:
                 self._call_specs[node] = (Spec(payload.proto, inputs, node.values, names),)
         found = self._call_specs[node]
         return found[0] if found else None
+
+    def _kernel(self, node: Kernel) -> Spec:
+        """A node of a domain of its own, whose function says what it means."""
+        if node not in self._call_specs:
+            function = function_of(self.rules, node.group, self.opset, self.where)
+            self.functions[function.name] = function
+            self._call_specs[node] = (Spec(NodeProto(op_type=function.name, domain=DOMAIN), node.args, node.values),)
+        found = self._call_specs[node]
+        assert found is not None
+        return found[0]
 
     def _call(self, node: Call, value: Value) -> Spec | None:
         if node not in self._call_specs:

@@ -37,6 +37,7 @@ def beside(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
         return models[0]
     out = onnx.ModelProto(ir_version=models[0].ir_version, opset_import=models[0].opset_import, functions=models[0].functions)
     out.graph.name = models[0].graph.name
+    out.metadata_props.extend(models[0].metadata_props)
     for k, model in enumerate(models):
         own = onnx.compose.add_prefix(model, f"c{k}_", rename_functions=False).graph
         for field in ("node", "input", "output", "initializer"):

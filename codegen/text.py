@@ -1,0 +1,60 @@
+"""What a generated kernel is: its C++ text, and what a caller must know to build and run it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from dslc.ir.dtype import TensorType
+from dslc.ir.scalar import Sym
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """The C++ of one kernel: a part of a translation unit, after the preamble of the library template.
+
+    `text` defines, with C linkage and NAME = `name`:
+
+        int     NAME_sizes(const int64_t* const* dims, int64_t* sizes);   // the inputs' dimensions -> the unknown sizes
+        void    NAME_shape(const int64_t* sizes, int output, int64_t* dims);
+        int64_t NAME_scratch(const int64_t* sizes);                       // bytes
+        int     NAME_stages(void);                                        // parallel stages, one after the other
+        int64_t NAME_tasks(const int64_t* sizes, int stage);              // independent tasks of a stage
+        void    NAME_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch,
+                         int stage, int64_t begin, int64_t end);          // tasks begin to end - 1 of a stage
+
+    `NAME_sizes` gives 0 where the dimensions are not those that the kernel was made for; nothing may be run then.
+    """
+
+    #: a C identifier by content: `k_` and 12 hexadecimal digits of what it computes and of the variant
+    name: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    #: the unknown sizes, in the order of the C array `sizes`
+    sizes: tuple[Sym, ...]
+    #: C++17; includes nothing, all helpers are static
+    text: str
+
+
+class Reason(Enum):
+    """Why there is no kernel for a group; what is decided depends on this, never on the words of a message."""
+
+    OPAQUE = "a node has no definition in the language"
+    WEIGHT = "a weight with more than one number is inside the group"
+    SIZE = "a size of the result is not known from the inputs' shapes"
+    MEANING = "an operator has no meaning at these types"
+    TYPE = "an element type that this target does not compute"
+    FUNCTION = "a scalar function that this target does not have"
+    FORM = "an expression of a form that is not generated yet"
+    TOO_LARGE = "the group is too large to be one kernel"
+
+
+class NotGenerated(Exception):
+    """A group that has no kernel."""
+
+    def __init__(self, reason: Reason, detail: str = "") -> None:
+        super().__init__(f"{reason.value}: {detail}" if detail else reason.value)
+        self.reason = reason
+
+
+__all__ = ["KernelText", "NotGenerated", "Reason"]

@@ -1,0 +1,151 @@
+"""Kernels as text of the language, which travels in a model's metadata: what they are applied to, and what they compute.
+
+Nothing is compiled from it: it says at which types the function of the same name was meant, and tells people the rest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from dslc.errors import DslcError, Source
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological
+from dslc.ir.scalar import Num, Scalar, apply, as_scalar, dimension
+from dslc.ir.show import show_with
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+from dslc.syntax.parser import parse
+
+#: constants of more elements are not written out
+_ELEMENTS = 16
+_DTYPES = {str(dtype): dtype for dtype in DType}
+#: longer definitions are not read: one hole takes some twenty characters
+_LONGEST = 1 << 20
+
+
+def definition_of(rules: Rules, name: str, group: Graph) -> str:
+    """A group as an operator of the language; only its types where the language cannot say all of it."""
+    head = f"operator {name}({_listed('h', group.inputs)}) -> {_listed('y', group.outputs)}"
+    full = f"dslc 1\n\n{head} {{\n{''.join(f'  {line}{chr(10)}' for line in _statements(rules, group))}}}\n"
+    return full if _operator(full) is not None else f"dslc 1\n\n{head} {{\n}}\n"
+
+
+def types_of(definition: str) -> tuple[TensorType, ...] | None:
+    """The types of the inputs that a definition was written for; None where it is no such definition."""
+    found = _operator(definition)
+    if found is None:
+        return None
+    types = []
+    for param in found.params:
+        if param.type is None or param.type.dims is None or param.type.name not in _DTYPES:
+            return None
+        dims = [_dim(dim) for dim in param.type.dims]
+        if any(dim is None or (isinstance(dim, int) and dim < 0) for dim in dims):
+            return None
+        types.append(TensorType(_DTYPES[param.type.name], tuple(dim for dim in dims if dim is not None)))
+    return tuple(types)
+
+
+def _operator(text: str) -> t.Operator | None:
+    if len(text) > _LONGEST:
+        return None
+    try:
+        items = parse(Source("metadata", text)).items
+    except (DslcError, RecursionError):
+        return None
+    return items[0] if len(items) == 1 and isinstance(items[0], t.Operator) else None
+
+
+def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
+    if depth > 32:
+        return None
+    if isinstance(expr, t.Int):
+        return expr.value if abs(expr.value) < 1 << 62 else None
+    if isinstance(expr, t.Name):
+        return dimension(expr.id) if expr.id.isidentifier() else None
+    parts: list[Dim | None]
+    if isinstance(expr, t.Unary) and expr.op == "-":
+        name, parts = "*", [-1, _dim(expr.operand, depth + 1)]
+    elif isinstance(expr, t.Binary) and expr.op in {"+", "-", "*", "//", "%"}:
+        name, parts = expr.op, [_dim(expr.left, depth + 1), _dim(expr.right, depth + 1)]
+    elif isinstance(expr, t.Call) and expr.function in {"min", "max"} and not expr.kwargs:
+        name, parts = expr.function, [_dim(arg, depth + 1) for arg in expr.args]
+    else:
+        return None
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
+        return None
+    if name == "-":
+        name, known = "+", [known[0], apply("*", as_scalar(-1), as_scalar(known[1]))]
+    try:
+        made = apply(name, *map(as_scalar, known))
+    except (ArithmeticError, ValueError, TypeError):
+        return None
+    if isinstance(made, Num):
+        return int(made.value)
+    return made
+
+
+def _listed(letter: str, values: tuple[Value, ...]) -> str:
+    return ", ".join(f"{letter}{k}: {value.type}" for k, value in enumerate(values))
+
+
+def _statements(rules: Rules, group: Graph) -> list[str]:
+    names: dict[Value, str] = {value: f"h{k}" for k, value in enumerate(group.inputs)}
+    out: list[str] = []
+    count = 0
+    for node in topological(value.node for value in group.outputs):
+        if isinstance(node, Input):
+            continue
+        if isinstance(node, Constant):
+            names[Value(node)] = _constant(Value(node))
+            continue
+        for value in node.values:
+            names[value] = f"t{count}"
+            count += 1
+        out.append(_statement(rules, node, names))
+    return out + [f"y{k} = {names[value]}" for k, value in enumerate(group.outputs)]
+
+
+def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:
+    targets = ", ".join(names[value] for value in node.values)
+    if isinstance(node, ScopeNode):
+        places = ", ".join(f"{i.name}: {size}" for i, size in zip(node.scope.iters, node.scope.extents, strict=True))
+        return f"let {targets}[{places}] = {show_with(node.scope.body, tuple(names[arg] for arg in node.args))}"
+    assert isinstance(node, Call)
+    attrs = [f"{name}={_written(value)}" for name, value in node.attrs]
+    return f"let {targets} = {node.op}({', '.join([*(names[arg] for arg in node.args), *attrs])})"
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_written, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, float):
+        return "-inf" if value == -math.inf else "inf" if value == math.inf else repr(value)
+    if isinstance(value, Fraction):
+        return f"{value.numerator} / {value.denominator}" if value.denominator != 1 else str(value.numerator)
+    return str(value) if isinstance(value, int | DType | Scalar) else repr(value)
+
+
+def _constant(value: Value) -> str:
+    number = number_of(value)
+    if number is not None:
+        return _written(number)
+    if not value.type.is_static or value.type.elements > _ELEMENTS:
+        return str(value.type)
+    return _written_array(value.node.data.load().tolist())  # type: ignore[attr-defined]
+
+
+def _written_array(items: Any) -> str:
+    return f"[{', '.join(map(_written_array, items))}]" if isinstance(items, list) else _written(items)
+
+
+__all__ = ["definition_of", "types_of"]

@@ -1,0 +1,235 @@
+"""Kernels in models: a node of the domain `dslc` and a function of the same name, which says what it means in plain ONNX nodes.
+
+A runtime that has a kernel of that name runs it; every other one runs the function. The name is a hash of the function's nodes and
+of the types that it is applied to, so a library that was built for something else never meets it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper
+
+from dslc.errors import DslcError, error
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.graph import Graph, Kernel, Opaque, Value, input_value, replace
+from dslc.ir.scalar import Scalar, Sym, dimension, walk
+from dslc.onnx.bindings import bind_graph
+from dslc.onnx.protos import domain_of, opsets, subgraphs
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.library import Rules
+
+#: of kernels' nodes; the version of the domain, and the first version of the format that knows functions
+DOMAIN, VERSION, IR_VERSION = "dslc", 1, 8
+#: what a definition is kept under in the metadata of a model, with the name behind it
+KEY = "dslc.kernel."
+#: how names are made: of another number where the same function would mean another kernel
+_FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Function:
+    """What a kernel means: its function, its definition in the language, and the group with names of its own for unknown sizes."""
+
+    proto: FunctionProto
+    group: Graph
+    definition: str
+
+    @property
+    def name(self) -> str:
+        return str(self.proto.name)
+
+
+def function_of(rules: Rules, group: Graph, opset: int, where: str = "the kernel") -> Function:
+    """The function of a group, of the same name for all groups that do the same at an opset.
+
+    Raises:
+        DslcError: E0814 where ONNX has no node for a part of the group.
+    """
+    from dslc.onnx.definitions import definition_of
+
+    cache = rules_cache(rules, "functions")
+    key = (group.inputs, group.outputs, opset)
+    found = cache.get(key)
+    if found is None:
+        own = standard_sizes(group)
+        proto = _body(rules, own, opset, where)
+        proto.name = name_of(proto, [value.type for value in own.inputs])
+        # the group is kept with what it is the key of: a node that is gone may be made again
+        found = cache[key] = (group, Function(proto, own, definition_of(rules, proto.name, own)))
+    function: Function = found[1]
+    return function
+
+
+def standard_sizes(group: Graph) -> Graph:
+    """The group over `h0`, `h1`, ... with its unknown sizes called `s0`, `s1`, ... in the order in which inputs have them."""
+    names: dict[str, Dim] = {}
+    for value in group.inputs:
+        for size in value.type.shape:
+            for part in walk(size) if isinstance(size, Scalar) else ():
+                if isinstance(part, Sym) and part.name not in names:
+                    names[part.name] = dimension(f"s{len(names)}")
+    bound = bind_graph(group, names) if names else group
+    holes = tuple(input_value(f"h{k}", value.type) for k, value in enumerate(bound.inputs))
+    if holes == bound.inputs:
+        return bound
+    return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
+
+
+def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
+    from dslc.onnx.context import Context
+    from dslc.onnx.exporter import export, value_info
+
+    model = ModelProto(ir_version=IR_VERSION, producer_name="dslc")
+    model.opset_import.append(helper.make_opsetid("", opset))
+    model.graph.name = "body"
+    model.graph.input.extend(value_info(value.node.name, value.type) for value in group.inputs)  # type: ignore[attr-defined]
+    model.graph.output.extend(value_info(f"y{k}", value.type) for k, value in enumerate(group.outputs))
+    dims: dict[str, tuple[Value, int]] = {}
+    for value in group.inputs:
+        for axis, size in enumerate(value.type.shape):
+            if isinstance(size, Sym):
+                dims.setdefault(size.name, (value, axis))
+    names = {value: value.node.name for value in group.inputs}  # type: ignore[attr-defined]
+    context = Context(model, None, where, {"": opset}, {}, names, {}, {}, {}, {}, dims)
+    try:
+        written = export(context, group, rules)
+    except KeyError as size:
+        raise error("E0814", f"no input of a kernel has the size {size}", path=where) from None
+    if written.functions:
+        raise error("E0814", "a kernel contains a kernel", path=where)
+    out = FunctionProto(domain=DOMAIN)
+    out.input.extend(value.name for value in written.graph.input)
+    out.output.extend(value.name for value in written.graph.output)
+    for tensor in written.graph.initializer:
+        out.node.append(helper.make_node("Constant", [], [tensor.name], value=tensor))
+        out.node[-1].attribute[0].t.ClearField("name")
+    out.node.extend(written.graph.node)
+    for domain in sorted({domain_of(node) for node in out.node} | {""}):
+        out.opset_import.append(helper.make_opsetid(domain, opset if not domain else 1))
+    return out
+
+
+def name_of(function: FunctionProto, types: Sequence[TensorType]) -> str:
+    """The name of the kernel that a function is the meaning of: by its nodes, and by the types that it is applied to (with sizes named
+    as `standard_sizes` does)."""
+    bare = FunctionProto(domain=DOMAIN)
+    for field in ("input", "output", "node", "opset_import"):
+        getattr(bare, field).extend(getattr(function, field))
+    content = repr((_FORMAT, list(map(str, types)))).encode() + bytes(bare.SerializeToString(deterministic=True))
+    return f"k_{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+# ---- in models ---------------------------------------------------------------------------------------------------
+
+
+def add_functions(model: ModelProto, functions: Mapping[str, Function]) -> None:
+    """Adds what kernels mean to a model that was just written, and takes out what nothing uses any more."""
+    wanted = set(_local(model.graph.node)) | set(_local(node for f in model.functions for node in f.node))
+    kept = [f for f in model.functions if f.domain != DOMAIN or f.name in wanted]
+    have = {f.name for f in kept if f.domain == DOMAIN}
+    new = [function for name, function in functions.items() if name in wanted and name not in have]
+    if len(kept) < len(model.functions) or new:
+        del model.functions[:]
+        model.functions.extend([*kept, *(function.proto for function in new)])
+        model.functions.sort(key=lambda f: (f.domain, f.name, f.overload))
+    own = {f"{KEY}{f.name}" for f in model.functions if f.domain == DOMAIN}
+    entries = [entry for entry in model.metadata_props if not entry.key.startswith(KEY) or entry.key in own]
+    if len(entries) < len(model.metadata_props):
+        del model.metadata_props[:]
+        model.metadata_props.extend(entries)
+    for function in new:
+        set_metadata(model, f"{KEY}{function.name}", function.definition)
+    if not new:
+        return
+    model.ir_version = max(model.ir_version, IR_VERSION)
+    imported = opsets(model)
+    for domain, version in ((DOMAIN, VERSION), *((o.domain, o.version) for f in new for o in f.proto.opset_import)):
+        if domain not in imported:
+            imported = {**imported, domain: version}
+            model.opset_import.append(helper.make_opsetid(domain, version))
+
+
+def set_metadata(model: ModelProto, key: str, value: str) -> None:
+    """Sets one entry of a model's metadata."""
+    found = next((entry for entry in model.metadata_props if entry.key == key), None)
+    if found is None:
+        found = model.metadata_props.add()
+        found.key = key
+    found.value = value
+
+
+def metadata(model: ModelProto) -> dict[str, str]:
+    return {entry.key: entry.value for entry in model.metadata_props if isinstance(entry.value, str)}
+
+
+def _local(nodes: Iterable[NodeProto]) -> Iterator[str]:
+    for node in nodes:
+        if node.domain == DOMAIN:
+            yield node.op_type
+        for inner in subgraphs(node):
+            yield from _local(inner.node)
+
+
+# ---- and back ----------------------------------------------------------------------------------------------------
+
+
+def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType]) -> Graph | None:
+    """The group that a function says, applied to types; None where the language has no words for a part of it."""
+    from dslc.onnx.exporter import value_info
+    from dslc.onnx.importer import import_model
+
+    if len(types) != len(function.input) or function.attribute or function.attribute_proto or len(set(function.input)) < len(types):
+        return None
+    cache = rules_cache(rules, "kernel groups")
+    key = (function.SerializeToString(deterministic=True), tuple(types))
+    if key in cache:
+        known: Graph | None = cache[key]
+        return known
+    # sizes that are expressions get names for the time being
+    terms: dict[str, Dim] = {}
+    model = ModelProto(ir_version=IR_VERSION)
+    model.opset_import.extend(function.opset_import)
+    model.graph.name = "body"
+    for name, type in zip(function.input, types, strict=True):
+        shape = tuple(size if isinstance(size, int | Sym) else _named(size, terms) for size in type.shape)
+        model.graph.input.append(value_info(name, TensorType(type.dtype, shape)))
+    model.graph.output.extend(ValueInfoProto(name=name) for name in function.output)
+    model.graph.node.extend(function.node)
+    try:
+        graph = import_model(model, rules).graph
+    except DslcError:
+        graph = None
+    found = None if graph is None else _closed(graph, terms, types)
+    cache[key] = found
+    return found
+
+
+def _named(size: Scalar, terms: dict[str, Dim]) -> Sym:
+    name = next((name for name, term in terms.items() if term is size), f"size of a kernel {len(terms)}")
+    terms[name] = size
+    return dimension(name)
+
+
+def _closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType]) -> Graph | None:
+    """The group over numbered holes, where it consists of what a group may consist of."""
+    bound = bind_graph(graph, terms) if terms else graph
+    if any(isinstance(node, Opaque | Kernel) for node in bound.nodes()) or not all(value.known for value in bound.outputs):
+        return None
+    known = {part for type in types for size in type.shape if isinstance(size, Scalar) for part in walk(size)}
+    for value in bound.outputs:
+        for size in value.type.shape:
+            if isinstance(size, Scalar) and any(isinstance(part, Sym) and part not in known for part in walk(size)):
+                return None
+    if len(bound.inputs) < len(types):
+        return None
+    holes = tuple(input_value(f"h{k}", type) for k, type in enumerate(types))
+    return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
+
+
+__all__ = [
+    "DOMAIN", "KEY", "Function", "add_functions", "function_of", "group_of",
+    "metadata", "name_of", "set_metadata", "standard_sizes",
+]  # fmt: skip
