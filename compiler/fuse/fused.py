@@ -16,17 +16,14 @@ from dslc.fuse.groups import Group, Limits, Neighbours, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
-from dslc.fuse.trials import Dropped, Subject, Tried, Trials, Why
+from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
 from dslc.ir.graph import Graph
 from dslc.semantics.library import Rules
 
 #: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
 LEAST, SECONDS = 0.1, 5e-7
-#: what a guess of a price may be wrong by: groups whose price might exceed their kernel's so many times are measured
-DOUBT = 4.0
-#: programs whose prices are measured at most; kernels that are tried at once, and how often; the kernels of a library
-PRICED, ROUNDS = 120, 4
-KERNELS = 10
+#: how often a choice is made and tried, and the kernels of a library
+ROUNDS, KERNELS = 4, 10
 #: a graph with those kernels only that are so many times faster is a candidate of its own
 CLEARLY = 1.5
 #: parts of the time: until prices are known, and until kernels are measured
@@ -117,9 +114,8 @@ class _Fusing:
     def run(self) -> Fused:
         self.offers = [self.prices.offer(group) for group in proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles)]
         proposed = len(self.offers)
-        self._price(self.offers)
         for _ in range(ROUNDS):
-            picked = chosen(self.graph, self.offers, self.kernels, self._worth)
+            picked = self._priced()
             new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
             if not new or self.left(TRYING) <= 0:
                 self.late = self.late or bool(new)
@@ -129,24 +125,27 @@ class _Fusing:
         picked = [o for o in chosen(self.graph, self.offers, self.kernels, self._measured) if self._measured(o) > 0]
         return self._result(picked, proposed)
 
-    def _price(self, offers: Sequence[Offer]) -> None:
-        """Measures the prices of what might save most; the others stay as they are guessed."""
-        total: dict[Graph, float] = {}
-        for offer in offers:
-            total[offer.program] = total.get(offer.program, 0.0) + DOUBT * offer.price - offer.seconds
-        programs = sorted((p for p in total if total[p] > 0), key=lambda p: -total[p])[:PRICED]
-        rank = {program: k for k, program in enumerate(programs)}
-        wanted = sorted((o for o in offers if o.program in rank), key=lambda o: rank[o.program])
-        now: dict[Offer, Offer] = {}
-        try:
-            for offer in wanted:
-                if self.left(PRICING) <= 0:
-                    raise TimeUp
-                now[offer] = self.prices.measured(offer)
-        except TimeUp:
-            self.late = True
-        self.priced += len({offer.program for offer in now})
-        self.offers = [now.get(offer, offer) for offer in self.offers]
+    def _priced(self) -> list[Offer]:
+        """The best choice as of now, its prices measured: what is chosen by guesses is priced, until a choice has its prices."""
+        known: dict[Graph, Offer] = {}
+        while True:
+            picked = chosen(self.graph, self.offers, self.kernels, self._worth)
+            doubtful = {offer for offer in picked if not offer.measured and offer.program not in self.found}
+            if not doubtful or self.late:
+                return picked
+            now: dict[Offer, Offer] = {}
+            try:
+                for offer in doubtful:
+                    if self.left(PRICING) <= 0:
+                        raise TimeUp
+                    now[offer] = self.prices.measured(offer)
+            except TimeUp:
+                self.late = True
+            self.priced += len({offer.program for offer in now} - known.keys())
+            known.update((offer.program, offer) for offer in now)
+            self.offers = [now.get(offer, offer) for offer in self.offers]
+            if not any(offer.measured for offer in now.values()):
+                return picked
 
     def _worth(self, offer: Offer) -> float:
         """What an offer saves, as far as is known; nothing where it was dropped or saves next to nothing."""
@@ -172,8 +171,6 @@ class _Fusing:
             if isinstance(found, Dropped) and found.why in (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT):
                 new += [self.prices.offer(part) for part in self._halves(offer.group) if part.nodes not in known]
         self.offers += new
-        if new:
-            self._price(new)
 
     def _halves(self, group: Group) -> Iterator[Group]:
         middle = len(group.nodes) // 2

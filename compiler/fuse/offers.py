@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group as Together
@@ -64,12 +65,13 @@ class Prices:
         return Offer(group, fold, sum(map(self._guess, group.nodes)), self.kernel(fold))
 
     def measured(self, offer: Offer) -> Offer:
-        """The same at the price that was measured, or is now.
+        """The same at the price that was measured, or is now; as it is where the runtime does not run the nodes by themselves.
 
         Raises:
             TimeUp: there is no time to measure it.
         """
-        return Offer(offer.group, offer.fold, self._price(offer.group.nodes), offer.seconds, True)
+        price = self._price(offer.group.nodes)
+        return Offer(offer.group, offer.fold, price, offer.seconds, True) if isfinite(price) else offer
 
     def kernel(self, fold: Fold) -> float:
         """Estimated seconds of a kernel."""

@@ -26,8 +26,8 @@ WEIGHTS = {
     "atanh": 40.0,
 }  # fmt: skip
 
-#: the size of a symbolic dimension that nobody named
-UNNAMED = 64
+#: the size of a symbolic dimension that nobody named, as in the cost model
+UNNAMED = 1
 
 
 class Reach(IntEnum):

@@ -249,4 +249,4 @@ class _Out(Exception):
         self.why, self.detail = why, detail
 
 
-__all__ = ["MARGIN", "Dropped", "Subject", "Tried", "Trials", "Why"]
+__all__ = ["MARGIN", "Dropped", "Subject", "Trials", "Tried", "Why"]
