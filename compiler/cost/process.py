@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,8 @@ from typing import Any
 
 from dslc.cost.worker import receive, send
 
+#: what runs models on ONNX Runtime
+RUNNER = "dslc.cost.worker"
 #: models of so many bytes are worth a file
 LARGE = 1 << 22
 #: a request may take so many seconds longer than is left, since starting a process is part of it
@@ -36,11 +38,15 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model to be run: serialized, or a path; `folder` holds its external data, `library` is the path of one with its kernels."""
+    """A model to be run: serialized, or a path; `folder` holds its external data, `library` is the path of one with its kernels.
+
+    `runner` is the module that is started to run it, which answers as `dslc.cost.worker` does.
+    """
 
     model: bytes | str
     folder: str | None = None
     library: str = ""
+    runner: str = RUNNER
 
     @property
     def bytes(self) -> int:
@@ -68,7 +74,7 @@ def _stored(file: ModelFile, path: Path) -> ModelFile:
         path.write_bytes(file.model)
     except OSError:
         return file
-    return ModelFile(str(path), library=file.library)
+    return replace(file, model=str(path), folder=None)
 
 
 def _external_bytes(data: bytes, folder: str | None) -> int:
@@ -94,10 +100,12 @@ class Worker:
     Args:
         threads: of the runtime.
         left: seconds that a request may take, asked at each one; a process that has not answered then is killed.
+        runner: the module that is started.
     """
 
-    def __init__(self, threads: int, left: Callable[[], float] = lambda: inf) -> None:
+    def __init__(self, threads: int, left: Callable[[], float] = lambda: inf, runner: str = RUNNER) -> None:
         self.threads = threads
+        self._runner = runner
         self._left = left
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
@@ -203,7 +211,7 @@ class Worker:
         if self._process is None:
             alone = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dslc.cost.worker"],
+                [sys.executable, "-m", self._runner],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

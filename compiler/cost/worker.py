@@ -193,13 +193,13 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
     return times
 
 
-def _once(call: Callable[[], Any], now: Callable[[], float]) -> float:
+def once(call: Callable[[], Any], now: Callable[[], float]) -> float:
     """About what a run takes, in seconds; a slow one runs once."""
     first = clocked(call, 1, 1, now)[0]
     return first if first > _SLICE else min(clocked(call, _WARM, 1, now))
 
 
-def _warmed(call: Callable[[], Any]) -> None:
+def warmed(call: Callable[[], Any]) -> None:
     """Runs until the caches hold what a run leaves in them, and not what another process left."""
     until = time.perf_counter() + _WARMING
     call()
@@ -274,12 +274,12 @@ class Server:
             return {"arrays": self.loaded.run(request["feeds"])}
         if what == "bind":
             plain = self.loaded.bind(request["feeds"], request.get("plain", False))
-            return {"plain": plain, "seconds": _once(_bound(self.loaded), self.loaded.clock)}
+            return {"plain": plain, "seconds": once(_bound(self.loaded), self.loaded.clock)}
         if what == "alone":
             return {"seconds": fastest(_bound(self.loaded), request["seconds"], self.loaded.clock)}
         if what == "time":
             call = _bound(self.loaded)
-            _warmed(call)
+            warmed(call)
             return {"seconds": clocked(call, request["calls"], request["inner"], self.loaded.clock)}
         raise RuntimeError(f"unknown request {what}")
 
@@ -303,7 +303,7 @@ def _bound(loaded: Loaded) -> Callable[[], Any]:
     return loaded.call
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A stopped process does not see that its requests have ended: Linux kills it when who started it dies."""
     if sys.platform == "linux":
         import ctypes
@@ -315,7 +315,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Serves requests until the other end closes."""
-    _end_with_parent()
+    end_with_parent()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # whatever a library prints goes to stderr, not between the answers
     os.dup2(2, 1)
