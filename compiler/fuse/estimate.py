@@ -121,7 +121,8 @@ class _Traffic:
             for arg, reading in zip(node.args, work.reads, strict=True):
                 size = float(arg.type.dtype.bytes)
                 if arg.node not in self.works:
-                    if not (arg.constant and isinstance(arg.node, ScopeNode)):
+                    # weights are holes: what is constant here is a number
+                    if not arg.constant:
                         read.setdefault(arg, []).append(reading)
                 elif reading.reach is Reach.ROW:
                     near += reading.distinct * size
