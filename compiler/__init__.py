@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dslc.api import load, optimize, optimize_file, session, verify
+from dslc.api import load, optimize, optimize_file, register, session, verify
 from dslc.version import __version__
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ __all__ = [
     "load",
     "optimize",
     "optimize_file",
+    "register",
     "session",
     "verify",
 ]

@@ -226,9 +226,13 @@ def verify(
     return run(loaded, inside, workers, "beside" if lock else None)
 
 
-def session(model: PathLike | ModelProto, *, threads: int = 0) -> Any:
-    """An `onnxruntime.InferenceSession` on the CPU for a model file, or a model without external data; 0 threads leave the number to
-    ONNX Runtime.
+def session(model: PathLike | ModelProto, *, threads: int | None = None, **options: Any) -> Any:
+    """An `onnxruntime.InferenceSession` on the CPU for a model file, or a model without external data, in which the kernels that dslc
+    generated run; see `dslc.sessions.session`.
+
+    Args:
+        threads: of the runtime; by default as many as the file was timed with, else as many as ONNX Runtime takes (0).
+        options: attributes of `onnxruntime.SessionOptions`.
 
     Raises:
         DslcError: where ONNX Runtime does not load the model.
@@ -241,6 +245,17 @@ def session(model: PathLike | ModelProto, *, threads: int = 0) -> Any:
         >>> dslc.session(file).run(None, {"x": numpy.array([-1, 2], numpy.float32)})[0].tolist()
         [0.0, 2.0]
     """
-    from dslc.onnx.runtime import session as run
+    from dslc.sessions import session as run
 
-    return run(os.fspath(model) if isinstance(model, str | os.PathLike) else model, threads=threads)
+    return run(model, threads=threads, **options)
+
+
+def register(options: Any, model: PathLike | ModelProto, *, library: PathLike | None = None) -> tuple[str, ...]:
+    """Gives the kernels of a model to `onnxruntime.SessionOptions` of your own, and says which nodes they are.
+
+    Args:
+        library: one that `dslc build -o` wrote; by default the one in the cache, built where there is none.
+    """
+    from dslc.sessions import register as run
+
+    return run(options, model, library=library).names

@@ -51,6 +51,11 @@ class Failure:
     reason: BuildReason
     detail: str
 
+    @property
+    def hurried(self) -> bool:
+        """Whether it may compile another time."""
+        return self.reason in (BuildReason.TIMEOUT, BuildReason.MEMORY)
+
 
 class NotRun(Exception):
     """Arrays that a kernel was not made for, or no such kernel."""
@@ -151,7 +156,7 @@ def build(
     place = library_folder(folder)
     path = place / f"{_key(used, named)}.so"
     found = opened(path)
-    if found is not None and not found.hurried and {*found.kernels, *(failure.op for failure in found.failed)} == set(named):
+    if found is not None and not any(failure.hurried for failure in found.failed):
         return Library(path, {op: named[op] for op in found.kernels}, found.failed)
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -227,11 +232,17 @@ def _failing(used: Compiler, left: Mapping[str, KernelText], temporary: Path, se
 
 def _check(made: Path, kernels: Mapping[str, KernelText]) -> None:
     """That a library which was just made can be loaded, and has every function that is asked of it."""
+    import _ctypes
+
     try:
         loaded = ctypes.CDLL(str(made))
-        for text in kernels.values():
-            for part in ("sizes", "shape", "scratch", "stages", "tasks", "run"):
-                loaded[f"{text.name}_{part}"]
+        try:
+            for text in kernels.values():
+                for part in ("sizes", "shape", "scratch", "stages", "tasks", "run"):
+                    loaded[f"{text.name}_{part}"]
+        finally:
+            # the file gets another name, and this process many of them
+            getattr(_ctypes, "dlclose", lambda handle: None)(loaded._handle)
     except (OSError, AttributeError) as problem:
         raise NotBuilt(BuildReason.UNLOADABLE, str(problem)) from None
 
@@ -289,11 +300,6 @@ class Opened:
     kernels: tuple[str, ...]
     failed: tuple[Failure, ...]
     machine: str
-
-    @property
-    def hurried(self) -> bool:
-        """Whether a kernel is missing that may compile another time."""
-        return any(failure.reason in (BuildReason.TIMEOUT, BuildReason.MEMORY) for failure in self.failed)
 
 
 def _seal(made: Path, kernels: Mapping[str, KernelText], failed: Sequence[Failure]) -> None:

@@ -8,13 +8,19 @@ import click
 
 
 @click.command("doctor")
-@click.option("--cache", type=click.Path(path_type=Path), help="Folder of the cost cache.")
-def command(cache: Path | None) -> int:
+@click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
+@click.option("--clear-kernels", is_flag=True, help="Delete the built libraries of kernels; sessions build them again.")
+def command(cache: Path | None, clear_kernels: bool) -> int:
     """Report on the machine, the runtimes and the caches. Exit code 1 where something is missing."""
     from rich.table import Table
 
     from dslc.cli.tables import console
 
+    if clear_kernels:
+        from dslc.codegen.host.library import clear
+
+        count = clear(cache)
+        console().print(f"deleted {count} librar{'y' if count == 1 else 'ies'} of kernels")
     table = Table(show_header=False, box=None)
     ok = True
     for name, text, fine in facts(cache):
@@ -49,8 +55,24 @@ def facts(cache: Path | None) -> list[tuple[str, str, bool]]:
         size = opened.path.stat().st_size if opened.path.exists() else 0
     out.append(("cache", f"{opened.path}: {costs} costs, {verdicts} verdicts, {size / 2**20:.1f} MiB", not caught))
     out.extend(("cache", text, False) for text in caught)
+    out.extend(_kernels(cache))
     out.append(_library())
     return out
+
+
+def _kernels(cache: Path | None) -> list[tuple[str, str, bool]]:
+    """The compiler, which models run without, and the libraries that were built with it."""
+    from dslc.codegen.host.compiler import NotBuilt, compiler
+    from dslc.codegen.host.library import kept, library_folder
+
+    try:
+        found = compiler()
+        text = f"{found.command[0]}: {found.version}"
+    except NotBuilt as problem:
+        text = f"{problem}; models run without generated kernels"
+    count, size = kept(cache)
+    libraries = f"{library_folder(cache)}: {count} librar{'y' if count == 1 else 'ies'}, {size / 2**20:.1f} MiB"
+    return [("C++ compiler", text, True), ("kernels", libraries, True)]
 
 
 def _runtime() -> tuple[str, str, bool]:

@@ -30,6 +30,7 @@ COMMANDS = {
     "generate": ("dslc.cli.generate", "Find rules between graphs of some operators, and prove them."),
     "optimize": ("dslc.cli.optimize", "Make an ONNX model faster."),
     "bench": ("dslc.cli.bench", "Time two ONNX models against each other."),
+    "build": ("dslc.cli.build", "Build the kernels of an optimized model for this machine."),
     "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),
     "doctor": ("dslc.cli.doctor", "Report on the machine, the runtimes and the caches."),
 }

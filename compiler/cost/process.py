@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any
 
 from dslc.cost.worker import receive, send
+from dslc.kernels import prepared
 
 #: what runs models on ONNX Runtime
 RUNNER = "dslc.cost.worker"
@@ -119,8 +120,9 @@ class Worker:
     def load(self, file: ModelFile, plain: bool = False) -> list[str]:
         """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed.
 
-        `plain` turns the runtime's own optimizations of graphs off.
+        `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not.
         """
+        prepared(file.model)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
         answer = self.ask({**request, "library": file.library})
         names: list[str] = answer["outputs"]
@@ -138,8 +140,9 @@ class Worker:
         """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
         runtime does about layouts. `library` is the path of one with its kernels.
 
-        It takes about `seconds` at most; raises WorkerFailed.
+        It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
+        prepared(model)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
         return self.ask({**request, "layout": layout, "threads": self.threads, "library": library})
 

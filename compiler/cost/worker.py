@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from dslc.cost.machine import allowed_cpus
+from dslc.kernels import known, register
 
 # as the process was started: pinning changes what the system answers later
 CPUS = allowed_cpus()
@@ -76,6 +77,8 @@ class Loaded:
             options.register_custom_ops_library(library)
         if plain:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        # kernels that were built for the model: whoever asks has seen to that
+        register(options, known(model))
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized

@@ -77,7 +77,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     else:
         return None
     known = [part for part in parts if part is not None]
-    if len(known) < len(parts) or not known:
+    if len(known) < len(parts) or not known or (name in {"//", "%"} and known[1] == 0):
         return None
     if name == "-":
         name, known = "+", [known[0], apply("*", as_scalar(-1), as_scalar(known[1]))]

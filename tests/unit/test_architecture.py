@@ -12,7 +12,7 @@ ROOT = Path(dslc.__file__).parent
 #: a module may import from its own stage and from earlier ones
 ORDER = [
     "version", "folders", "errors", "grammar", "syntax", "diagnostics", "ir", "semantics", "analysis", "interpret", "prove",
-    "onnx", "match", "generate", "foreign", "cost", "fuse", "report", "search", "api", "cli",
+    "onnx", "kernels", "sessions", "match", "generate", "foreign", "cost", "fuse", "report", "search", "api", "cli",
 ]  # fmt: skip
 
 

@@ -1,0 +1,345 @@
+"""The kernels of a model file on the machine at hand: which library has them, built now or before, and which are missing and why.
+
+What a file says is data: a kernel is generated from the function that any other runtime would run, read by dslc's own importer, and
+only where the function's name is the hash of its nodes and types. No code comes from a model.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import mmap
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from dslc.version import __version__
+
+if TYPE_CHECKING:
+    from onnx import FunctionProto, ModelProto
+
+    from dslc.codegen.text import KernelText
+    from dslc.ir.graph import Graph
+    from dslc.semantics.library import Rules
+
+    #: C++ for a group, by the name of a variant ("" for the one that promises most); raises NotGenerated
+    Generator: TypeAlias = Callable[[Rules, Graph, str], KernelText]
+    Model: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
+
+#: what an entry of a model's metadata begins with, before the name of a kernel: its variant; and the threads a file was timed with
+VARIANT, THREADS = "dslc.variant.", "dslc.threads"
+#: a file with more kernels, or a function of more nodes, is not dslc's work
+_KERNELS, _NODES = 4096, 512
+
+
+class Why(Enum):
+    """Why a kernel of a file is not run; what is decided depends on this, never on the words of a message."""
+
+    DEFINITION = "its definition is no text of the language, or does not fit its function"
+    NAME = "its name is not the hash of its function"
+    FUNCTION = "its function has nodes that the language has no words for"
+    GENERATED = "no kernel can be generated for it"
+    TYPES = "the generated kernel has other types"
+    BUILT = "its kernel was not built"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A kernel that is not run, so that its function is; `lasting` where trying again would end in the same way."""
+
+    name: str
+    why: Why
+    detail: str = ""
+    lasting: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of a file: the library that has them (None: none has), their names, and those that are missing."""
+
+    library: Path | None
+    names: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    #: whether something was compiled just now
+    fresh: bool = False
+
+
+NONE = Kernels(None)
+
+
+# ---- what a file has -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Said:
+    """What a file says of kernels: functions and metadata, and a digest of both."""
+
+    functions: Mapping[str, FunctionProto]
+    metadata: Mapping[str, str]
+
+    @property
+    def threads(self) -> int | None:
+        """The threads that the file was timed with."""
+        text = self.metadata.get(THREADS, "")
+        return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= 4096 else None
+
+    @property
+    def digest(self) -> str:
+        """Equal for files with the same kernels, whatever their graphs and weights are."""
+        total = hashlib.sha256()
+        for name in sorted(self.functions):
+            for part in (self.functions[name].SerializeToString(deterministic=True), *map(str.encode, self._notes(name))):
+                total.update(len(part).to_bytes(8, "little") + part)
+        return total.hexdigest()
+
+    def _notes(self, name: str) -> tuple[str, str]:
+        from dslc.onnx.functions import KEY
+
+        return self.metadata.get(KEY + name, ""), self.metadata.get(VARIANT + name, "")
+
+
+def said(model: Model) -> Said:
+    """What a model says of kernels; nothing where it is no model (whoever loads it will say so)."""
+    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from onnx import ModelProto
+
+    from dslc.onnx.functions import DOMAIN, metadata
+
+    if not isinstance(model, ModelProto):
+        try:
+            model = ModelProto.FromString(_without_graph(model))
+        except (OSError, ValueError, DecodeError, RuntimeError):
+            return Said({}, {})
+    own = {function.name: function for function in model.functions if function.domain == DOMAIN and not function.overload}
+    return Said(own if len(own) <= _KERNELS else {}, metadata(model))
+
+
+def _without_graph(model: Any) -> bytes:
+    """A serialized model without its graph, which is most of it: the other fields, as they are."""
+    if isinstance(model, bytes):
+        return _fields(model)
+    with Path(model).open("rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return b""
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return _fields(data)
+
+
+def _fields(data: Any) -> bytes:
+    graph, at, kept = 7, 0, []
+    while at < len(data):
+        start = at
+        tag, at = _number(data, at)
+        kind = tag & 7
+        if kind == 2:
+            length, at = _number(data, at)
+            at += length
+        elif kind == 0:
+            _, at = _number(data, at)
+        else:
+            at += 8 if kind == 1 else 4 if kind == 5 else len(data)
+        if at > len(data):
+            raise ValueError("a field that ends behind the file")
+        if tag >> 3 != graph:
+            kept.append(bytes(data[start:at]))
+    return b"".join(kept)
+
+
+def _number(data: Any, at: int) -> tuple[int, int]:
+    total = 0
+    for k in range(10):
+        if at + k >= len(data):
+            break
+        byte = data[at + k]
+        total |= (byte & 127) << 7 * k
+        if byte < 128:
+            return total, at + k + 1
+    raise ValueError("a number without an end")
+
+
+# ---- the library of a file -----------------------------------------------------------------------------------------
+
+
+def known(model: Model, folder: str | Path | None = None) -> Kernels | None:
+    """The kernels of a model as far as they were built before; None where nobody has tried yet. Compiles nothing."""
+    return _known(said(model), folder)
+
+
+def _known(file: Said, folder: str | Path | None) -> Kernels | None:
+    from dslc.codegen.host.library import opened
+
+    if not file.functions:
+        return NONE
+    entry = _entry(file, folder)
+    try:
+        found = json.loads(entry.read_text(encoding="utf-8"))
+        missing = tuple(Missing(str(name), Why[why], str(detail)) for name, why, detail in found["missing"])
+        names = tuple(map(str, found["names"]))
+        if found["library"] is None:
+            return Kernels(None, (), missing)
+        library = entry.parent / Path(str(found["library"])).name
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    whole = opened(library)
+    if whole is None or not set(names) <= set(whole.kernels):
+        return None
+    return Kernels(library, names, missing)
+
+
+def prepared(
+    model: Model,
+    folder: str | Path | None = None,
+    *,
+    texts: Mapping[str, KernelText] | None = None,
+    rules: Rules | None = None,
+    generator: Generator | None = None,
+) -> Kernels:
+    """The kernels of a model, built where they were not; a kernel that cannot be built is missing, and says why.
+
+    Args:
+        folder: of dslc's caches.
+        texts: kernels by their operators' names, where they are known already; others are generated from the model's functions.
+        rules: what functions are read with, by default the standard library.
+        generator: what makes C++ of a group, by default dslc's own.
+    """
+    from dslc.codegen.host.compiler import NotBuilt
+    from dslc.codegen.host.library import build
+
+    file = said(model)
+    found = _known(file, folder)
+    if found is not None:
+        return found
+    named: dict[str, KernelText] = {}
+    missing: list[Missing] = []
+    for name, function in sorted(file.functions.items()):
+        given = (texts or {}).get(name)
+        made = given if given is not None else _generated(file, name, function, rules, generator)
+        if isinstance(made, Missing):
+            missing.append(made)
+        else:
+            named[name] = made
+    if not named:
+        return _remember(file, folder, Kernels(None, (), tuple(missing)))
+    try:
+        library = build(named, folder)
+    except NotBuilt as problem:
+        missing += [Missing(name, Why.BUILT, str(problem), lasting=False) for name in named]
+        return Kernels(None, (), tuple(missing))
+    lost = [Missing(one.op, Why.BUILT, f"{one.reason.value}: {one.detail}", not one.hurried) for one in library.failed]
+    return _remember(file, folder, Kernels(library.path, tuple(library.kernels), (*missing, *lost), library.fresh))
+
+
+def texts_of(
+    model: Model, *, rules: Rules | None = None, generator: Generator | None = None
+) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
+    """The C++ of a model's kernels by their operators' names, and those that there is none for."""
+    file = said(model)
+    made = [(name, _generated(file, name, function, rules, generator)) for name, function in sorted(file.functions.items())]
+    return (
+        {name: one for name, one in made if not isinstance(one, Missing)},
+        tuple(one for _, one in made if isinstance(one, Missing)),
+    )
+
+
+def _generated(
+    file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
+) -> KernelText | Missing:
+    from dslc.codegen.text import NotGenerated
+    from dslc.onnx.definitions import types_of
+    from dslc.onnx.functions import KEY, group_of, name_of
+    from dslc.semantics.library import standard
+
+    types = types_of(file.metadata.get(KEY + name, ""))
+    if types is None or len(types) != len(function.input):
+        return Missing(name, Why.DEFINITION)
+    if name_of(function, types) != name:
+        return Missing(name, Why.NAME)
+    group = group_of(rules or standard(), function, types) if len(function.node) <= _NODES else None
+    if group is None:
+        return Missing(name, Why.FUNCTION)
+    try:
+        text = (generator or _own)(rules or standard(), group, file.metadata.get(VARIANT + name, ""))
+    except NotGenerated as problem:
+        return Missing(name, Why.GENERATED, str(problem))
+    if _shapes(text.inputs) != _shapes(value.type for value in group.inputs) or _shapes(text.outputs) != _shapes(
+        value.type for value in group.outputs
+    ):
+        return Missing(name, Why.TYPES)
+    return text
+
+
+def _shapes(types: Iterable[Any]) -> list[Any]:
+    return [(type.dtype, type.rank) for type in types]
+
+
+def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
+    """The variant of that name, or the first: it promises most."""
+    from dslc.codegen.generate import generate, variants
+
+    every = variants(rules, group)
+    return generate(rules, group, next((one for one in every if str(one) == variant), every[0]))
+
+
+# ---- what was found out is kept ------------------------------------------------------------------------------------
+
+
+def _entry(file: Said, folder: str | Path | None) -> Path:
+    """Where it is written down which library a file's kernels are in, for this machine and this version of the generator."""
+    from dslc.codegen.host.compiler import machine
+    from dslc.codegen.host.library import ABI, HOST, library_folder
+
+    parts = [file.digest, machine(), __version__, str(ABI), str(HOST), _generator()]
+    return library_folder(folder) / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.json"
+
+
+@cache
+def _generator() -> str:
+    """A digest of the generator: another one may make other kernels of the same function."""
+    total = hashlib.sha256()
+    for package in ("dslc.codegen", "dslc.templates"):
+        stack = [resources.files(package)]
+        while stack:
+            for one in sorted(stack.pop().iterdir(), key=lambda path: path.name):
+                if one.is_dir() and one.name != "__pycache__":
+                    stack.append(one)
+                elif one.name.endswith((".py", ".j2")):
+                    total.update(one.name.encode() + b"\0" + one.read_bytes())
+    return total.hexdigest()
+
+
+def _remember(file: Said, folder: str | Path | None, found: Kernels) -> Kernels:
+    """Writes down what was found, where it will be found again."""
+    if any(not one.lasting for one in found.missing):
+        return found
+    entry = _entry(file, folder)
+    says = {
+        "library": None if found.library is None else found.library.name, "names": found.names,
+        "missing": [[one.name, one.why.name, one.detail] for one in found.missing],
+    }  # fmt: skip
+    with contextlib.suppress(OSError):
+        entry.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=entry.parent, prefix="index-", delete=False, encoding="utf-8") as out:
+            json.dump(says, out)
+        os.replace(out.name, entry)
+    return found
+
+
+def register(options: Any, found: Kernels | None) -> bool:
+    """Gives the library, where there is one, to ONNX Runtime's options; whether it was taken."""
+    if found is None or found.library is None:
+        return False
+    try:
+        options.register_custom_ops_library(str(found.library))
+    except Exception:  # ONNX Runtime raises many kinds, none of them documented
+        return False
+    return True
+
+
+__all__ = ["NONE", "THREADS", "VARIANT", "Kernels", "Missing", "Said", "Why", "known", "prepared", "register", "said", "texts_of"]
