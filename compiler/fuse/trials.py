@@ -55,11 +55,21 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Generated:
+    """A variant of a kernel, and its text."""
+
+    variant: str
+    text: KernelText
+
+
+@dataclass(frozen=True, slots=True)
 class Tried:
-    """A kernel that was built and measured: its best variant, and seconds of the nodes and of the kernel by themselves."""
+    """A kernel that was built and measured: the name of its operator, its best variant, and seconds of the nodes and of the kernel by
+    themselves."""
 
     program: Graph
     name: str
+    variant: str
     text: KernelText
     nodes: float
     kernel: float
@@ -98,7 +108,7 @@ class Trials:
     def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
         """What became of each program. What was not tried for want of time is dropped as LATE."""
         out: dict[Graph, Tried | Dropped] = {}
-        texts: dict[Subject, list[KernelText]] = {}
+        texts: dict[Subject, list[Generated]] = {}
         for subject in subjects:
             try:
                 texts[subject] = self._texts(subject.program)
@@ -136,20 +146,21 @@ class Trials:
             found = self._functions[program] = function_of(self.rules, program, self.opset)
         return found
 
-    def _texts(self, program: Graph) -> list[KernelText]:
-        """The variants of a kernel."""
+    def _texts(self, program: Graph) -> list[Generated]:
+        """The variants of a kernel, the most promising first."""
         try:
             group = self.function(program).group
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            found = [generate(self.rules, group, variant) for variant in variants(self.rules, group)[:VARIANTS]]
+            every = variants(self.rules, group)[:VARIANTS]
+            found = [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
         except NotGenerated as problem:
             raise _Out(Why.NOT_GENERATED, str(problem)) from None
-        return list({text.name: text for text in found}.values())
+        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
 
     def _measured(
-        self, texts: Mapping[Subject, Sequence[KernelText]], out: dict[Graph, Tried | Dropped]
+        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped]
     ) -> dict[Subject, Tried]:
         """The best of some variants of each; what does not get that far is noted as dropped."""
         found: dict[Subject, Tried] = {}
@@ -159,7 +170,7 @@ class Trials:
             seconds = min(60.0, self.left())
             if seconds <= 0:
                 raise TimeUp
-            library = build([text for own in texts.values() for text in own], self.folder, seconds=seconds)
+            library = build([one.text for own in texts.values() for one in own], self.folder, seconds=seconds)
         except NotBuilt as problem:
             out.update((subject.program, Dropped(subject.program, Why.NOT_BUILT, str(problem))) for subject in texts)
             return found
@@ -168,12 +179,12 @@ class Trials:
             return found
         broken = {failure.op: failure.detail for failure in library.failed}
         for subject, own in texts.items():
-            built = [text for text in own if text.name in library.kernels]
+            built = [one for one in own if one.text.name in library.kernels]
             try:
                 if self.left() <= 0:
                     raise TimeUp
                 if not built:
-                    raise _Out(Why.NOT_BUILT, broken.get(own[0].name, ""))
+                    raise _Out(Why.NOT_BUILT, broken.get(own[0].text.name, ""))
                 found[subject] = self._best(subject, built, library)
             except TimeUp:
                 out[subject.program] = Dropped(subject.program, Why.LATE)
@@ -181,20 +192,21 @@ class Trials:
                 out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
         return found
 
-    def _best(self, subject: Subject, built: Sequence[KernelText], library: Library) -> Tried:
+    def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
-        times = [self._kernel(subject, text, library, "") for text in built]
+        times = [self._kernel(subject, one.text, library, "") for one in built]
         fastest = min(range(len(built)), key=times.__getitem__)
         kernel, nodes = times[fastest], self._nodes(subject, "")
         for turn in _TURNS:
             if not kernel / HOPELESS < nodes < inf:
                 break
-            kernel = min(kernel, self._kernel(subject, built[fastest], library, turn))
+            kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
             nodes = min(nodes, self._nodes(subject, turn))
         if kernel == inf or nodes == inf:
             raise _Out(Why.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
         name = self.function(subject.program).name
-        return Tried(subject.program, name, built[fastest], nodes, kernel, len(built))
+        best = built[fastest]
+        return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built))
 
     def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
         inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
