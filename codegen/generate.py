@@ -1,0 +1,207 @@
+"""A group of nodes as a kernel: scopes, stages, loop nests, C++."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+from dslc.codegen.emit import Tensor, strides_of
+from dslc.codegen.functions import store_type
+from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.poly import NotPolynomial, Poly, const, of_size
+from dslc.codegen.render import preamble, render
+from dslc.codegen.stage_code import Memory, Pointer, StageCode, code_of
+from dslc.codegen.stages import Stage, stages_of
+from dslc.codegen.text import KernelText, NotGenerated, Reason
+from dslc.codegen.variant import Variant
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
+from dslc.ir.scalar import Num, Scalar, Sym, read, walk
+from dslc.semantics.library import Rules
+
+
+def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, ...]:
+    """Some ways to write a group's kernel, the best guess first.
+
+    `machine` may have an attribute `vector_bytes` (64 where nothing is known).
+
+    Raises:
+        NotGenerated: there is no kernel for the group.
+    """
+    stages = stages_of(parts_of(rules, group))
+    lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
+    first = Variant(width=lanes)
+    out = [first]
+    from dslc.ir.scalar import Reduce
+
+    reduces = any(isinstance(node, Reduce) for stage in stages for each in stage.placed for node in walk(each.part.scope.body))
+    if reduces:
+        out += [Variant(width=lanes, vectors=4, block=6), Variant(width=lanes, vectors=1, block=1, unroll=2)]
+        out.append(Variant(width=lanes, lane=1))
+    else:
+        out.append(Variant(width=lanes, lane=1))
+    if len(stages) < sum(len(stage.placed) for stage in stages):
+        out.append(Variant(width=lanes, fuse=False))
+    if lanes >= 8:
+        out.append(Variant(width=lanes // 2))
+    return tuple(dict.fromkeys(out))
+
+
+def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> KernelText:
+    """The C++ of a group.
+
+    Raises:
+        NotGenerated: with the reason.
+    """
+    parts = parts_of(rules, group)
+    try:
+        return _Kernel(parts, variant or Variant()).text()
+    except NotPolynomial as problem:
+        raise NotGenerated(Reason.FORM, f"the position {problem}") from problem
+
+
+class _Kernel:
+    def __init__(self, parts: Parts, variant: Variant) -> None:
+        self.parts = self._with_copies(parts)
+        self.variant = variant
+        types = [value.type for value in parts.inputs]
+        self.syms = tuple(_syms(types))
+        self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
+        for value in (*self.parts.outputs, *(part.value for part in self.parts.parts)):
+            for size in value.type.shape:
+                if any(isinstance(node, Sym) and node not in self.names for node in ([] if isinstance(size, int) else walk(size))):
+                    raise NotGenerated(Reason.SIZE, str(size))
+
+    @staticmethod
+    def _with_copies(parts: Parts) -> Parts:
+        """An output that is an input, or another output again, is a copy."""
+        out: list[Value] = []
+        extra: list[Part] = []
+        for value in parts.outputs:
+            if isinstance(value.node, Input):
+                type = value.type
+                iters = Scope(type.shape, Num._make(0), type.dtype).iters
+                scope = Scope(type.shape, read(0, tuple(iters)), type.dtype)
+                copied = scope_value(scope, (value,))
+                if copied not in out:
+                    extra.append(Part(copied, scope, (value,)))
+                value = copied
+            out.append(value)
+        return Parts(parts.inputs, (*parts.parts, *extra), tuple(out))
+
+    def size(self, size: Poly) -> str:
+        from dslc.codegen.emit import Emitter
+
+        return Emitter(self.names, 1, 1).text(size)
+
+    def text(self) -> KernelText:
+        parts = self.parts
+        inputs = tuple(value.type for value in parts.inputs)
+        outputs = tuple(value.type for value in parts.outputs)
+        stages = stages_of(parts, self.variant.fuse)
+        name = self._name(inputs, outputs)
+        memory, scratch = self._memory(stages)
+        codes: list[StageCode] = []
+        for k, stage in enumerate(stages):
+            later = frozenset(arg for other in stages[k + 1 :] for each in other.placed for arg in each.part.args)
+            codes.append(code_of(stage, memory, later, self.names, self.variant))
+        body = render(
+            "kernel.cpp.j2",
+            name=name,
+            title=f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}",
+            sizes=self._sizes(inputs),
+            checks=list(self._checks(inputs)),
+            shapes=[[self.size(of_size(size)) for size in type.shape] for type in outputs],
+            scratch=scratch,
+            stages=codes,
+        )
+        return KernelText(name, inputs, outputs, self.syms, preamble() + body)
+
+    def _name(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> str:
+        numbers: dict[Value, int] = {}
+        lines = [" ".join(str(type) for type in (*inputs, *outputs)), repr(self.variant)]
+        for value in self.parts.inputs:
+            numbers[value] = len(numbers)
+        for part in self.parts.parts:
+            numbers[part.value] = len(numbers)
+            lines.append(f"{part.scope} {part.scope.dtype} {part.scope.groups} {[numbers[arg] for arg in part.args]}")
+        lines.append(str([numbers[value] for value in self.parts.outputs]))
+        lines.append(hashlib.sha256(preamble().encode()).hexdigest())
+        return "k_" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+    def _sizes(self, inputs: tuple[TensorType, ...]) -> list[dict[str, Any]]:
+        """Where each unknown size is found: a dimension that it is."""
+        found: dict[Sym, str] = {}
+        for k, type in enumerate(inputs):
+            for axis, size in enumerate(type.shape):
+                if isinstance(size, Sym):
+                    found.setdefault(size, f"dims[{k}][{axis}]")
+        missing = [sym for sym in self.syms if sym not in found]
+        if missing:
+            raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
+        return [{"name": self.names[sym], "at": k, "found": found[sym]} for k, sym in enumerate(self.syms)]
+
+    def _checks(self, inputs: tuple[TensorType, ...]) -> Iterator[str]:
+        for k, type in enumerate(inputs):
+            for axis, size in enumerate(type.shape):
+                yield f"dims[{k}][{axis}] == {self.size(of_size(size))}"
+        for sym in self.syms:
+            if sym.least is not None:
+                # what is known of a size was used: without it nothing is certain
+                yield f"{self.names[sym]} >= {sym.least}"
+
+    def _memory(self, stages: tuple[Stage, ...]) -> tuple[Memory, str]:
+        parts = self.parts
+        tensors: dict[Value, Tensor] = {}
+        pointers: dict[Value, Pointer] = {}
+        stores: dict[Value, list[tuple[Tensor, Pointer]]] = {}
+        for k, value in enumerate(parts.inputs):
+            pointer = Pointer("in", store_type(value.type.dtype), f"in{k}", str(k))
+            pointers[value], tensors[value] = pointer, _tensor(value.type, pointer.name)
+        for k, value in enumerate(parts.outputs):
+            pointer = Pointer("out", store_type(value.type.dtype), f"out{k}", str(k))
+            tensor = _tensor(value.type, pointer.name)
+            stores.setdefault(value, []).append((tensor, pointer))
+            pointers.setdefault(value, pointer)
+            tensors.setdefault(value, tensor)
+        offset = "0"
+        for at, stage in enumerate(stages):
+            for placed in stage.placed:
+                value = placed.part.value
+                read_later = any(value in each.part.args for other in stages[at + 1 :] for each in other.placed)
+                if value in stores or not read_later:
+                    continue
+                name = f"scratch{len(pointers)}"
+                pointer = Pointer("scratch", store_type(value.type.dtype), name, offset)
+                tensor = _tensor(value.type, name)
+                pointers[value], tensors[value] = pointer, tensor
+                stores[value] = [(tensor, pointer)]
+                offset = f"{offset} + k_up({self.size(tensor.elements)}, {value.type.dtype.bytes})"
+        return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
+
+
+def _tensor(type: TensorType, name: str) -> Tensor:
+    strides, elements, shape = strides_of(type)
+    return Tensor(name, type.dtype, strides, elements, shape)
+
+
+def _syms(types: list[TensorType]) -> Iterator[Sym]:
+    seen: set[Sym] = set()
+    for type in types:
+        for size in type.shape:
+            for sym in _in(size):
+                if sym not in seen:
+                    seen.add(sym)
+                    yield sym
+
+
+def _in(size: Dim) -> Iterator[Sym]:
+    if isinstance(size, Scalar):
+        for node in walk(size):
+            if isinstance(node, Sym):
+                yield node
+
+
+__all__ = ["generate", "variants"]
+_ = const

@@ -1,0 +1,229 @@
+"""A group of nodes as few scopes: calls expanded, what is cheap put into its users.
+
+What is left are `Part`s: values that are computed once and kept (in memory, in a row's buffer, or in a register: the loop nest says).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslc.codegen.text import NotGenerated, Reason
+from dslc.errors import DslcError
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.element import scalar_dtype
+from dslc.ir.graph import Constant, Graph, Input, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, num, table, walk
+from dslc.ir.scopes import inline, substitute
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: functions that take so long that they are not computed twice
+_HEAVY = frozenset(
+    "exp log sqrt tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh ^ / // %".split()
+)
+#: nodes of one group, and nodes of one expression: beyond, compiling takes longer than it brings
+_NODES, _TERMS = 2000, 4000
+#: constants of up to this many elements are written into the code
+_TABLE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A value that is kept: `scope` over `args`, each an input of the group or another part."""
+
+    value: Value
+    scope: Scope
+    args: tuple[Value, ...]
+
+    @property
+    def type(self) -> TensorType:
+        return self.scope.type
+
+    @property
+    def dtypes(self) -> tuple[DType, ...]:
+        return tuple(arg.type.dtype for arg in self.args)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """A group in the order of computation. `outputs`: where each output is: a part, or an input that is handed on."""
+
+    inputs: tuple[Value, ...]
+    parts: tuple[Part, ...]
+    outputs: tuple[Value, ...]
+
+
+def parts_of(rules: Rules, group: Graph) -> Parts:
+    """The parts of a group.
+
+    Raises:
+        NotGenerated: OPAQUE, WEIGHT, MEANING or TOO_LARGE.
+    """
+    try:
+        outputs = expand(rules, group.outputs)
+    except (Mismatch, EvalError, DslcError) as problem:
+        raise NotGenerated(Reason.MEANING, str(problem)) from problem
+    nodes = topological(value.node for value in outputs)
+    if len(nodes) > _NODES:
+        raise NotGenerated(Reason.TOO_LARGE, f"{len(nodes)} nodes")
+    users: Counter[Value] = Counter(arg for node in nodes for arg in set(node.args))
+    users.update(set(outputs))
+    mapped: dict[Value, Value] = {}
+    for node in nodes:
+        if isinstance(node, Input):
+            mapped[Value(node)] = Value(node)
+        elif isinstance(node, Constant):
+            continue
+        elif isinstance(node, ScopeNode):
+            mapped[Value(node)] = _fused(node, mapped, users)
+        else:
+            raise NotGenerated(Reason.OPAQUE, type(node).__name__)
+    found = tuple(_kept(mapped, value) for value in outputs)
+    parts: list[Part] = []
+    for node in topological(value.node for value in found):
+        if isinstance(node, ScopeNode):
+            if sum(1 for _ in walk(node.scope.body)) > _TERMS:
+                raise NotGenerated(Reason.TOO_LARGE, "an expression")
+            parts.append(Part(Value(node), node.scope, node.args))
+    return Parts(group.inputs, tuple(parts), found)
+
+
+def _kept(mapped: dict[Value, Value], value: Value) -> Value:
+    if isinstance(value.node, Constant):
+        return scope_value(_constant_scope(value), ())
+    return mapped[value]
+
+
+def _constant_scope(value: Value) -> Scope:
+    shape = value.type.shape
+    whole = Scope(shape, num(0), value.type.dtype)
+    return Scope(shape, _constant(value, whole.iters), value.type.dtype)
+
+
+def _constant(value: Value, index: tuple[Scalar, ...]) -> Scalar:
+    """One element of a constant. Raises NotGenerated for a weight."""
+    node = value.node
+    assert isinstance(node, Constant)
+    number = number_of(value)
+    if number is not None:
+        return num(number)
+    if not value.type.is_static or value.type.elements > _TABLE:
+        raise NotGenerated(Reason.WEIGHT, str(value.type))
+    return table(_nested(node.data.load().tolist()), index)
+
+
+def _nested(values: object) -> tuple[object, ...]:
+    return tuple(_nested(item) if isinstance(item, list) else item for item in values)  # type: ignore[attr-defined]
+
+
+def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value]) -> Value:
+    """A scope with its constants and those operands inside that are not worth keeping."""
+    scope = node.scope
+    constants = {k for k, arg in enumerate(node.args) if isinstance(arg.node, Constant)}
+    if constants:
+        scope = _without_constants(node, constants)
+    args = tuple(mapped.get(arg, arg) for arg in node.args)
+    value = _tidy(scope, args, node)
+    for arg in dict.fromkeys(node.args):
+        if arg in mapped and isinstance(mapped[arg].node, ScopeNode):
+            inner = mapped[arg]
+            current = value.node
+            assert isinstance(current, ScopeNode)
+            places = [k for k, each in enumerate(current.args) if each == inner]
+            if places and _goes_in(current, places, inner, users[arg]):
+                for k in reversed(places):
+                    value = inline(value, k)
+    return value
+
+
+def _tidy(scope: Scope, args: tuple[Value, ...], node: ScopeNode) -> Value:
+    read = sorted({each.operand for each in walk(scope.body) if isinstance(each, Read)})
+    numbers = {old: new for new, old in enumerate(read)}
+    from dslc.ir.scalar import read as make
+
+    body = substitute(scope.body, {}, 0, lambda each, index, other, depth: make(numbers[each.operand], index, other))
+    return scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), tuple(args[k] for k in read))
+
+
+def _without_constants(node: ScopeNode, constants: set[int]) -> Scope:
+    from dslc.ir.scalar import apply as make
+    from dslc.ir.scalar import read
+    from dslc.ir.scopes import converted, inside
+
+    dtypes = tuple(arg.type.dtype for arg in node.args)
+
+    def on_read(each: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+        if each.operand not in constants:
+            return read(each.operand, index, other)
+        arg = node.args[each.operand]
+        element = _constant(arg, index)
+        bare = isinstance(element, Num) and arg.type.dtype.is_float and not isinstance(element.value, bool)
+        # the number keeps the type that the tensor had: it decides what it is computed with
+        element = element if bare and _same_float(arg.type.dtype, dtypes) else converted(element, arg.type.dtype, dtypes)
+        return element if other is None else make("select", inside(index, arg.type.shape), element, other)
+
+    scope = node.scope
+    return Scope(scope.extents, substitute(scope.body, {}, 0, on_read), scope.dtype, scope.groups)
+
+
+def _same_float(dtype: DType, dtypes: tuple[DType, ...]) -> bool:
+    return all(each is dtype for each in dtypes if each.is_float)
+
+
+def _goes_in(user: ScopeNode, places: list[int], inner: Value, count: int) -> bool:
+    """Whether an operand is put in the place of its reads: not where it would be computed more often than it is now."""
+    node = inner.node
+    assert isinstance(node, ScopeNode)
+    body = node.scope.body
+    heavy, reduces = is_heavy(body), body.binds
+    if not heavy and not reduces:
+        return True
+    if count > 1:
+        return False
+    reads = list(reads_of(user.scope.body, places))
+    if len({index for index, _ in reads}) != 1:
+        return False
+    index, around = reads[0]
+    own = {it for it, extent in zip(user.scope.iters, user.scope.extents, strict=True) if extent != 1} | set(around)
+    used = {it for part in index for it in part.free}
+    if not own <= used:
+        return False
+    # a reduction inside a reduction, or one that is computed for places where it is not needed, is better kept
+    return not reduces or (not around and all(isinstance(part, Iter | Num) for part in index))
+
+
+def reads_of(body: Scalar, places: list[int]) -> Iterator[tuple[tuple[Scalar, ...], tuple[Iter, ...]]]:
+    """Index and surrounding reduction iterators of each read of some operands."""
+    stack: list[tuple[Scalar, tuple[Iter, ...]]] = [(body, ())]
+    seen: set[tuple[Scalar, tuple[Iter, ...]]] = set()
+    while stack:
+        node, around = stack.pop()
+        if (node, around) in seen:
+            continue
+        seen.add((node, around))
+        if isinstance(node, Read) and node.operand in places:
+            yield node.index, around
+        inner = (*around, *node.iters) if isinstance(node, Reduce) else around
+        stack.extend((child, inner) for child in node.children)
+
+
+def is_heavy(body: Scalar) -> bool:
+    """Whether an expression has a function that takes many operations, on more than positions."""
+    return any(isinstance(node, Apply) and node.name in _HEAVY and not node.integral for node in walk(body))
+
+
+def element_of(part: Part) -> DType:
+    """The element type of a part's expression, before it is stored."""
+    return scalar_dtype(part.scope.body, part.dtypes)
+
+
+def sizes_of(types: tuple[TensorType, ...]) -> Iterator[Dim]:
+    for type in types:
+        yield from type.shape
+
+
+__all__ = ["Part", "Parts", "element_of", "is_heavy", "parts_of", "reads_of", "sizes_of"]

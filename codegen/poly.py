@@ -1,0 +1,402 @@
+"""Integer polynomials: positions in tensors as functions of loop variables and unknown sizes.
+
+A position keeps `//` as an atom, and `x % m` is `x - m * (x // m)`, so that an address in which the parts of a number meet again
+(a reshape, a merged pair of loops) loses both. Everything is immutable and compared by structure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd, prod
+
+from dslc.ir.dtype import Dim
+from dslc.ir.scalar import Apply, Num, Scalar, Sym
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable of the generated code, at least 0."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`top // bottom`, rounded down; the bottom is positive."""
+
+    top: Poly
+    bottom: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Datum:
+    """An integer that the code computes: `name` is its variable; `lanes` where it is a vector of them."""
+
+    name: str
+    lanes: bool
+
+
+Atom = Var | Sym | Quotient | Datum
+Monomial = tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Poly:
+    """A sum of products of atoms with integer coefficients, sorted; `()` is the constant term."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    @cached_property
+    def atoms(self) -> frozenset[Atom]:
+        return frozenset(atom for monomial, _ in self.terms for atom in monomial)
+
+    @cached_property
+    def deep(self) -> frozenset[Atom]:
+        """Every atom, those inside quotients too."""
+        found = set(self.atoms)
+        for atom in self.atoms:
+            if isinstance(atom, Quotient):
+                found |= atom.top.deep | atom.bottom.deep
+        return frozenset(found)
+
+    @property
+    def number(self) -> int | None:
+        """The number where it is one."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    def coefficient(self, atom: Atom) -> Poly | None:
+        """What an atom is multiplied by; None where it occurs in a power, or inside a quotient."""
+        out: dict[Monomial, int] = {}
+        for monomial, factor in self.terms:
+            count = monomial.count(atom)
+            if count > 1:
+                return None
+            if count == 1:
+                at = monomial.index(atom)
+                out[monomial[:at] + monomial[at + 1 :]] = factor
+            if any(isinstance(part, Quotient) and atom in {*part.top.deep, *part.bottom.deep} for part in monomial):
+                return None
+        return _made(out)
+
+    def without(self, atom: Atom) -> Poly:
+        """The terms in which an atom does not occur as a factor."""
+        return Poly(tuple((monomial, factor) for monomial, factor in self.terms if atom not in monomial))
+
+    def __add__(self, other: Poly | int) -> Poly:
+        other = _poly(other)
+        if not other.terms:
+            return self
+        out = dict(self.terms)
+        for monomial, factor in other.terms:
+            out[monomial] = out.get(monomial, 0) + factor
+        return _made(out)
+
+    def __sub__(self, other: Poly | int) -> Poly:
+        return self + _poly(other) * -1
+
+    def __mul__(self, other: Poly | int) -> Poly:
+        other = _poly(other)
+        out: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in other.terms:
+                key = tuple(sorted((*left, *right), key=_order))
+                out[key] = out.get(key, 0) + a * b
+        return _made(out)
+
+
+def _order(atom: Atom) -> tuple[int, str]:
+    if isinstance(atom, Var | Datum):
+        return (1, atom.name)
+    if isinstance(atom, Sym):
+        return (0, atom.name)
+    return (2, repr(atom))
+
+
+def _poly(value: Poly | int) -> Poly:
+    return value if isinstance(value, Poly) else const(value)
+
+
+def _made(terms: Mapping[Monomial, int]) -> Poly:
+    kept = [(monomial, factor) for monomial, factor in terms.items() if factor]
+    kept.sort(key=lambda item: (len(item[0]), tuple(_order(atom) for atom in item[0])))
+    return Poly(tuple(kept))
+
+
+def const(value: int) -> Poly:
+    return Poly((((), value),)) if value else Poly(())
+
+
+def of(atom: Atom) -> Poly:
+    return Poly((((atom,), 1),))
+
+
+def product(parts: Iterable[Poly]) -> Poly:
+    out = const(1)
+    for part in parts:
+        out = out * part
+    return out
+
+
+class NotPolynomial(Exception):
+    """An integer expression that is no polynomial with quotients."""
+
+
+def of_size(size: Dim) -> Poly:
+    """A size as a polynomial. Raises NotPolynomial for one that is none."""
+    if isinstance(size, int):
+        return const(size)
+    return of_scalar(size, lambda node: None, Ranges({}))
+
+
+class Ranges:
+    """The extents of loop variables: `v` is in [0, extents[v])."""
+
+    def __init__(self, extents: Mapping[Var, Poly]) -> None:
+        self.extents = dict(extents)
+
+    def bound(self, value: Poly, upper: bool) -> Poly | None:
+        """An upper or lower bound over all loop variables, a polynomial of sizes; None where none is known."""
+        total = const(0)
+        for monomial, factor in value.terms:
+            part = const(factor)
+            for atom in monomial:
+                if isinstance(atom, Sym):
+                    if (atom.least or -1) < 0:
+                        return None
+                    part = part * of(atom)
+                    continue
+                limit = self._atom(atom, upper == (factor > 0))
+                if limit is None:
+                    return None
+                if len(monomial) > 1 and not self.positive(self._low(atom), 0):
+                    return None
+                part = part * limit
+            total = total + part
+        return total
+
+    def _low(self, atom: Atom) -> Poly:
+        low = self._atom(atom, False)
+        return const(-1) if low is None else low
+
+    def _atom(self, atom: Atom, upper: bool) -> Poly | None:
+        if isinstance(atom, Var):
+            extent = self.extents.get(atom)
+            return const(0) if not upper else None if extent is None else extent - 1
+        if isinstance(atom, Quotient):
+            limit = self.bound(atom.top, upper)
+            if limit is None:
+                return None
+            top, bottom = limit.number, atom.bottom.number
+            if top is not None and bottom is not None:
+                return const(top // bottom)
+            if top == 0:
+                return const(0)
+            if upper and self.positive(limit, 0):
+                quotient, rest = divided(limit, atom.bottom)
+                return quotient if rest.terms == () else limit
+        return None
+
+    @staticmethod
+    def positive(value: Poly | None, least: int = 0) -> bool:
+        """Whether a polynomial of sizes is `least` or more for all of them, as far as is seen at once."""
+        if value is None:
+            return False
+        total = const(0)
+        for monomial, factor in value.terms:
+            part = const(factor)
+            for atom in monomial:
+                if not isinstance(atom, Sym) or atom.least is None:
+                    return False
+                part = part * (of(atom) + atom.least)
+            total = total + part
+        return all(factor >= 0 for monomial, factor in total.terms if monomial) and dict(total.terms).get((), 0) >= least
+
+    def within(self, value: Poly, size: Poly) -> bool:
+        """Whether 0 <= value < size is certain."""
+        low = self.bound(value, False)
+        if low is None or not self.positive(low):
+            return False
+        return self.below(value, size)
+
+    def below(self, value: Poly, size: Poly) -> bool:
+        """Whether value < size is certain."""
+        # a common part of both is no obstacle
+        high = self.bound(value - size, True)
+        return high is not None and self.positive(high * -1, 1)
+
+    def at_least(self, value: Poly, least: int) -> bool:
+        return self.positive(self.bound(value, False), least)
+
+
+def divided(value: Poly, by: Poly) -> tuple[Poly, Poly]:
+    """`q, r` with `value = q * by + r` term by term; `by` is one monomial, else q is 0."""
+    if len(by.terms) != 1:
+        return (const(1), const(0)) if value == by else (const(0), value)
+    (factors, number) = by.terms[0]
+    quotient: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, factor in value.terms:
+        left = list(monomial)
+        fits = True
+        for atom in factors:
+            if atom in left:
+                left.remove(atom)
+            else:
+                fits = False
+        if fits and (factor % number == 0 or not factors):
+            # towards zero: what is small stays small
+            whole = abs(factor) // number * (1 if factor > 0 else -1)
+            remains = factor - whole * number
+            if whole:
+                quotient[tuple(left)] = quotient.get(tuple(left), 0) + whole
+            if remains:
+                rest[monomial] = remains
+        else:
+            rest[monomial] = factor
+    return _made(quotient), _made(rest)
+
+
+def floordiv(top: Poly, bottom: Poly, ranges: Ranges) -> Poly:
+    """`top // bottom`, what divides taken out."""
+    if bottom.number == 1:
+        return top
+    a, b = top.number, bottom.number
+    if a is not None and b:
+        return const(a // b)
+    quotient, rest = divided(top, bottom)
+    if ranges.within(rest, bottom):
+        return quotient
+    if b is not None and b > 0:
+        # (4 i + c) // 8 with c < 4 is i // 2
+        for common in sorted({gcd(b, factor) for monomial, factor in rest.terms if monomial} - {1}, reverse=True):
+            whole, small = divided(rest, const(common))
+            if ranges.within(small, const(common)) and b % common == 0:
+                return quotient + floordiv(whole, const(b // common), ranges)
+    if len(rest.terms) == 1 and rest.terms[0][1] == 1 and len(rest.terms[0][0]) == 1:
+        (atom,) = rest.terms[0][0]
+        if isinstance(atom, Quotient):
+            return quotient + floordiv(atom.top, atom.bottom * bottom, ranges)
+    return quotient + of(Quotient(rest, bottom))
+
+
+def of_scalar(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Ranges) -> Poly:
+    """An integer expression. `leaf` gives what iterators are, and what it likes for other nodes.
+
+    Raises:
+        NotPolynomial: it is no polynomial with quotients.
+    """
+    found = leaf(node)
+    if found is not None:
+        return found
+    if isinstance(node, Num):
+        if isinstance(node.value, int):
+            return const(int(node.value))
+        raise NotPolynomial(str(node))
+    if isinstance(node, Sym):
+        return of(node)
+    if isinstance(node, Apply):
+        if node.name == "+":
+            total = const(0)
+            for arg in node.args:
+                total = total + of_scalar(arg, leaf, ranges)
+            return total
+        if node.name == "*":
+            return product(of_scalar(arg, leaf, ranges) for arg in node.args)
+        if node.name in {"//", "%"}:
+            top, bottom = (of_scalar(arg, leaf, ranges) for arg in node.args)
+            if not _is_positive(bottom, ranges):
+                raise NotPolynomial(str(node))
+            quotient = floordiv(top, bottom, ranges)
+            return quotient if node.name == "//" else top - quotient * bottom
+        if node.name in {"floor", "ceil"}:
+            top, bottom = ratio(node.args[0], leaf, ranges)
+            if node.name == "floor":
+                return floordiv(top, bottom, ranges)
+            return floordiv(top * -1, bottom, ranges) * -1
+    raise NotPolynomial(str(node))
+
+
+def _is_positive(value: Poly, ranges: Ranges) -> bool:
+    return Ranges.positive(value, 1) and all(isinstance(atom, Sym) for atom in value.atoms)
+
+
+def ratio(node: Scalar, leaf: Callable[[Scalar], Poly | None], ranges: Ranges) -> tuple[Poly, Poly]:
+    """An exact fraction of polynomials with a positive denominator. Raises NotPolynomial."""
+    from fractions import Fraction
+
+    if isinstance(node, Num) and isinstance(node.value, Fraction):
+        return const(node.value.numerator), const(node.value.denominator)
+    if isinstance(node, Num) and isinstance(node.value, float) and node.value == node.value and abs(node.value) < 1e15:
+        exact = Fraction(node.value)
+        if exact.denominator < 1 << 20:
+            return const(exact.numerator), const(exact.denominator)
+    if isinstance(node, Apply) and node.name in {"+", "*", "/"}:
+        parts = [ratio(arg, leaf, ranges) for arg in node.args]
+        if node.name == "/":
+            (a, b), (c, d) = parts
+            if not _is_positive(c, ranges):
+                raise NotPolynomial(str(node))
+            return a * d, b * c
+        if node.name == "*":
+            return product(top for top, _ in parts), product(bottom for _, bottom in parts)
+        total, below = parts[0]
+        for top, bottom in parts[1:]:
+            if bottom == below:
+                total = total + top
+            else:
+                total, below = total * bottom + top * below, below * bottom
+        return _lowest(total, below)
+    return of_scalar(node, leaf, ranges), const(1)
+
+
+def _lowest(top: Poly, bottom: Poly) -> tuple[Poly, Poly]:
+    number = bottom.number
+    if number is None:
+        return top, bottom
+    common = gcd(number, *(factor for _, factor in top.terms))
+    if common <= 1:
+        return top, bottom
+    return Poly(tuple((monomial, factor // common) for monomial, factor in top.terms)), const(number // common)
+
+
+def replaced(value: Poly, new: Mapping[Atom, Poly], ranges: Ranges) -> Poly:
+    """The same with other polynomials in the place of atoms."""
+    if not (value.deep & new.keys()):
+        return value
+    total = const(0)
+    for monomial, factor in value.terms:
+        part = const(factor)
+        for atom in monomial:
+            if atom in new:
+                part = part * new[atom]
+            elif isinstance(atom, Quotient):
+                part = part * floordiv(replaced(atom.top, new, ranges), replaced(atom.bottom, new, ranges), ranges)
+            else:
+                part = part * of(atom)
+        total = total + part
+    return total
+
+
+def known(sizes: Iterable[Poly]) -> int | None:
+    """The product of sizes where all are numbers."""
+    numbers = [size.number for size in sizes]
+    return None if None in numbers else prod(number for number in numbers if number is not None)
+
+
+__all__ = [
+    "Atom", "Datum", "NotPolynomial", "Poly", "Quotient", "Ranges", "Var", "const", "divided", "floordiv", "known", "of", "of_scalar",
+    "of_size", "product", "ratio", "replaced",
+]  # fmt: skip

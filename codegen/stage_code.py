@@ -1,0 +1,625 @@
+"""One stage as a loop nest: outer loops in rows, one loop spread over lanes, pieces in which conditions are constant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from dslc.codegen.emit import Emitter, Env, Frozen, Tensor, Undecided, Val
+from dslc.codegen.functions import computed, store_type
+from dslc.codegen.group import Part
+from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
+from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product
+from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, sizes
+from dslc.codegen.variant import Variant
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, walk
+
+#: lanes that one task takes of a long loop, elements of work that are worth a task, branches of one loop
+_CHUNK, _GRAIN, _LEAVES = 8192, 8192, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Memory that a stage uses: an input or output by number, a place in the scratch memory, or a buffer of its own."""
+
+    kind: str
+    type: str
+    name: str
+    at: str
+
+
+@dataclass(slots=True)
+class StageCode:
+    """What the template needs of a stage."""
+
+    rows: str
+    work: str
+    grain: str
+    body: Block
+    pointers: list[Pointer] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where the values of a group are: tensors that every stage sees, and how each is declared."""
+
+    tensors: dict[Value, Tensor]
+    pointers: dict[Value, Pointer]
+    #: values that are written to memory, by the tensors that they go to
+    stores: dict[Value, tuple[tuple[Tensor, Pointer], ...]]
+
+
+def code_of(stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:
+    """The loop nest of a stage. `later`: values that another stage reads."""
+    return _Writer(stage, memory, later, names, variant).write()
+
+
+class _Writer:
+    def __init__(self, stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> None:
+        self.stage, self.memory, self.later, self.variant = stage, memory, later, variant
+        self.emitter = Emitter(names, variant.width, variant.unroll)
+        self.inside = stage.values
+        self.pointers: dict[str, Pointer] = {}
+        self.buffers: dict[Value, Tensor] = {}
+        self.groups = merged(stage.extents, self._uses)
+        self.extents = [product(stage.extents[k] for k in group) for group in self.groups]
+
+    # ---- what positions there are ------------------------------------------------------------------------------------------
+
+    def _uses(self, at: list[Poly], ranges: Ranges) -> Iterable[Poly] | None:
+        return [value for placed in self.stage.placed for value, _, _ in self._positions(placed, at, ranges)]
+
+    def _positions(self, placed: Placed, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
+        """Every position that a part uses, for the positions of the outer loops."""
+        part = placed.part
+        iters, inner, volume = self._iters(placed, at, ranges)
+        out = list(positions_in(part.scope.body, iters, ranges, lambda node, index: self._address(part, node, index, inner), volume))
+        if part.value in self.memory.stores:
+            (tensor, _) = self.memory.stores[part.value][0]
+            out.append((self._place(part, iters, tensor), True, volume))
+        return out
+
+    def _iters(self, placed: Placed, at: list[Poly], ranges: Ranges) -> tuple[dict[Iter, Poly], set[Var], float]:
+        extents = sizes(placed.part)
+        iters: dict[Iter, Poly] = {it: const(0) for it in placed.part.scope.iters}
+        for number, place in zip(placed.outer, at, strict=True):
+            iters[placed.part.scope.iters[number]] = place
+        inner = set()
+        volume = 1.0
+        for number in placed.inner:
+            var = Var(f"inner{number}")
+            ranges.extents[var] = extents[number]
+            iters[placed.part.scope.iters[number]] = of(var)
+            inner.add(var)
+            volume *= extents[number].number or 16
+        return iters, inner, volume
+
+    def _address(self, part: Part, node: Read, index: list[Poly], inner: set[Var]) -> Poly | None:
+        value = part.args[node.operand]
+        if value in self.inside:
+            return None
+        return _dot(index, self.memory.tensors[value].strides)
+
+    @staticmethod
+    def _place(part: Part, iters: dict[Iter, Poly], tensor: Tensor) -> Poly:
+        """Where the element of a part is in a tensor that holds all of it."""
+        extents = sizes(part)
+        index, at = [], 0
+        for count in part.scope.groups or (1,) * len(extents):
+            whole = const(0)
+            for k in range(at, at + count):
+                whole = whole * extents[k] + iters[part.scope.iters[k]]
+            index.append(whole)
+            at += count
+        return _dot(index, tensor.strides)
+
+    # ---- which loop has the lanes --------------------------------------------------------------------------------------------
+
+    def _lane(self) -> int | None:
+        """The number of the outer loop that is spread over lanes; None where inner loops and reductions are."""
+        width = self.variant.width
+        if width == 1:
+            return None
+        ranges = Ranges({})
+        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
+        ranges.extents.update(zip(vars, self.extents, strict=True))
+        at = places(self.stage.extents, self.groups, vars, ranges)
+        costs: dict[int | None, float] = {}
+        for lane in (None, *range(len(vars))):
+            costs[lane] = sum(self._cost(placed, at, ranges, None if lane is None else vars[lane]) for placed in self.stage.placed)
+        if self.variant.lane is not None and self.variant.lane < len(costs):
+            ordered = sorted(costs, key=lambda lane: (costs[lane], -1 if lane is None else -lane))
+            return ordered[self.variant.lane]
+        return min(reversed(costs), key=lambda lane: costs[lane])
+
+    def _cost(self, placed: Placed, at: list[Poly], ranges: Ranges, lane: Var | None) -> float:
+        """Instructions per row, roughly, where a loop is spread over lanes."""
+        width = float(self.variant.width)
+        inner_lane: Var | None = lane
+        part = placed.part
+        if lane is None and placed.inner:
+            inner_lane = Var(f"inner{placed.inner[-1]}")
+        used = 1.0
+        extent = None if inner_lane is None else ranges.extents.get(inner_lane)
+        if inner_lane is not None and extent is None:
+            extent = sizes(part)[placed.inner[-1]]
+        if extent is not None and extent.number is not None:
+            used = max(extent.number, 1) / (-(-max(extent.number, 1) // width) * width)
+        gain = width * used
+        total = 0.0
+        for value, element, times in self._positions(placed, at, ranges):
+            if not element:
+                continue
+            best = inner_lane
+            if lane is None and times > 1 and not placed.inner:
+                # a reduction has lanes of its own: its last iterator
+                loops = [atom for atom in value.deep if isinstance(atom, Var) and "/" in atom.name]
+                best = max(loops, key=lambda var: int(var.name.split("/")[1]), default=None)
+            if best is None:
+                total += times
+                continue
+            step = value.coefficient(best)
+            flat = step is not None and step.number in {0, 1}
+            if lane is None and best is not inner_lane:
+                size = ranges.extents.get(best)
+                short = size is not None and size.number is not None and size.number < width
+                gain = 1.0 if short else width
+            total += times / gain if flat else times * 1.3
+        volume = 1.0
+        for k in placed.inner:
+            volume *= sizes(part)[k].number or 16
+        operations = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply) and not node.integral)
+        reductions = sum(1 for node in walk(part.scope.body) if isinstance(node, Reduce))
+        vector = lane is not None or bool(placed.inner)
+        total += operations * volume / (gain if vector else 1.0 if reductions == 0 else 2.0)
+        if lane is None and reductions:
+            total += 4.0 * reductions * volume
+        return total
+
+    # ---- writing ---------------------------------------------------------------------------------------------------------------
+
+    def write(self) -> StageCode:
+        emitter = self.emitter
+        lane = self._lane()
+        vars = [emitter.variable("o", extent) for extent in self.extents]
+        at = places(self.stage.extents, self.groups, vars, emitter.ranges)
+        rows: list[tuple[str, Poly | None, str]] = [(var.name, extent, "") for var, extent in zip(vars, self.extents, strict=True)]
+        body = Block()
+        volume = self._volume()
+        chunk = 0
+        if lane is not None:
+            extent = self.extents[lane].number
+            others = known([extent for k, extent in enumerate(self.extents) if k != lane])
+            small = max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
+            chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
+        row_vars = [var for k, var in enumerate(vars) if k != lane]
+        row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
+        work = f"(int64_t){max(1, int(volume))}"
+        block = self._blocked(lane, vars, at)
+        if lane is not None:
+            var = vars[lane]
+            total = emitter.text(self.extents[lane])
+            work = f"{work} * ({total})" if not chunk else f"{work} * k_min64({total}, {chunk})"
+            start, stop = "0", total
+            if chunk:
+                piece = Var(emitter.name("c"))
+                row_vars.append(piece)
+                row_extents.append(f"(({total} + {chunk - 1}) / {chunk})")
+                start, stop = f"{piece.name} * {chunk}", f"k_min64({total}, ({piece.name} + 1) * {chunk})"
+        blocked = block is not None and lane is not None
+        with emitter.level(body, *row_vars):
+            if lane is None:
+                self._row(at)
+            elif blocked:
+                assert block is not None
+                self._blocks(block, at, vars, lane, start, stop)
+            else:
+                self._pieces(vars[lane], start, stop, [at], self._step(vars[lane], self.extents[lane]))
+        if blocked:
+            assert block is not None
+            number = [k for k in range(len(vars)) if k != lane].index(block)
+            row_extents[number] = f"(({row_extents[number]} + {self.variant.block - 1}) / {self.variant.block})"
+            work = f"{work} * {self.variant.block}"
+        emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_extents), body))
+        count = " * ".join(f"(int64_t)({extent})" for extent in row_extents) or "1"
+        if lane is not None and not chunk:
+            # no rows where the lanes' loop is empty
+            count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
+        code = StageCode(count, work, str(_GRAIN), emitter.root)
+        code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
+        return code
+
+    def _volume(self) -> float:
+        """Evaluations of expressions per point of the outer loops."""
+        total = 0.0
+        for placed in self.stage.placed:
+            volume = 1.0
+            for k in placed.inner:
+                volume *= sizes(placed.part)[k].number or 64
+            for node in walk(placed.part.scope.body):
+                if isinstance(node, Reduce):
+                    times = 1.0
+                    for extent in node.extents:
+                        times *= extent.value if hasattr(extent, "value") and isinstance(extent.value, int) else 64  # type: ignore[attr-defined]
+                    volume *= max(1.0, times)
+                    break
+            total += volume
+        return total
+
+    def _blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> int | None:
+        """The outer loop of which several positions are computed together: one that some reads of a reduction do not depend on."""
+        rows = any(placed.inner for placed in self.stage.placed)
+        if lane is None or self.variant.block <= 1 or rows or not self._has_products():
+            return None
+        ranges = Ranges(dict(zip(vars, self.extents, strict=True)))
+        best, most = None, 0
+        for k, var in enumerate(vars):
+            if k == lane or (self.extents[k].number or 64) < 2:
+                continue
+            shared = sum(
+                1
+                for placed in self.stage.placed
+                for value, element, times in self._positions(placed, at, ranges)
+                if element and times > 1 and var not in value.deep
+            )
+            if shared > most:
+                best, most = k, shared
+        return best
+
+    def _has_products(self) -> bool:
+        return any(isinstance(node, Reduce) for placed in self.stage.placed for node in walk(placed.part.scope.body))
+
+    def _step(self, var: Var, extent: Poly) -> int:
+        """Vectors at a time."""
+        reductions = self._has_products()
+        count = (self.variant.vectors if reductions else 1) if not any(placed.inner for placed in self.stage.placed) else 1
+        while count > 1 and extent.number is not None and extent.number < count * self.variant.width:
+            count -= 1
+        return count
+
+    def _blocks(self, block: int, at: list[Poly], vars: Sequence[Var], lane: int, start: str, stop: str) -> None:
+        """Rows of one outer loop by the block, the last ones one by one."""
+        emitter, size = self.emitter, self.variant.block
+        var = vars[block]
+        extent = self.extents[block]
+        step = self._step(vars[lane], self.extents[lane])
+        first = emitter.name("b")
+        block_statements = emitter.levels[-1].block.statements
+        block_statements.append(Let("int64_t", first, f"{var.name} * {size}"))
+        emitter.bound[first] = emitter.top
+
+        def moved(by: int, name: str) -> list[Poly]:
+            from dslc.codegen.poly import replaced
+
+            return [replaced(place, {var: of(Var(name)) + by}, emitter.ranges) for place in at]
+
+        emitter.ranges.extents[Var(first)] = extent - (size - 1)
+        full, rest, one = Block(), Block(), Block()
+        with emitter.level(full, fence=True):
+            self._pieces(vars[lane], start, stop, [moved(u, first) for u in range(size)], step)
+        each = emitter.variable("b", extent)
+        with emitter.level(rest, fence=True), emitter.level(one, each):
+            self._pieces(vars[lane], start, stop, [moved(0, each.name)], step)
+        rest.statements.append(Loop(each.name, first, emitter.text(extent), 1, one))
+        block_statements.append(Branch(f"{first} + {size} <= {emitter.text(extent)}", full, rest))
+
+    # ---- lanes on an outer loop --------------------------------------------------------------------------------------------------
+
+    def _pieces(self, lane: Var, start: str, stop: str, rows: list[list[Poly]], vectors: int) -> None:
+        """The lanes' loop, in pieces where conditions or quotients change on the way."""
+        self._run_pieces(
+            self.emitter.levels[-1].block, lane, start, stop, lambda block, at: self._lanes(block, lane, at, rows, vectors)
+        )
+
+    def _cut(self, condition: Poly, lane: Var) -> str | None:
+        step = condition.coefficient(lane)
+        if step is None or not step.number:
+            return None
+        rest = self.emitter._wide(condition.without(lane))
+        if step.number > 0:
+            return f"k_ceildiv(-{rest}, (int64_t){step.number})"
+        return f"k_floordiv({rest}, (int64_t){-step.number}) + 1"
+
+    def _boundary(self, quotient: Quotient, datum: Datum, lane: Var) -> str:
+        step = quotient.top.coefficient(lane)
+        assert step is not None and step.number
+        rest, bottom = self.emitter._wide(quotient.top.without(lane)), self.emitter._wide(quotient.bottom)
+        if step.number > 0:
+            return f"k_ceildiv(({datum.name} + 1) * {bottom} - {rest}, (int64_t){step.number})"
+        return f"k_floordiv({rest} - {datum.name} * {bottom}, (int64_t){-step.number}) + 1"
+
+    def _split(
+        self, block: Block, notes: _Notes, build: Callable[[Block, tuple[str, str]], None], lane: Var, start: str, stop: str
+    ) -> None:
+        """Code for one piece; where it needs a condition that is constant in it, a branch with a piece for either case."""
+        emitter = self.emitter
+        piece = (f"{lane.name}_at", f"{lane.name}_to")
+        inner = Block()
+        known_level = len(emitter.levels)
+        try:
+            with emitter.level(inner, fence=True):
+                build(inner, piece)
+            block.statements.append(inner)
+        except Undecided as found:
+            assert len(emitter.levels) == known_level
+            condition = found.condition
+            notes.conditions.append(condition)
+            notes.leaves -= 1
+            then, other = Block(), Block()
+            for target, fact in ((then, condition), (other, condition * -1 - 1)):
+                emitter.facts.append(fact)
+                emitter.splitting = notes.leaves > 0
+                try:
+                    with emitter.level(target, fence=True):
+                        self._split(target, notes, build, lane, start, stop)
+                finally:
+                    emitter.facts.pop()
+            block.statements.append(Branch(f"{emitter._wide(condition)} >= 0", then, other))
+
+    def _lanes(self, block: Block, lane: Var, piece: tuple[str, str], rows: list[list[Poly]], vectors: int) -> None:
+        """One loop over vectors."""
+        emitter, width = self.emitter, self.variant.width
+        extent = emitter.ranges.extents[lane].number
+        full, half, tail = Block(), Block(), Block()
+        active = emitter.name("n")
+        several = vectors > 1
+        if extent is None or extent >= vectors * width:
+            self._body(full, lane, rows, vectors, None)
+        if several:
+            self._body(half, lane, rows, 1, None)
+        self._body(tail, lane, rows, 1, active)
+        block.statements.append(
+            Lanes(
+                lane.name, piece[0], piece[1], vectors * width, full if extent is None or extent >= vectors * width else None,
+                half if several else None, width, tail, active,
+            )
+        )  # fmt: skip
+
+    def _body(self, block: Block, lane: Var, rows: list[list[Poly]], vectors: int, active: str | None) -> None:
+        emitter = self.emitter
+        with emitter.level(block, lane):
+            emitter.lane, emitter.active = lane, active
+            try:
+                self._parts(rows, lane, vectors)
+            finally:
+                emitter.lane, emitter.active = None, None
+
+    def _parts(self, rows: list[list[Poly]], lane: Var | None, vectors: int) -> None:
+        """Every part of the stage for some positions of the outer loops."""
+        from dslc.codegen.poly import replaced
+
+        emitter = self.emitter
+        spots: list[list[Poly]] = []
+        for row in rows:
+            for w in range(vectors):
+                moved = row
+                if w:
+                    assert lane is not None
+                    moved = [replaced(place, {lane: of(lane) + w * self.variant.width}, emitter.ranges) for place in row]
+                spots.append(moved)
+        known_values: list[dict[Value, Val]] = [{} for _ in spots]
+        for placed in self.stage.placed:
+            if placed.inner:
+                self._pass(placed, spots, known_values, lane)
+            else:
+                self._point(placed, spots, known_values)
+
+    def _env(self, placed: Placed, spot: list[Poly], values: dict[Value, Val], inner: dict[Iter, Poly]) -> Env:
+        part = placed.part
+        iters: dict[Iter, Poly] = {it: const(0) for it in part.scope.iters}
+        for number, place in zip(placed.outer, spot, strict=True):
+            iters[part.scope.iters[number]] = place
+        iters.update(inner)
+        tensors = {}
+        for arg in part.args:
+            if arg in self.buffers:
+                tensors[arg] = self.buffers[arg]
+            elif arg not in values:
+                tensors[arg] = self.memory.tensors[arg]
+                pointer = self.memory.pointers[arg]
+                self.pointers[pointer.name] = pointer
+        return Env(part, iters, values, tensors)
+
+    def _point(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]]) -> None:
+        """A part that has one element per position of the outer loops."""
+        emitter, part = self.emitter, placed.part
+        dtype = computed(part.scope.dtype)
+        envs = [self._env(placed, spot, each, {}) for spot, each in zip(spots, values, strict=True)]
+        self._together(part.scope.body, envs, dtype)
+        for env, each in zip(envs, values, strict=True):
+            value = emitter.emit_as(part.scope.body, env, dtype)
+            each[part.value] = value
+            for tensor, pointer in self.memory.stores.get(part.value, ()):
+                self.pointers[pointer.name] = pointer
+                emitter.store(tensor, self._place(part, env.iters, tensor), value)
+
+    def _together(self, body: Scalar, envs: list[Env], dtype: DType) -> None:
+        """The reductions of a part for several positions in one loop: what they share is loaded once."""
+        if len(envs) < 2:
+            return
+        stack, seen = [body], set()
+        while stack:
+            node = stack.pop()
+            if node in seen:
+                continue
+            seen.add(node)
+            if isinstance(node, Reduce):
+                want = dtype
+                found = envs[0].type_of(node)
+                want = computed(found) if found is not None else want
+                vals = self.emitter.reductions([(node, env) for env in envs], want)
+                for env, val in zip(envs, vals, strict=True):
+                    self.emitter.remember_reduction(node, env, want, val)
+                continue
+            stack.extend(node.children)
+
+    def _pass(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+        """A part with loops of its own: a row, that is kept where later parts of the stage read it."""
+        emitter, part = self.emitter, placed.part
+        assert len(spots) == 1
+        own = [part.scope.iters[k] for k in placed.inner]
+        extents = [sizes(part)[k] for k in placed.inner]
+        kept = any(part.value in other.part.args for other in self.stage.placed)
+
+        def uses(at: list[Poly], ranges: Ranges) -> Iterable[Poly]:
+            iters: dict[Iter, Poly] = {it: const(0) for it in part.scope.iters}
+            for number, place in zip(placed.outer, spots[0], strict=True):
+                iters[part.scope.iters[number]] = place
+            iters.update(zip(own, at, strict=True))
+            ranges.extents.update({var: extent for var, extent in emitter.ranges.extents.items() if var not in ranges.extents})
+            out = [
+                value
+                for value, _, _ in positions_in(
+                    part.scope.body, iters, ranges, lambda node, index: self._inner_address(part, node, index)
+                )
+            ]
+            out.extend(self._place(part, iters, tensor) for tensor, _ in self.memory.stores.get(part.value, ()))
+            return out
+
+        groups = merged(extents, uses)
+        whole = [product(extents[k] for k in group) for group in groups]
+        vars = [emitter.variable("p", extent) for extent in whole]
+        at = places(extents, groups, vars, emitter.ranges)
+        inner = dict(zip(own, at, strict=True))
+        buffer = self._buffer(placed, lane is not None) if kept else None
+        dtype = computed(part.scope.dtype)
+        env = self._env(placed, spots[0], values[0], inner)
+
+        def element() -> None:
+            value = emitter.emit_as(part.scope.body, env, dtype)
+            if buffer is not None:
+                emitter.store(buffer, _dot([env.iters[it] for it in part.scope.iters], buffer.strides), value)
+            for tensor, pointer in self.memory.stores.get(part.value, ()):
+                self.pointers[pointer.name] = pointer
+                emitter.store(tensor, self._place(part, env.iters, tensor), value)
+
+        block = Block()
+        if lane is not None or self.variant.width == 1:
+            self._nest(block, vars, whole, element)
+        else:
+            def innermost() -> None:
+                emitter_block = emitter.levels[-1].block
+                self._inner_lanes(emitter_block, vars[-1], whole[-1], element)
+
+            self._nest(block, vars[:-1], whole[:-1], innermost)
+        emitter.levels[-1].block.statements.append(block)
+        if buffer is not None:
+            self.buffers[part.value] = buffer
+
+    def _inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
+        emitter = self.emitter
+
+        def build(target: Block, piece: tuple[str, str]) -> None:
+            width = self.variant.width
+            full, tail = Block(), Block()
+            active = emitter.name("n")
+            size = emitter.ranges.extents[var].number
+            for body, count in ((full, None), (tail, active)):
+                if body is full and size is not None and size < width:
+                    continue
+                with emitter.level(body, var):
+                    emitter.lane, emitter.active = var, count
+                    try:
+                        element()
+                    finally:
+                        emitter.lane, emitter.active = None, None
+            target.statements.append(
+                Lanes(var.name, piece[0], piece[1], width, None if size is not None and size < width else full, None, width, tail, active)
+            )
+
+        self._run_pieces(block, var, "0", emitter.text(extent), build)
+
+    def _run_pieces(
+        self, home: Block, lane: Var, start: str, stop: str, build: Callable[[Block, tuple[str, str]], None]
+    ) -> None:
+        """As `_pieces`, for any body."""
+        emitter = self.emitter
+        notes = _Notes([], {}, _LEAVES)
+        while True:
+            body = Block()
+            notes.conditions.clear()
+            notes.leaves = _LEAVES
+            emitter.frozen = dict(notes.frozen)
+            try:
+                with emitter.level(body):
+                    for datum in notes.frozen.values():
+                        emitter.bound[datum.name] = emitter.top
+                    emitter.splitting = True
+                    self._split(body, notes, build, lane, start, stop)
+                break
+            except Frozen as found:
+                notes.frozen[found.quotient] = Datum(emitter.name("q"), False)
+            finally:
+                emitter.splitting = False
+                emitter.frozen = {}
+        lets, cuts = [], []
+        for quotient, datum in notes.frozen.items():
+            lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter._wide(quotient.top)}, {emitter._wide(quotient.bottom)})"))
+            cuts.append(self._boundary(quotient, datum, lane))
+        cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
+        home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
+
+    def _nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
+        emitter = self.emitter
+        if not vars:
+            with emitter.level(block):
+                element()
+            return
+        inner = Block()
+        with emitter.level(inner, vars[0]):
+            if len(vars) == 1:
+                element()
+            else:
+                below = Block()
+                self._nest(below, vars[1:], extents[1:], element)
+                inner.statements.append(below)
+        block.statements.append(Loop(vars[0].name, "0", emitter.text(extents[0]), 1, inner))
+
+    def _inner_address(self, part: Part, node: Read, index: list[Poly]) -> Poly | None:
+        value = part.args[node.operand]
+        if value in self.inside:
+            return None
+        return _dot(index, self.memory.tensors[value].strides)
+
+    def _buffer(self, placed: Placed, lanes: bool) -> Tensor:
+        """Memory for the inner positions of a part: a row of it, for each lane where an outer loop has the lanes."""
+        part = placed.part
+        extents = sizes(part)
+        strides: list[Poly] = [const(0)] * len(extents)
+        total = const(1)
+        for k in reversed(placed.inner):
+            strides[k] = total
+            total = total * extents[k]
+        name = self.emitter.name("row")
+        spread = self.variant.width if lanes else 1
+        dtype = computed(part.scope.dtype)
+        self.pointers[name] = Pointer("row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}")
+        return Tensor(name, dtype, tuple(strides), total, extents, spread, part.scope)
+
+    def _row(self, at: list[Poly]) -> None:
+        """A row whose own loops have the lanes."""
+        block = Block()
+        with self.emitter.level(block):
+            self._parts([at], None, 1)
+        self.emitter.levels[-1].block.statements.append(block)
+
+
+@dataclass(slots=True)
+class _Notes:
+    """What was found while a loop was written: where it has to be cut."""
+
+    conditions: list[Poly]
+    frozen: dict[Quotient, Datum]
+    leaves: int
+
+
+def _dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
+    total = const(0)
+    for at, stride in zip(index, strides, strict=True):
+        total = total + at * stride
+    return total
+
+
+__all__ = ["Memory", "Pointer", "StageCode", "code_of"]

@@ -1,0 +1,270 @@
+"""Stages: parts of a group that run in one pass over common outer loops, so that what they hand on stays in a cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from dslc.codegen.group import Part, Parts, reads_of
+from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const, floordiv, known, of, of_scalar, of_size
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym
+from dslc.ir.scopes import positions
+
+#: elements of a row's buffer, and of all that may be done by one task: beyond, values go through memory
+_ROW, _ALONE = 1 << 16, 1 << 14
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A part in a stage. `outer`: the number of its iterator for each outer loop; `inner`: those of its own loops."""
+
+    part: Part
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Outer loops and what is done in them, in order."""
+
+    extents: tuple[Poly, ...]
+    placed: tuple[Placed, ...]
+
+    @property
+    def values(self) -> frozenset[Value]:
+        return frozenset(each.part.value for each in self.placed)
+
+
+def sizes(part: Part) -> tuple[Poly, ...]:
+    """The extents of a part's iterators."""
+    return tuple(of_size(extent) for extent in part.scope.extents)
+
+
+def stages_of(parts: Parts, fuse: bool = True) -> tuple[Stage, ...]:
+    """Every part in a stage; a stage comes after those whose values it reads."""
+    stages: list[Stage] = []
+    home: dict[Value, int] = {}
+    for part in parts.parts:
+        below = [home[arg] for arg in part.args if arg in home]
+        at = max(below, default=len(stages) - 1)
+        joined = _joined(stages[at], part) if fuse and at >= 0 else None
+        if joined is None:
+            stages.append(_alone(part))
+            at = len(stages) - 1
+        else:
+            stages[at] = joined
+        home[part.value] = at
+    return tuple(stages)
+
+
+def _alone(part: Part) -> Stage:
+    extents = sizes(part)
+    outer = tuple(k for k, extent in enumerate(extents) if extent.number != 1)
+    return Stage(tuple(extents[k] for k in outer), (Placed(part, outer, ()),))
+
+
+def _joined(stage: Stage, part: Part) -> Stage | None:
+    """A stage with one part more; None where they have too little in common."""
+    found = _mapping(stage, part)
+    if found is None:
+        return None
+    kept = [k for k, at in enumerate(found) if at is not None]
+    outer = tuple(at for at in found if at is not None)
+    extents = sizes(part)
+    inner = tuple(k for k, extent in enumerate(extents) if k not in outer and extent.number != 1)
+    placed = [
+        Placed(
+            each.part,
+            tuple(each.outer[k] for k in kept),
+            tuple(sorted((*each.inner, *(each.outer[k] for k in range(len(each.outer)) if k not in kept)))),
+        )
+        for each in stage.placed
+    ]
+    placed.append(Placed(part, outer, inner))
+    out = Stage(tuple(stage.extents[k] for k in kept), tuple(placed))
+    return out if _worthwhile(out, stage, part) else None
+
+
+def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
+    outer = known(stage.extents)
+    volumes = [known([sizes(each.part)[k] for k in each.inner]) for each in stage.placed]
+    if any(volume is not None and volume > _ROW for volume in volumes):
+        return False
+    if outer is not None and outer < 8:
+        whole = sum((volume or _ALONE) * max(outer, 1) for volume in volumes)
+        return whole <= _ALONE
+    return not (outer is not None and not stage.extents)
+
+
+def _mapping(stage: Stage, part: Part) -> list[int | None] | None:
+    """For each outer loop the iterator of a part that goes with it, as all its reads of the stage's values say."""
+    extents = sizes(part)
+    own = {f"i{k}": Var(f"i{k}") for k in range(len(extents))}
+    ranges = Ranges({Var(f"i{k}"): extent for k, extent in enumerate(extents)})
+    numbers = {Var(f"i{k}"): k for k in range(len(extents))}
+    by_value = {each.part.value: each for each in stage.placed}
+    found: list[int | None] | None = None
+    for operand, arg in enumerate(part.args):
+        placed = by_value.get(arg)
+        if placed is None:
+            continue
+        for index, _ in reads_of(part.scope.body, [operand]):
+            at = positions(placed.part.scope, index)
+            here: list[int | None] = []
+            for k, number in enumerate(placed.outer):
+                place = _plain(at[placed.part.scope.iters[number]], own, ranges)
+                match = None if place is None else numbers.get(place)
+                here.append(match if match is not None and extents[match] == stage.extents[k] else None)
+            found = here if found is None else [a if a == b else None for a, b in zip(found, here, strict=True)]
+    if found is None:
+        # nothing in common but the shape: one pass for both
+        free = tuple(k for k, extent in enumerate(extents) if extent.number != 1)
+        if any(each.inner for each in stage.placed) or tuple(extents[k] for k in free) != stage.extents:
+            return None
+        return list(free)
+    taken = [at for at in found if at is not None]
+    return None if len(set(taken)) != len(taken) else found
+
+
+def _plain(node: Scalar, own: dict[str, Var], ranges: Ranges) -> Var | None:
+    """The iterator of the part that an expression is."""
+
+    def leaf(each: Scalar) -> Poly | None:
+        if isinstance(each, Iter):
+            return of(own.get(each.name, Var(each.name)))
+        return None
+
+    try:
+        value = of_scalar(node, leaf, ranges)
+    except NotPolynomial:
+        return None
+    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
+        (atom,) = value.terms[0][0]
+        return atom if isinstance(atom, Var) else None
+    return None
+
+
+# ---- loops that are one --------------------------------------------------------------------------------------------------
+
+
+def split_up(var: Var, extents: Sequence[Poly], ranges: Ranges) -> list[Poly]:
+    """The positions of several loops, from that of the loop over all of them."""
+    out: list[Poly] = []
+    rest = of(var)
+    for k in reversed(range(len(extents))):
+        if k == 0:
+            out.insert(0, rest)
+        else:
+            above = floordiv(rest, extents[k], ranges)
+            out.insert(0, rest - above * extents[k])
+            rest = above
+    return out
+
+
+def merged(extents: Sequence[Poly], uses: Callable[[list[Poly], Ranges], Iterable[Poly] | None]) -> list[list[int]]:
+    """Neighbouring loops that can be one: all positions in `uses` are then linear in its variable.
+
+    `uses` gives, for what each loop's iterator is, every position that is used; None where that is not known.
+    """
+    groups = [[k] for k in range(len(extents))]
+    at = len(groups) - 2
+    while at >= 0:
+        trial = [*groups[:at], [*groups[at], *groups[at + 1]], *groups[at + 2 :]]
+        if _linear(extents, trial, at, uses):
+            groups = trial
+        at -= 1
+    return groups
+
+
+def places(extents: Sequence[Poly], groups: Sequence[Sequence[int]], vars: Sequence[Var], ranges: Ranges) -> list[Poly]:
+    """What each iterator is, for a loop variable per group."""
+    out: list[Poly] = [const(0)] * len(extents)
+    for group, var in zip(groups, vars, strict=True):
+        for k, place in zip(group, split_up(var, [extents[k] for k in group], ranges), strict=True):
+            out[k] = place
+    return out
+
+
+def _linear(
+    extents: Sequence[Poly], groups: list[list[int]], at: int, uses: Callable[[list[Poly], Ranges], Iterable[Poly] | None]
+) -> bool:
+    vars = [Var(f"merged{k}") for k in range(len(groups))]
+    ranges = Ranges({})
+    for group, var in zip(groups, vars, strict=True):
+        whole = const(1)
+        for k in group:
+            whole = whole * extents[k]
+        ranges.extents[var] = whole
+    found = uses(places(extents, groups, vars, ranges), ranges)
+    if found is None:
+        return False
+    return all(
+        not any(isinstance(atom, Quotient) and vars[at] in {*atom.top.deep, *atom.bottom.deep} for atom in value.deep) for value in found
+    )
+
+
+def positions_in(
+    node: Scalar, iters: dict[Iter, Poly], ranges: Ranges, address: Callable[[Read, list[Poly]], Poly | None], weight: float = 1.0
+) -> Iterator[tuple[Poly, bool, float]]:
+    """Every position that an expression uses: whether it is that of an element, and how often it is needed per evaluation.
+
+    Positions that are data are left out; what they are computed from is not.
+    """
+
+    def leaf(each: Scalar) -> Poly | None:
+        return iters.get(each) if isinstance(each, Iter) else None
+
+    def poly(each: Scalar) -> Poly | None:
+        try:
+            return of_scalar(each, leaf, ranges)
+        except NotPolynomial:
+            return None
+
+    stack: list[tuple[Scalar, float]] = [(node, weight)]
+    seen: set[Scalar] = set()
+    while stack:
+        each, times = stack.pop()
+        if each in seen or isinstance(each, Num | Sym):
+            continue
+        seen.add(each)
+        if isinstance(each, Reduce):
+            inner = dict(iters)
+            count = times
+            for it, extent in zip(each.iters, each.extents, strict=True):
+                size = poly(extent)
+                var = Var(f"{it.name}/{len(ranges.extents)}")
+                if size is not None:
+                    ranges.extents[var] = size
+                inner[it] = of(var)
+                count *= 16 if size is None or size.number is None else max(size.number, 1)
+            for child in each.children:
+                yield from positions_in(child, inner, ranges, address, count)
+            continue
+        if isinstance(each, Read):
+            index = [poly(part) for part in each.index]
+            if all(part is not None for part in index):
+                found = address(each, [part for part in index if part is not None])
+                if found is not None:
+                    yield found, True, times
+                if each.other is not None:
+                    stack.append((each.other, times))
+                    # its bounds are compared
+                    for part in index:
+                        assert part is not None
+                        yield part, False, times
+                continue
+        elif isinstance(each, Apply) and each.name in {"<", "<=", ">", ">=", "==", "!="} and all(arg.integral for arg in each.args):
+            a, b = (poly(arg) for arg in each.args)
+            if a is not None and b is not None:
+                yield a - b, False, times
+                continue
+        elif each.integral:
+            found = poly(each)
+            if found is not None:
+                yield found, False, times
+                continue
+        stack.extend((child, times) for child in each.children)
+
+
+__all__ = ["Placed", "Stage", "merged", "places", "positions_in", "sizes", "split_up", "stages_of"]

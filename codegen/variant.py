@@ -1,0 +1,25 @@
+"""Variants: what may be chosen for a kernel without changing what it computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """How a loop nest is written.
+
+    width: elements of a vector (1: no vectors). unroll: accumulators of a reduction over lanes. vectors: vectors at a time where a
+    reduction runs inside the lanes' loop; block: positions of another outer loop that are computed with it. lane: the loop that is
+    spread over lanes, by rank of its estimate (None: the best). fuse: whether parts share stages.
+    """
+
+    width: int = 16
+    unroll: int = 4
+    vectors: int = 2
+    block: int = 4
+    lane: int | None = None
+    fuse: bool = True
+
+
+__all__ = ["Variant"]

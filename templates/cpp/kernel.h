@@ -1,0 +1,389 @@
+// What the text of every kernel stands on: vectors of GCC and clang, loads and stores of each element type, functions of scalars
+// and of vectors. It includes nothing but <stdint.h>'s names, and may come several times in one translation unit.
+#ifndef DSLC_KERNEL_H
+#define DSLC_KERNEL_H
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wpsabi"
+#define K_FN template <class T> static inline __attribute__((always_inline, unused))
+#define K_ONE static inline __attribute__((always_inline, unused))
+
+template <class T, int N> struct k_vector { typedef T type __attribute__((vector_size(N * sizeof(T)))); };
+template <class T, int N> using V = typename k_vector<T, N>::type;
+struct k_f16 { uint16_t bits; };
+struct k_bf16 { uint16_t bits; };
+struct k_bool { uint8_t bits; };
+
+// ---- types --------------------------------------------------------------------------------------------------------------
+template <int B> struct k_int;
+template <> struct k_int<1> { typedef int8_t type; typedef uint8_t unsigned_type; };
+template <> struct k_int<2> { typedef int16_t type; typedef uint16_t unsigned_type; };
+template <> struct k_int<4> { typedef int32_t type; typedef uint32_t unsigned_type; };
+template <> struct k_int<8> { typedef int64_t type; typedef uint64_t unsigned_type; };
+template <class T> struct k_of { static constexpr bool vector = true; };
+#define K_SCALAR(T, F) template <> struct k_of<T> { static constexpr bool vector = false, floating = F; };
+K_SCALAR(float, true) K_SCALAR(double, true) K_SCALAR(bool, false)
+K_SCALAR(int8_t, false) K_SCALAR(int16_t, false) K_SCALAR(int32_t, false) K_SCALAR(int64_t, false)
+K_SCALAR(uint8_t, false) K_SCALAR(uint16_t, false) K_SCALAR(uint32_t, false) K_SCALAR(uint64_t, false)
+#undef K_SCALAR
+// the type of one element of a scalar or vector type
+template <class T, bool vector> struct k_element_of { typedef T type; };
+template <class T> struct k_element_of<T, true> {
+  typedef __typeof__((*(T*)0)[0]) reference;
+  template <class U> struct bare { typedef U type; };
+  template <class U> struct bare<U&> { typedef U type; };
+  typedef typename bare<reference>::type type;
+};
+template <class T> using k_element = typename k_element_of<T, k_of<T>::vector>::type;
+template <class T> constexpr int k_width = sizeof(T) / sizeof(k_element<T>);
+template <class T> constexpr bool k_floating = k_of<k_element<T>>::floating;
+template <class T> constexpr bool k_signed = k_element<T>(-1) < k_element<T>(0);
+template <class T> using k_mask = V<int32_t, k_width<T>>;  // booleans in lanes: 0 and -1
+
+// ---- lanes --------------------------------------------------------------------------------------------------------------
+template <class T, int N> K_ONE V<T, N> k_all(T x) { V<T, N> v; for (int i = 0; i < N; ++i) v[i] = x; return v; }
+template <int N> struct k_steps { V<int32_t, N> v; constexpr k_steps() : v() { for (int i = 0; i < N; ++i) v[i] = i; } };
+template <int N> K_ONE V<int32_t, N> k_numbers() { V<int32_t, N> v; for (int i = 0; i < N; ++i) v[i] = i; return v; }
+template <class T, int N> K_ONE V<T, N> k_iota(int64_t start, int64_t step) {
+  return (T)start + __builtin_convertvector(k_numbers<N>(), V<T, N>) * (T)step;
+}
+template <int N> K_ONE V<int32_t, N> k_first(int count) { return k_numbers<N>() < count; }
+// start + lane * step >= 0
+template <int N> K_ONE V<int32_t, N> k_from(int64_t start, int64_t step) {
+  if (step == 1) {
+    const int64_t first = start >= 0 ? 0 : -start;
+    return k_numbers<N>() >= (int32_t)(first > N ? N : first);
+  }
+  if (step == -1) {
+    const int64_t last = start < 0 ? -1 : start;
+    return k_numbers<N>() <= (int32_t)(last > N ? N : last);
+  }
+  return __builtin_convertvector(k_iota<int64_t, N>(start, step) >= 0, V<int32_t, N>);
+}
+K_FN k_mask<T> k_test_as(T wide) { return __builtin_convertvector(wide, k_mask<T>); }
+#define k_test(comparison) k_test_as(comparison)
+template <class T> K_ONE T k_select(k_mask<T> m, T a, T b) {
+  typedef V<typename k_int<sizeof(k_element<T>)>::type, k_width<T>> M;
+  if constexpr (sizeof(M) == sizeof(m)) return (M)m ? a : b;
+  else return __builtin_convertvector(m, M) ? a : b;
+}
+template <class T, int N, class S> K_ONE V<T, N> k_to(S v) { return __builtin_convertvector(v, V<T, N>); }
+template <class T, int N> K_ONE V<T, N> k_count(V<int32_t, N> m) { return __builtin_convertvector(m & 1, V<T, N>); }
+template <int N, class S> K_ONE V<int32_t, N> k_truth(S v) { return k_test_as(v != S{}); }
+template <class T> struct k_to_type { typedef T type; };
+template <> struct k_to_type<k_bool> { typedef bool type; };
+template <class T, class S> K_ONE typename k_to_type<T>::type k_to_one(S x) {
+  if constexpr (__is_same(T, k_bool)) return x != 0;
+  else return (T)x;
+}
+
+// ---- f16 and bf16 ---------------------------------------------------------------------------------------------------------
+template <class B> K_ONE B k_round_even(B bits) { return bits + 0x7fff + ((bits >> 16) & 1); }
+K_ONE float k_from_bits(uint32_t b) { float f; __builtin_memcpy(&f, &b, 4); return f; }
+K_ONE uint32_t k_bits(float f) { uint32_t b; __builtin_memcpy(&b, &f, 4); return b; }
+K_ONE float k_load_one(k_bf16 x) { return k_from_bits((uint32_t)x.bits << 16); }
+K_ONE k_bf16 k_to_bf16(float x) {
+  const uint32_t b = k_bits(x);
+  return k_bf16{(uint16_t)(x != x ? (b >> 16) | 64 : k_round_even(b) >> 16)};
+}
+K_ONE float k_load_one(k_f16 x) {
+  const uint32_t sign = (uint32_t)(x.bits & 0x8000) << 16, rest = x.bits & 0x7fff;
+  // 2^112 moves the exponent; infinities and NaN keep theirs at the top
+  const float scaled = k_from_bits(rest << 13) * 5.192296858534828e33f;
+  return k_from_bits((rest >= 0x7c00 ? (rest << 13) | 0x7f800000u : k_bits(scaled)) | sign);
+}
+K_ONE k_f16 k_to_f16(float x) {
+  const uint32_t b = k_bits(x), sign = (b >> 16) & 0x8000, a = b & 0x7fffffffu;
+  if (a > 0x7f800000u) return k_f16{(uint16_t)(sign | 0x7e00)};
+  if (a >= 0x477ff000u) return k_f16{(uint16_t)(sign | 0x7c00)};
+  if (a < 0x38800000u) return k_f16{(uint16_t)(sign | (k_bits(k_from_bits(a) + 0.5f) & 0x7fff))};
+  return k_f16{(uint16_t)(sign | ((a - 0x38000000u + 0xfff + ((a >> 13) & 1)) >> 13))};
+}
+K_ONE float k_round_f16(float x) { return k_load_one(k_to_f16(x)); }
+K_ONE float k_round_bf16(float x) { return k_load_one(k_to_bf16(x)); }
+K_FN T k_round_f16(T v) { T out; for (int i = 0; i < k_width<T>; ++i) out[i] = k_round_f16(v[i]); return out; }
+K_FN T k_round_bf16(T v) { T out; for (int i = 0; i < k_width<T>; ++i) out[i] = k_round_bf16(v[i]); return out; }
+
+// ---- loads and stores -----------------------------------------------------------------------------------------------------
+K_ONE bool k_load_one(k_bool x) { return x.bits != 0; }
+template <class S> K_ONE S k_load_one(S x) { return x; }
+template <class S> struct k_compute { typedef S type; };
+template <> struct k_compute<k_f16> { typedef float type; };
+template <> struct k_compute<k_bf16> { typedef float type; };
+template <> struct k_compute<k_bool> { typedef int32_t type; };
+template <class S, int N> using C = V<typename k_compute<S>::type, N>;
+template <class S, int N> struct k_raw { typedef V<S, N> type; };
+template <int N> struct k_raw<k_f16, N> { typedef V<uint16_t, N> type; };
+template <int N> struct k_raw<k_bf16, N> { typedef V<uint16_t, N> type; };
+template <int N> struct k_raw<k_bool, N> { typedef V<uint8_t, N> type; };
+
+template <class S, int N> K_ONE C<S, N> k_widen(typename k_raw<S, N>::type raw) {
+  if constexpr (__is_same(S, k_bf16)) return (C<S, N>)(__builtin_convertvector(raw, V<uint32_t, N>) << 16);
+  else if constexpr (__is_same(S, k_f16)) {
+    typedef V<uint32_t, N> U;
+    const U x = __builtin_convertvector(raw, U), rest = x & 0x7fff;
+    const U scaled = (U)((V<float, N>)(rest << 13) * 5.192296858534828e33f);
+    return (V<float, N>)((rest >= 0x7c00 ? (rest << 13) | 0x7f800000u : scaled) | ((x & 0x8000) << 16));
+  }
+  else if constexpr (__is_same(S, k_bool)) return __builtin_convertvector(raw != 0, V<int32_t, N>);
+  else return raw;
+}
+template <class S, int N> K_ONE typename k_raw<S, N>::type k_narrow(C<S, N> v) {
+  if constexpr (__is_same(S, k_bf16)) {
+    typedef V<uint32_t, N> U;
+    const U b = (U)v;
+    return __builtin_convertvector(v != v ? (b >> 16) | 64u : (b + 0x7fff + ((b >> 16) & 1)) >> 16, V<uint16_t, N>);
+  }
+  else if constexpr (__is_same(S, k_f16)) {
+    typedef V<uint32_t, N> U;
+    const U b = (U)v, sign = (b >> 16) & 0x8000, a = b & 0x7fffffffu;
+    const U small = (U)((V<float, N>)a + 0.5f) & 0x7fff;
+    const U usual = (a - 0x38000000u + 0xfff + ((a >> 13) & 1)) >> 13;
+    const U big = a > 0x7f800000u ? (U{} + 0x7e00u) : (U{} + 0x7c00u);
+    return __builtin_convertvector(sign | (a >= 0x477ff000u ? big : a < 0x38800000u ? small : usual), V<uint16_t, N>);
+  }
+  else if constexpr (__is_same(S, k_bool)) return __builtin_convertvector(v & 1, V<uint8_t, N>);
+  else return v;
+}
+
+#ifdef __AVX512F__
+typedef V<float, 16> k_v16;
+K_ONE k_v16 k_some(const float* p, int n) { return (k_v16)__builtin_ia32_loadups512_mask(p, k_v16{}, (unsigned short)((1u << n) - 1)); }
+K_ONE void k_put_some(float* p, k_v16 v, int n) { __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << n) - 1)); }
+#endif
+template <class S, int N> K_ONE C<S, N> k_load(const S* p) {
+  typename k_raw<S, N>::type raw;
+  __builtin_memcpy(&raw, p, sizeof(raw));
+  return k_widen<S, N>(raw);
+}
+template <class S, int N> K_ONE C<S, N> k_load(const S* p, int n) {
+#ifdef __AVX512F__
+  if constexpr (__is_same(S, float) && N == 16) return k_some(p, n);
+#endif
+  typename k_raw<S, N>::type raw{};
+  for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + i, sizeof(S));
+  return k_widen<S, N>(raw);
+}
+// n elements from p[at], of those that are in p[0 .. total)
+template <class S, int N> K_ONE C<S, N> k_load_in(const S* p, int64_t at, int64_t total, int n) {
+  if (at >= 0 && at + N <= total) return k_load<S, N>(p + at);
+  typename k_raw<S, N>::type raw{};
+  for (int i = 0; i < n; ++i)
+    if (at + i >= 0 && at + i < total) __builtin_memcpy((char*)&raw + i * sizeof(S), p + at + i, sizeof(S));
+  return k_widen<S, N>(raw);
+}
+template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, int n) {
+  typename k_raw<S, N>::type raw{};
+  for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + i * step, sizeof(S));
+  return k_widen<S, N>(raw);
+}
+template <int N> K_ONE V<int64_t, N> k_within(V<int64_t, N> at, int64_t total) {
+  at = at < total ? at : (V<int64_t, N>{} + (total - 1));
+  return at > 0 ? at : V<int64_t, N>{};
+}
+template <class S, int N> K_ONE C<S, N> k_gather(const S* p, V<int64_t, N> at, int n, int64_t total = 1) {
+  typename k_raw<S, N>::type raw{};
+  if (total > 0)
+    for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + at[i], sizeof(S));
+  return k_widen<S, N>(raw);
+}
+template <class S> K_ONE auto k_load_safe(const S* p, int64_t at, int64_t total) -> decltype(k_load_one(*p)) {
+  return at >= 0 && at < total ? k_load_one(p[at]) : decltype(k_load_one(*p)){};
+}
+K_ONE void k_store_one(k_f16* p, float x) { *p = k_to_f16(x); }
+K_ONE void k_store_one(k_bf16* p, float x) { *p = k_to_bf16(x); }
+K_ONE void k_store_one(k_bool* p, bool x) { p->bits = x; }
+template <class S> K_ONE void k_store_one(S* p, S x) { *p = x; }
+template <class S, int N> K_ONE void k_store(S* p, C<S, N> v) {
+  const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);
+  __builtin_memcpy(p, &raw, sizeof(raw));
+}
+template <class S, int N> K_ONE void k_store(S* p, C<S, N> v, int n) {
+#ifdef __AVX512F__
+  if constexpr (__is_same(S, float) && N == 16) { k_put_some(p, v, n); return; }
+#endif
+  const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);
+  for (int i = 0; i < n; ++i) __builtin_memcpy(p + i, (const char*)&raw + i * sizeof(S), sizeof(S));
+}
+template <class S, int N> K_ONE void k_store_step(S* p, C<S, N> v, int64_t step, int n) {
+  const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);
+  for (int i = 0; i < n; ++i) __builtin_memcpy(p + i * step, (const char*)&raw + i * sizeof(S), sizeof(S));
+}
+template <class S, int N> K_ONE void k_scatter(S* p, C<S, N> v, V<int64_t, N> at, int n) {
+  const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);
+  for (int i = 0; i < n; ++i) __builtin_memcpy(p + at[i], (const char*)&raw + i * sizeof(S), sizeof(S));
+}
+
+// ---- integers -------------------------------------------------------------------------------------------------------------
+template <class T> struct k_unsigned_of { typedef V<typename k_int<sizeof(k_element<T>)>::unsigned_type, k_width<T>> type; };
+#define K_WRAP(NAME, OP) \
+  K_FN T NAME(T a, T b) { \
+    if constexpr (k_of<T>::vector) { typedef typename k_unsigned_of<T>::type U; return (T)((U)a OP (U)b); } \
+    else return (T)((uint64_t)a OP (uint64_t)b); \
+  }
+K_WRAP(k_add, +) K_WRAP(k_mul, *)
+#undef K_WRAP
+K_FN T k_lanewise2(T a, T b, k_element<T> (*f)(k_element<T>, k_element<T>)) {
+  T out;
+  for (int i = 0; i < k_width<T>; ++i) out[i] = f(a[i], b[i]);
+  return out;
+}
+K_FN T k_lanewise(T a, k_element<T> (*f)(k_element<T>)) {
+  T out;
+  for (int i = 0; i < k_width<T>; ++i) out[i] = f(a[i]);
+  return out;
+}
+K_FN T k_div_floor(T a, T b) {  // 0 where b is 0: such a quotient has no value, and must not trap
+  if (b == 0) return 0;
+  if constexpr (k_signed<T>) if (b == T(-1)) return (T)(0 - (uint64_t)a);
+  const T q = a / b;
+  return (a % b != 0) && ((a < 0) != (b < 0)) ? q - 1 : q;
+}
+K_FN T k_div_trunc(T a, T b) {
+  if (b == 0) return 0;
+  if constexpr (k_signed<T>) if (b == T(-1)) return (T)(0 - (uint64_t)a);
+  return a / b;
+}
+K_ONE double k_one_floor(double x) { return __builtin_floor(x); }
+K_ONE float k_one_floor(float x) { return __builtin_floorf(x); }
+K_FN T k_mod_float(T a, T b) {  // the sign of the divisor, as Python
+  T r = sizeof(T) == 4 ? (T)__builtin_fmodf((float)a, (float)b) : (T)__builtin_fmod((double)a, (double)b);
+  if (r != 0 && ((r < 0) != (b < 0))) r += b;
+  return r;
+}
+K_FN T k_floordiv(T a, T b) {
+  if constexpr (k_floating<T>) {
+    if constexpr (k_of<T>::vector) return k_lanewise2(a, b, k_floordiv<k_element<T>>);
+    else {
+      if (b == 0) return a / b;
+      const T m = k_mod_float(a, b), q = (a - m) / b, f = k_one_floor(q);
+      return q - f > T(0.5) ? f + 1 : f;
+    }
+  }
+  else if constexpr (k_of<T>::vector) return k_lanewise2(a, b, k_div_floor<k_element<T>>);
+  else return k_div_floor(a, b);
+}
+K_FN T k_floormod(T a, T b) {
+  if constexpr (k_of<T>::vector) return k_lanewise2(a, b, k_floormod<k_element<T>>);
+  else if constexpr (k_floating<T>) return k_mod_float(a, b);
+  else return b == 0 ? T(0) : (T)((uint64_t)a - (uint64_t)k_div_floor(a, b) * (uint64_t)b);
+}
+K_FN T k_truncdiv(T a, T b) {
+  if constexpr (k_of<T>::vector) return k_lanewise2(a, b, k_div_trunc<k_element<T>>);
+  else return k_div_trunc(a, b);
+}
+K_FN T k_ceildiv(T a, T b) {
+  if constexpr (k_of<T>::vector) return k_lanewise2(a, b, k_ceildiv<k_element<T>>);
+  else return b == 0 ? T(0) : (T)(k_div_floor(a, b) + (k_floormod(a, b) != 0 ? 1 : 0));
+}
+// the next place after `at` where start + (place) * step >= 0 changes, or `end`
+K_ONE int64_t k_cut(int64_t at, int64_t end, int64_t change) { return change > at && change < end ? change : end; }
+K_ONE int64_t k_min64(int64_t a, int64_t b) { return a < b ? a : b; }
+// rows per task, so that a task is worth being handed to a thread
+K_ONE int64_t k_per_task(int64_t work, int64_t grain) { return work <= 0 ? grain : work >= grain ? 1 : (grain + work - 1) / work; }
+K_ONE int64_t k_int_power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent & 1 ? -1 : 1) : 0;
+  uint64_t out = 1, b = (uint64_t)base;
+  for (; exponent; exponent >>= 1, b *= b) if (exponent & 1) out *= b;
+  return (int64_t)out;
+}
+
+// ---- functions of one lane ------------------------------------------------------------------------------------------------
+#define K_LIBM(NAME) \
+  K_ONE float k_one_##NAME(float x) { return __builtin_##NAME##f(x); } \
+  K_ONE double k_one_##NAME(double x) { return __builtin_##NAME(x); }
+#define K_LANEWISE(NAME) \
+  K_FN T k_##NAME(T x) { \
+    if constexpr (k_of<T>::vector) return k_lanewise(x, (k_element<T> (*)(k_element<T>))k_one_##NAME); \
+    else return k_one_##NAME(x); \
+  }
+#define K_BOTH(NAME) K_LIBM(NAME) K_LANEWISE(NAME)
+K_BOTH(tan) K_BOTH(asin) K_BOTH(acos) K_BOTH(atan) K_BOTH(sinh) K_BOTH(cosh) K_BOTH(asinh) K_BOTH(acosh) K_BOTH(atanh)
+K_LIBM(exp) K_LIBM(log) K_LIBM(log1p) K_LIBM(tanh) K_LIBM(erf) K_LIBM(sin) K_LIBM(cos) K_LIBM(sqrt) K_LIBM(ceil) K_LIBM(trunc) K_LIBM(rint)
+#undef K_BOTH
+#undef K_LIBM
+K_FN T k_pow(T a, T b) {
+  if constexpr (k_of<T>::vector) return k_lanewise2(a, b, k_pow<k_element<T>>);
+  else if constexpr (!k_floating<T>) return (T)k_int_power((int64_t)a, (int64_t)b);
+  else if constexpr (sizeof(T) == 4) return __builtin_powf(a, b);
+  else return __builtin_pow(a, b);
+}
+// NaN where either is, as ONNX Runtime and numpy
+K_FN T k_max(T a, T b) {
+  if constexpr (k_of<T>::vector) {
+    if constexpr (k_floating<T>) { const T m = a > b ? a : b; return a != a ? a : m; }
+    else return a > b ? a : b;
+  } else return a > b || a != a ? a : b;
+}
+K_FN T k_min(T a, T b) {
+  if constexpr (k_of<T>::vector) {
+    if constexpr (k_floating<T>) { const T m = a < b ? a : b; return a != a ? a : m; }
+    else return a < b ? a : b;
+  } else return a < b || a != a ? a : b;
+}
+K_FN T k_abs(T x) {
+  if constexpr (k_floating<T>) {
+    if constexpr (k_of<T>::vector) {
+      typedef typename k_unsigned_of<T>::type U;
+      return (T)((U)x & ((U{} - 1) >> 1));
+    } else return sizeof(T) == 4 ? (T)__builtin_fabsf((float)x) : (T)__builtin_fabs((double)x);
+  }
+  else if constexpr (!k_signed<T>) return x;
+  else if constexpr (k_of<T>::vector) return x < 0 ? (T)(-(typename k_unsigned_of<T>::type)x) : x;
+  else return x < 0 ? (T)(0 - (uint64_t)x) : x;
+}
+K_FN T k_sign(T x) {
+  if constexpr (k_of<T>::vector) {
+    typedef k_element<T> E;
+    const T one = T{} + E(1), zero = T{};
+    if constexpr (k_floating<T>) return x > 0 ? one : x < 0 ? (zero - one) : x != x ? x : zero;
+    else if constexpr (k_signed<T>) return x > 0 ? one : x < 0 ? (zero - one) : zero;
+    else return x > 0 ? one : zero;
+  } else return x > 0 ? T(1) : x < 0 ? T(-1) : x != x ? x : T(0);
+}
+template <class T> using k_truths = typename k_element_of<T, false>::type;
+template <class T, bool vector> struct k_answer { typedef bool type; };
+template <class T> struct k_answer<T, true> { typedef k_mask<T> type; };
+K_FN typename k_answer<T, k_of<T>::vector>::type k_isnan(T x) {
+  if constexpr (k_of<T>::vector) return k_test_as(x != x);
+  else return x != x;
+}
+K_FN typename k_answer<T, k_of<T>::vector>::type k_isinf(T x) {
+  if constexpr (!k_floating<T>) { if constexpr (k_of<T>::vector) return k_mask<T>{}; else return false; }
+  else {
+    const k_element<T> top = (k_element<T>)__builtin_inf();
+    if constexpr (k_of<T>::vector) return k_test_as(k_abs(x) == T{} + top);
+    else return k_abs(x) == top;
+  }
+}
+#include "kernel_math.h"
+// ---- the lanes of a reduction ----------------------------------------------------------------------------------------------
+#define K_JOIN(NAME, JOINED) \
+  template <class S, int N> K_ONE typename k_compute<S>::type k_join_##NAME(V<typename k_compute<S>::type, N> v) { \
+    typedef typename k_compute<S>::type E; \
+    if constexpr (N == 1) return v[0]; \
+    else { \
+      V<E, N / 2> a, b; \
+      __builtin_memcpy(&a, &v, sizeof(a)); \
+      __builtin_memcpy(&b, (const char*)&v + sizeof(a), sizeof(a)); \
+      return k_join_##NAME<S, N / 2>(JOINED); \
+    } \
+  }
+K_JOIN(sum, ([&] { if constexpr (k_floating<E>) return a + b; else return k_add(a, b); }()))
+K_JOIN(prod, ([&] { if constexpr (k_floating<E>) return a * b; else return k_mul(a, b); }()))
+K_JOIN(max, k_max(a, b))
+K_JOIN(min, k_min(a, b))
+K_JOIN(any_lanes, (a | b))
+K_JOIN(all_lanes, (a & b))
+#undef K_JOIN
+template <class S, int N> K_ONE bool k_join_any(V<int32_t, N> v) { return k_join_any_lanes<int32_t, N>(v) != 0; }
+template <class S, int N> K_ONE bool k_join_all(V<int32_t, N> v) { return k_join_all_lanes<int32_t, N>(v) != 0; }
+K_ONE int64_t k_up(int64_t elements, int64_t bytes) { return (elements * bytes + 63) / 64 * 64; }
+// memory of one task: the stack, or the heap where rows are long
+struct k_room {
+  alignas(64) char small[65536 - 64];
+  char* all;
+  explicit k_room(int64_t bytes) : all(bytes <= (int64_t)sizeof(small) ? small : (char*)__builtin_malloc((size_t)bytes)) {}
+  ~k_room() { if (all != small) __builtin_free(all); }
+};
+#pragma GCC diagnostic pop
+#endif
