@@ -20,6 +20,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from dslc.onnx.metadata import DOMAIN, KEY, THREADS, VARIANT, metadata, set_metadata
 from dslc.version import __version__
 
 if TYPE_CHECKING:
@@ -29,12 +30,10 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Graph
     from dslc.semantics.library import Rules
 
-    #: C++ for a group, by the name of a variant ("" for the one that promises most); raises NotGenerated
+    #: C++ for a group, by the name of a kernel of it ("" for the variant that promises most); raises NotGenerated
     Generator: TypeAlias = Callable[[Rules, Graph, str], KernelText]
     Model: TypeAlias = str | os.PathLike[str] | bytes | ModelProto
 
-#: what an entry of a model's metadata begins with, before the name of a kernel: its variant; and the threads a file was timed with
-VARIANT, THREADS = "dslc.variant.", "dslc.threads"
 #: a file with more kernels, or a function of more nodes, is not dslc's work
 _KERNELS, _NODES = 4096, 512
 
@@ -100,25 +99,33 @@ class Said:
         return total.hexdigest()
 
     def _notes(self, name: str) -> tuple[str, str]:
-        from dslc.onnx.functions import KEY
-
         return self.metadata.get(KEY + name, ""), self.metadata.get(VARIANT + name, "")
+
+
+_NOTHING = Said({}, {})
 
 
 def said(model: Model) -> Said:
     """What a model says of kernels; nothing where it is no model (whoever loads it will say so)."""
+    rest: bytes | None = None
+    if isinstance(model, str | bytes | os.PathLike):
+        # most models have no kernels: nothing is imported to find that out
+        try:
+            rest = _without_graph(model)
+        except (OSError, ValueError):
+            return _NOTHING
+        if DOMAIN.encode() not in rest:
+            return _NOTHING
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import ModelProto
 
-    from dslc.onnx.functions import DOMAIN, metadata
-
-    if not isinstance(model, ModelProto):
-        try:
-            model = ModelProto.FromString(_without_graph(model))
-        except (OSError, ValueError, DecodeError, RuntimeError):
-            return Said({}, {})
-    own = {function.name: function for function in model.functions if function.domain == DOMAIN and not function.overload}
-    return Said(own if len(own) <= _KERNELS else {}, metadata(model))
+    try:
+        proto = ModelProto.FromString(rest) if rest is not None else model
+    except (ValueError, DecodeError, RuntimeError):
+        return _NOTHING
+    assert isinstance(proto, ModelProto)
+    own = {function.name: function for function in proto.functions if function.domain == DOMAIN and not function.overload}
+    return Said(own if len(own) <= _KERNELS else {}, metadata(proto))
 
 
 def _without_graph(model: Any) -> bytes:
@@ -248,12 +255,25 @@ def texts_of(
     )
 
 
+def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None = None) -> None:
+    """Writes into a model which kernels were the fastest, by the names of their operators, and with how many threads it was timed.
+
+    `prepared(model, texts=texts)` then builds just these, here; another machine generates them again from the functions.
+    """
+    here = said(model).functions
+    for name, text in sorted(texts.items()):
+        if name in here:
+            set_metadata(model, VARIANT + name, text.name)
+    if threads is not None and here:
+        set_metadata(model, THREADS, str(threads))
+
+
 def _generated(
     file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
 ) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
     from dslc.onnx.definitions import types_of
-    from dslc.onnx.functions import KEY, group_of, name_of
+    from dslc.onnx.functions import group_of, name_of
     from dslc.semantics.library import standard
 
     types = types_of(file.metadata.get(KEY + name, ""))
@@ -280,11 +300,15 @@ def _shapes(types: Iterable[Any]) -> list[Any]:
 
 
 def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
-    """The variant of that name, or the first: it promises most."""
+    """The kernel of that name, where a variant has it; else the first one: it promises most."""
     from dslc.codegen.generate import generate, variants
 
     every = variants(rules, group)
-    return generate(rules, group, next((one for one in every if str(one) == variant), every[0]))
+    first = generate(rules, group, every[0])
+    if variant in ("", first.name):
+        return first
+    others = (generate(rules, group, one) for one in every[1:])
+    return next((text for text in others if text.name == variant), first)
 
 
 # ---- what was found out is kept ------------------------------------------------------------------------------------
@@ -309,7 +333,7 @@ def _generator() -> str:
             for one in sorted(stack.pop().iterdir(), key=lambda path: path.name):
                 if one.is_dir() and one.name != "__pycache__":
                     stack.append(one)
-                elif one.name.endswith((".py", ".j2")):
+                elif one.name.endswith((".py", ".j2", ".h")):
                     total.update(one.name.encode() + b"\0" + one.read_bytes())
     return total.hexdigest()
 
@@ -342,4 +366,4 @@ def register(options: Any, found: Kernels | None) -> bool:
     return True
 
 
-__all__ = ["NONE", "THREADS", "VARIANT", "Kernels", "Missing", "Said", "Why", "known", "prepared", "register", "said", "texts_of"]
+__all__ = ["NONE", "Kernels", "Missing", "Said", "Why", "known", "note", "prepared", "register", "said", "texts_of"]

@@ -209,13 +209,12 @@ def _compiled(
 
 def _blamed(said: str, left: Mapping[str, KernelText]) -> dict[str, Failure]:
     """The kernels in whose text the compiler found errors: each begins a file of its own name."""
-    out: dict[str, Failure] = {}
-    of = {text.name: op for op, text in left.items()}
+    first: dict[str, str] = {}
     for line in said.splitlines():
         found = re.match(r"(\w+):\d+(?::\d+)?: (?:fatal )?error", line.strip())
-        if found and found[1] in of:
-            out.setdefault(of[found[1]], Failure("", BuildReason.ERROR, line.strip()[:300]))
-    return out
+        if found:
+            first.setdefault(found[1], line.strip()[:300])
+    return {op: Failure("", BuildReason.ERROR, first[text.name]) for op, text in left.items() if text.name in first}
 
 
 def _failing(used: Compiler, left: Mapping[str, KernelText], temporary: Path, seconds: float, memory: int) -> dict[str, Failure]:
@@ -265,10 +264,15 @@ def source(named: Mapping[str, KernelText]) -> str:
     ]  # fmt: skip
     return str(
         _template().render(
-            kernels=kernels, abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS, max_sizes=SIZES,
+            kernels=kernels, texts=_once(named), abi=ABI, domain=DOMAIN, max_rank=RANK, max_tensors=TENSORS, max_sizes=SIZES,
             parallel_bytes=PARALLEL_BYTES, parts=PARTS,
         )
     )  # fmt: skip
+
+
+def _once(named: Mapping[str, KernelText]) -> list[KernelText]:
+    """Every text once: one kernel may serve several operators."""
+    return list({text.name: text for text in named.values()}.values())
 
 
 def _letters(numbers: Any) -> str:

@@ -73,12 +73,13 @@ class Loaded:
         options.log_severity_level = 4
         if folder is not None and isinstance(model, bytes):
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
-        if library:
-            options.register_custom_ops_library(library)
         if plain:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        # kernels that were built for the model: whoever asks has seen to that
-        register(options, known(model))
+        if library:
+            options.register_custom_ops_library(library)
+        else:
+            # kernels that were built for the model: whoever asks has seen to that
+            register(options, known(model))
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized

@@ -17,14 +17,13 @@ from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Graph, Kernel, Opaque, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, dimension, walk
 from dslc.onnx.bindings import bind_graph
+from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import domain_of, opsets, subgraphs
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 
-#: of kernels' nodes; the version of the domain, and the first version of the format that knows functions
-DOMAIN, VERSION, IR_VERSION = "dslc", 1, 8
-#: what a definition is kept under in the metadata of a model, with the name behind it
-KEY = "dslc.kernel."
+#: the first version of the format that knows functions
+IR_VERSION = 8
 #: how names are made: of another number where the same function would mean another kernel
 _FORMAT = 1
 
@@ -135,11 +134,7 @@ def add_functions(model: ModelProto, functions: Mapping[str, Function]) -> None:
         del model.functions[:]
         model.functions.extend([*kept, *(function.proto for function in new)])
         model.functions.sort(key=lambda f: (f.domain, f.name, f.overload))
-    own = {f"{KEY}{f.name}" for f in model.functions if f.domain == DOMAIN}
-    entries = [entry for entry in model.metadata_props if not entry.key.startswith(KEY) or entry.key in own]
-    if len(entries) < len(model.metadata_props):
-        del model.metadata_props[:]
-        model.metadata_props.extend(entries)
+    keep_metadata(model, {f.name for f in model.functions if f.domain == DOMAIN})
     for function in new:
         set_metadata(model, f"{KEY}{function.name}", function.definition)
     if not new:
@@ -152,17 +147,17 @@ def add_functions(model: ModelProto, functions: Mapping[str, Function]) -> None:
             model.opset_import.append(helper.make_opsetid(domain, version))
 
 
-def set_metadata(model: ModelProto, key: str, value: str) -> None:
-    """Sets one entry of a model's metadata."""
-    found = next((entry for entry in model.metadata_props if entry.key == key), None)
-    if found is None:
-        found = model.metadata_props.add()
-        found.key = key
-    found.value = value
+def inlined(model: ModelProto) -> ModelProto:
+    """The model without kernels: their functions in place of them, for runtimes that know no functions."""
+    from onnx.inliner import inline_selected_functions
 
-
-def metadata(model: ModelProto) -> dict[str, str]:
-    return {entry.key: entry.value for entry in model.metadata_props if isinstance(entry.value, str)}
+    own = [(f.domain, f.name) for f in model.functions if f.domain == DOMAIN]
+    out: ModelProto = inline_selected_functions(model, own) if own else model
+    keep_metadata(out, set())
+    imported = [entry for entry in out.opset_import if entry.domain != DOMAIN]
+    del out.opset_import[:]
+    out.opset_import.extend(imported)
+    return out
 
 
 def _local(nodes: Iterable[NodeProto]) -> Iterator[str]:
@@ -229,7 +224,4 @@ def _closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType])
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
 
 
-__all__ = [
-    "DOMAIN", "KEY", "Function", "add_functions", "function_of", "group_of",
-    "metadata", "name_of", "set_metadata", "standard_sizes",
-]  # fmt: skip
+__all__ = ["Function", "add_functions", "function_of", "group_of", "inlined", "name_of", "standard_sizes"]

@@ -20,8 +20,9 @@ from dslc.ir.scalar import Num, Scalar, Sym, as_scalar, substitute
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
-from dslc.onnx.functions import DOMAIN, group_of
+from dslc.onnx.functions import group_of
 from dslc.onnx.known import LIMIT, KnownValues, static_shape
+from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,

@@ -14,7 +14,8 @@ from dslc.ir.graph import Call, Constant, Input, Kernel, Node, Opaque, ScopeNode
 from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
-from dslc.onnx.functions import DOMAIN, Function, function_of
+from dslc.onnx.functions import Function, function_of
+from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
 from dslc.onnx.symbols import Symbols
 from dslc.semantics.elaborate import elaborate

@@ -219,3 +219,15 @@ def test_definitions_of_every_case_parse(std: Rules) -> None:
         assert types_of(definition) == tuple(value.type for value in made.inputs)
         assert "y0 = " in definition
         assert all(isinstance(node.types[0], TensorType) for node in topological(value.node for value in made.outputs))
+
+
+def test_a_model_without_functions(std: Rules) -> None:
+    """For runtimes that know no functions: the nodes in place of the kernel, and nothing is left of it."""
+    from dslc.onnx.functions import inlined
+
+    model, written = mish(std)
+    plain = inlined(written)
+    assert not plain.functions and not plain.metadata_props and [o.domain for o in plain.opset_import] == [""]
+    onnx.checker.check_model(plain, full_check=True)
+    for a, b in zip(ran(plain, feeds()), ran(model, feeds()), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

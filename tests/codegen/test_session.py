@@ -22,12 +22,15 @@ import dslc
 from dslc import kernels
 from dslc.cli.main import run as cli
 from dslc.codegen.host.compiler import NAMES
-from dslc.codegen.host.library import kept, library_folder
+from dslc.codegen.host.library import build, kept, library_folder
 from dslc.codegen.text import KernelText
 from dslc.cost.process import ModelFile, Worker
 from dslc.errors import DslcError
-from dslc.kernels import THREADS, VARIANT, Why, known, prepared, said
-from dslc.onnx.functions import KEY, set_metadata
+from dslc.ir.graph import Kernel
+from dslc.kernels import Why, known, note, prepared, said
+from dslc.onnx.functions import function_of
+from dslc.onnx.importer import import_model
+from dslc.onnx.metadata import KEY, THREADS, VARIANT, set_metadata
 from dslc.semantics.library import Rules
 from tests.codegen.files import by_hand, feeds, mish, ran
 from tests.codegen.kernels import broken, halves
@@ -137,6 +140,28 @@ def test_the_variant_of_the_file_is_built(cache: Path, file: Path) -> None:
     change(file, lambda model: set_metadata(model, VARIANT + name, "wide"))
     second = prepared(file)
     assert first.library != second.library and first.names == second.names
+
+
+@compiles
+def test_the_fastest_kernel_is_noted(cache: Path, file: Path, std: Rules, tmp_path: Path) -> None:
+    """Whoever has measured kernels writes down which it was; another machine generates the same from the function."""
+    model = onnx.load(file)
+    name = model.functions[0].name
+    (group,) = [node.group for node in import_model(model, std).graph.nodes() if isinstance(node, Kernel)]
+    text = by_hand(std, function_of(std, group, 17).group, "wide")
+    note(model, {name: text, "k_other": halves()}, 3)
+    assert said(model).threads == 3 and {entry.key for entry in model.metadata_props if "k_other" in entry.key} == set()
+    here = prepared(model, texts={name: text})
+    elsewhere = prepared(model, tmp_path / "elsewhere", generator=lambda rules, group, wanted: by_hand(rules, group, wanted[10:]))
+    assert here.library is not None and elsewhere.library is not None and here.library.name == elsewhere.library.name
+
+
+@compiles
+def test_one_kernel_serves_several_operators(cache: Path) -> None:
+    """The same computation in two models, written in other nodes: compiled once."""
+    library = build({"k_one": halves(), "k_two": halves()})
+    x = np.ones((2, 4), np.float32)
+    assert all(np.array_equal(library.run(name, [x])[0], x / 2) for name in ("k_one", "k_two"))
 
 
 @compiles
