@@ -34,6 +34,7 @@ from dslc.cost.timing import race
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
 from dslc.fuse.fused import Story, fused
+from dslc.kernels import note, prepared
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
@@ -70,7 +71,10 @@ def with_kernels(
             measurer.close()
     if not found.graphs or found.library is None:
         return model, None, found.story
-    return export(imported.context, found.graphs[0], rules), found.library, found.story
+    made = export(imported.context, found.graphs[0], rules)
+    note(made, found.texts, threads)
+    prepared(made, cache, texts=found.texts)
+    return made, found.library, found.story
 
 
 def sizes_of(model: onnx.ModelProto, shapes: Mapping[str, Sequence[int]]) -> dict[str, int]:
@@ -92,7 +96,7 @@ def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
     if library is None:
         return {**row, "why": "; ".join(f"{one.why.value} ({one.detail})" for one in story.dropped) or "nothing was predicted to gain"}
     feeds = case.feeds()
-    files = [ModelFile(model.SerializeToString()), ModelFile(made.SerializeToString(), library=str(library.path))]
+    files = [ModelFile(model.SerializeToString()), ModelFile(made.SerializeToString())]
     peers = _peers(files[0], feeds, threads)
     timings = race([*files, *peers.values()], feeds, threads, options.seconds)
     row |= {

@@ -39,14 +39,13 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model to be run: serialized, or a path; `folder` holds its external data, `library` is the path of one with its kernels.
+    """A model to be run: serialized, or a path; `folder` holds its external data.
 
     `runner` is the module that is started to run it, which answers as `dslc.cost.worker` does.
     """
 
     model: bytes | str
     folder: str | None = None
-    library: str = ""
     runner: str = RUNNER
 
     @property
@@ -124,7 +123,7 @@ class Worker:
         """
         prepared(file.model)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask({**request, "library": file.library})
+        answer = self.ask(request)
         names: list[str] = answer["outputs"]
         return names
 

@@ -269,8 +269,7 @@ class Server:
         if what == "load":
             self.loaded = None
             plain = request.get("plain", False)
-            library = request.get("library", "")
-            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain, library=library)
+            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain)
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 
 from dslc.codegen.host.library import Library
+from dslc.codegen.text import KernelText
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.model import CostModel
 from dslc.fuse.choose import chosen
@@ -57,6 +58,11 @@ class Fused:
     graphs: tuple[Graph, ...]
     library: Library | None
     story: Story
+
+    @property
+    def texts(self) -> dict[str, KernelText]:
+        """The kernels by the names of their operators; see `dslc.kernels.note` and `prepared`."""
+        return {} if self.library is None else dict(self.library.kernels)
 
 
 def fused(
