@@ -23,6 +23,8 @@ from dslc.semantics.library import Rules
 
 #: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
 LEAST, SECONDS = 0.1, 5e-7
+#: a price that was only guessed might be so many times as high
+HOPE = 3.0
 #: how often a choice is made and tried, and the kernels of a library
 ROUNDS, KERNELS = 4, 10
 #: a graph with those kernels only that are so many times faster is a candidate of its own
@@ -109,7 +111,9 @@ class _Fusing:
         self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING))
         self.offers: list[Offer] = []
         self.found: dict[Graph, Tried | Dropped] = {}
-        self.priced = 0
+        self.priced: set[Graph] = set()
+        self.most: dict[Offer, float] = {}
+        self.share: dict[Offer, float] = {}
 
     def left(self, share: float = 1.0) -> float:
         """Seconds until such a share of the time is over."""
@@ -128,44 +132,62 @@ class _Fusing:
                 break
             self.found.update(self.trials.tried(_first(new)))
             self._split(picked)
+            self._relate()
         picked = [o for o in chosen(self.graph, self.offers, self.kernels, self._measured) if self._measured(o) > 0]
         return self._result(picked, proposed)
 
     def _priced(self) -> list[Offer]:
         """The best choice as of now, its prices measured: what is chosen by guesses is priced, until a choice has its prices."""
-        known: dict[Graph, Offer] = {}
         while True:
             picked = chosen(self.graph, self.offers, self.kernels, self._worth)
-            doubtful = {offer for offer in picked if not offer.measured and offer.program not in self.found}
+            doubtful = [offer for offer in picked if not offer.measured and offer.program not in self.found]
             if not doubtful or self.late:
                 return picked
             now: dict[Offer, Offer] = {}
             try:
-                for offer in doubtful:
+                for offer in sorted(doubtful, key=self._worth, reverse=True):
                     if self.left(PRICING) <= 0:
                         raise TimeUp
                     now[offer] = self.prices.measured(offer)
             except TimeUp:
                 self.late = True
-            self.priced += len({offer.program for offer in now} - known.keys())
-            known.update((offer.program, offer) for offer in now)
+            self.priced |= {offer.program for offer in now}
             self.offers = [now.get(offer, offer) for offer in self.offers]
+            self._relate()
             if not any(offer.measured for offer in now.values()):
                 return picked
 
+    def _relate(self) -> None:
+        """What is known of larger groups says something of smaller ones: none costs more than a group that it is a part of; and
+        where the runtime runs the nodes of a group faster than one by one, that is lost in every part of it."""
+        known = [(set(offer.group.nodes), offer) for offer in self.offers if offer.measured]
+        known.sort(key=lambda one: len(one[0]))
+        self.most, self.share = {}, {}
+        for offer in self.offers:
+            own = offer.group.nodes
+            above = [other for nodes, other in known if len(nodes) > len(own) and nodes.issuperset(own)]
+            self.most[offer] = min((other.price for other in above), default=inf)
+            whole = [self.found[o.program].nodes / o.price for o in above if o.program in self.found and o.price > 0]
+            self.share[offer] = min(1.0, *whole) if whole else 1.0
+
+    def _price_of(self, offer: Offer) -> float:
+        """The price of an offer, as far as is known: a guess is a low one until it was measured."""
+        price = offer.price if offer.measured or self.late else HOPE * offer.price
+        return min(price, self.most.get(offer, inf)) * self.share.get(offer, 1.0)
+
     def _worth(self, offer: Offer) -> float:
         """What an offer saves, as far as is known; nothing where it was dropped or saves next to nothing."""
-        found = self.found.get(offer.program)
-        if found is not None:
+        if offer.program in self.found:
             return self._measured(offer)
-        return offer.saving if offer.saving > max(SECONDS, LEAST * offer.price) else 0.0
+        price = self._price_of(offer)
+        return price - offer.seconds if price - offer.seconds > max(SECONDS, LEAST * price) else 0.0
 
     def _measured(self, offer: Offer) -> float:
         """What an offer saves by measurement: of the nodes' price in the graph, and of what they take by themselves."""
         found = self.found.get(offer.program)
         if not isinstance(found, Tried):
             return 0.0
-        price = min(offer.price, found.nodes) if offer.measured else found.nodes
+        price = min(self._price_of(offer), found.nodes) if offer.measured else found.nodes * self.share.get(offer, 1.0)
         return price - found.kernel
 
     def _split(self, picked: Sequence[Offer]) -> None:
@@ -196,7 +218,7 @@ class _Fusing:
         kept.sort(key=lambda one: -one.saving)
         dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
         late = self.late or any(one.why is Why.LATE for one in dropped)
-        story = Story(proposed, self.priced, tuple(kept), dropped, late)
+        story = Story(proposed, len(self.priced), tuple(kept), dropped, late)
         library = self.trials.library([one.tried for one in kept]) if kept else None
         if library is None:
             return Fused((), None, story)

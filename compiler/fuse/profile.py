@@ -10,10 +10,11 @@ from math import prod
 from dslc.analysis.numeric import Interval, Unknown, interval
 from dslc.cost.kinds import view
 from dslc.errors import DslcError
+from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.fold import is_index
 from dslc.ir.graph import Call, Constant, Input, Node, Scope, ScopeNode, Value, input_value, topological, with_args
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, apply, as_scalar, num, walk
 from dslc.onnx.bindings import bind_values
 from dslc.semantics.elaborate import expanded
 from dslc.semantics.env import EvalError, Mismatch
@@ -25,6 +26,10 @@ WEIGHTS = {
     "^": 30.0, "tan": 40.0, "asin": 40.0, "acos": 40.0, "atan": 40.0, "sinh": 30.0, "cosh": 30.0, "asinh": 40.0, "acosh": 40.0,
     "atanh": 40.0,
 }  # fmt: skip
+
+Numbers = tuple[Number | None, ...]
+#: powers up to which products are cheaper than the function
+_POWERS = 8
 
 #: the size of a symbolic dimension that nobody named, as in the cost model
 UNNAMED = 1
@@ -120,16 +125,16 @@ class Sizes:
         return self.elements(type) * type.dtype.bytes
 
 
-def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes) -> Work:
-    """What one expression takes."""
-    return _Counting(scope, operands, sizes).work()
+def work_of(scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes, numbers: Numbers = ()) -> Work:
+    """What one expression takes; `numbers` are those that operands hold everywhere, where that is known."""
+    return _Counting(scope, operands, sizes, numbers).work()
 
 
 class _Counting:
     """One scope: its iterators' ranges, and what was found in its body so far."""
 
-    def __init__(self, scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes) -> None:
-        self.scope, self.operands, self.sizes = scope, operands, sizes
+    def __init__(self, scope: Scope, operands: tuple[TensorType, ...], sizes: Sizes, numbers: Numbers) -> None:
+        self.scope, self.operands, self.sizes, self.numbers = scope, operands, sizes, numbers
         self.range: dict[Scalar, Interval] = sizes.intervals(scope.body, *map(as_scalar, scope.extents))
         self.extent: dict[Iter, float] = {}
         for it, size in zip(scope.iters, scope.extents, strict=True):
@@ -168,8 +173,27 @@ class _Counting:
         placed = node.name == "select" and not node.args[0].reads
         if placed or node.name in {"and", "or", "not"} or node.name.startswith("convert:"):
             return below_all
-        own = len(node.args) - 1.0 if node.name in {"+", "*"} else WEIGHTS.get(node.name, 1.0)
+        own = len(node.args) - 1.0 if node.name in {"+", "*"} else self._weight(node)
         return below_all + own * times
+
+    def _weight(self, node: Apply) -> float:
+        """One function; a small whole power is a few products, and half of one a root."""
+        power = self._number(node.args[1]) if node.name == "^" else None
+        if power is None or abs(power) > _POWERS or 2 * power != int(2 * power):
+            return WEIGHTS.get(node.name, 1.0)
+        products = max(abs(int(power)) - 1.0, 0.0)
+        return products + WEIGHTS["sqrt"] * (power != int(power)) + WEIGHTS["/"] * (power < 0)
+
+    def _number(self, node: Scalar) -> float | None:
+        """The number that an expression is, where that is known."""
+        found: Number | None = None
+        if isinstance(node, Num):
+            found = node.value
+        elif isinstance(node, Read) and node.operand < len(self.numbers):
+            found = self.numbers[node.operand]
+        elif isinstance(node, Apply) and node.name.startswith("convert:"):
+            return self._number(node.args[0])
+        return None if found is None else float(found)
 
     def _reduce(self, node: Reduce, bound: frozenset[Iter]) -> float:
         for it, extent in zip(node.iters, node.extents, strict=True):
@@ -260,7 +284,7 @@ class Profiles:
         self.rules = rules
         self.sizes = Sizes(sizes)
         self._known: dict[object, Profile | None] = {}
-        self._works: dict[tuple[Scope, tuple[TensorType, ...]], Work] = {}
+        self._works: dict[tuple[Scope, tuple[TensorType, ...], Numbers], Work] = {}
 
     def of(self, node: Node) -> Profile | None:
         """None for what no kernel computes: what dslc does not know, or has no meaning at these types."""
@@ -274,10 +298,11 @@ class Profiles:
 
     def work(self, node: ScopeNode) -> Work:
         """What a scope over its operands takes."""
-        key = (node.scope, tuple(arg.type for arg in node.args))
+        numbers = tuple(number_of(arg) for arg in node.args)
+        key = (node.scope, tuple(arg.type for arg in node.args), numbers)
         found = self._works.get(key)
         if found is None:
-            found = self._works[key] = work_of(*key, self.sizes)
+            found = self._works[key] = work_of(node.scope, key[1], self.sizes, numbers)
         return found
 
     def _profile(self, node: Call | ScopeNode) -> Profile | None:

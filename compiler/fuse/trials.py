@@ -47,11 +47,13 @@ class Why(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A program without a kernel, why, and in the words of whoever said so."""
+    """A program without a kernel, why, and in the words of whoever said so; and what its nodes take by themselves, where that is
+    known."""
 
     program: Graph
     why: Why
     detail: str = ""
+    nodes: float = inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +131,7 @@ class Trials:
         for subject, found in best.items():
             slower = found.ratio < MARGIN
             detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
-            out[subject.program] = Dropped(subject.program, Why.SLOWER, detail) if slower else found
+            out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes) if slower else found
         return out
 
     def library(self, found: Iterable[Tried]) -> Library | None:
