@@ -32,7 +32,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
-from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, raw_apply, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, apply, num, raw_apply, read, walk
 from dslc.ir.scopes import inside, positions
 
 if TYPE_CHECKING:
@@ -77,6 +77,8 @@ class Tensor:
     spread: int = 1
     #: for a row's buffer, whose strides and sizes are those of the iterators of the part
     scope: Scope | None = None
+    #: the loop in which it is written
+    level: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -133,6 +135,8 @@ class Emitter:
         #: vectors at a time in a reduction
         self.unroll = unroll
         self._envs: list[Env] = []
+        #: constant tables by their numbers
+        self.tables: dict[tuple[str, DType], str] = {}
         self.ranges = Ranges({})
         self.root = Block()
         self.levels: list[Level] = [Level(self.root)]
@@ -522,7 +526,7 @@ class Emitter:
             # positions and fractions: exactly where they are integers, else in double precision
             if name in {"floor", "ceil"} and self._polynomial(node, env):
                 return self.number(self.poly(node, env), want if want is not DType.BOOL else DType.I64)
-            whole = name in {"+", "*", "min", "max", "abs", "sign", "//", "%"} and all(_whole(arg) for arg in node.args)
+            whole = name in {"+", "*", "min", "max", "abs", "sign", "//", "%", "^"} and all(_whole(arg) for arg in node.args)
             dtype = DType.I64 if whole else DType.F64
         dtype = computed(dtype)
         if name == "^":
@@ -535,6 +539,10 @@ class Emitter:
             for k, arg in enumerate(rest):
                 if isinstance(arg, Num) and arg.value == 1 and len(rest) == 2:
                     return self.apply("log1p", (self.emit_as(rest[1 - k], env, dtype),), dtype)
+        if name == "max" and len(node.args) == 2 and dtype.is_float:
+            a, b = node.args
+            if apply("*", num(-1), a) is b or apply("*", num(-1), b) is a:
+                return self.apply("abs", (self.emit_as(a, env, dtype),), dtype)
         args = [self.emit_as(arg, env, dtype) for arg in node.args]
         if name in {"floor", "ceil", "round", "trunc"} and not dtype.is_float:
             return args[0]
@@ -701,9 +709,8 @@ class Emitter:
         dtype = computed(tensor.dtype)
         stored, width = store_type(tensor.dtype), self.width
         guarded = self.guarded > 0 and not self.ranges.within(address, tensor.elements)
-        level = max(self.level_of(address), self.fence)
+        level = max(self.level_of(address), self.fence, tensor.level)
         if self.lane is not None and tensor.spread > 1:
-            level = max(level, self.bound[self.lane.name])
             if self.varies(address):
                 places = self.apply("*", (self.lane_numbers(address), literal(width, DType.I64)), DType.I64)
                 text = f"k_gather<{stored}, {width}>({tensor.pointer}, {places.text} + k_iota<int64_t, {width}>(0, 1), {width})"
@@ -772,11 +779,10 @@ class Emitter:
             shape.append(len(values))
             values = values[0] if values else 0
         numbers = ", ".join(literal(item, dtype).text for item in flat)
-        name = f"table{abs(hash((numbers, dtype))) % 10**8}"
-        key = ("table", numbers, dtype)
-        if self._recall(key) is None:
-            self.root.statements.insert(0, Let(f"static const {store_type(dtype)}", f"{name}[]", f"{{{numbers}}}"))
-            self.levels[0].memo[key] = Val(name, dtype, False, 0)
+        name = self.tables.get((numbers, dtype))
+        if name is None:
+            name = self.tables[numbers, dtype] = self.name("table")
+            self.root.statements.insert(0, Let(f"static {store_type(dtype)}", f"{name}[]", f"{{{numbers}}}"))
         strides, at = [], 1
         for size in reversed(shape):
             strides.insert(0, const(at))
@@ -828,8 +834,8 @@ class Emitter:
                 value = env.part.args[each.operand]
                 if value in env.known:
                     level = max(level, env.known[value].level)
-                elif env.tensors[value].spread > 1 and self.lane is not None:
-                    level = max(level, self.bound[self.lane.name])
+                else:
+                    level = max(level, env.tensors[value].level)
         for quotient, datum in self.frozen.items():
             if any(quotient in env.iters[it].deep for it in node.free):
                 level = max(level, self.bound[datum.name])

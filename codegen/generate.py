@@ -9,7 +9,7 @@ from typing import Any
 from dslc.codegen.emit import Tensor, strides_of
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
-from dslc.codegen.poly import NotPolynomial, Poly, const, of_size
+from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
 from dslc.codegen.stage_code import Memory, Pointer, StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
@@ -17,7 +17,7 @@ from dslc.codegen.text import KernelText, NotGenerated, Reason
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
-from dslc.ir.scalar import Num, Scalar, Sym, read, walk
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, read, walk
 from dslc.semantics.library import Rules
 
 
@@ -33,19 +33,16 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
     lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
     first = Variant(width=lanes)
     out = [first]
-    from dslc.ir.scalar import Reduce
-
-    reduces = any(isinstance(node, Reduce) for stage in stages for each in stage.placed for node in walk(each.part.scope.body))
-    if reduces:
-        out += [Variant(width=lanes, vectors=4, block=6), Variant(width=lanes, vectors=1, block=1, unroll=2)]
+    scopes = [each.part.scope for stage in stages for each in stage.placed]
+    if any(isinstance(node, Reduce) for scope in scopes for node in walk(scope.body)):
         out.append(Variant(width=lanes, lane=1))
+        out.append(Variant(width=lanes, vectors=4, block=6))
+        out.append(Variant(width=lanes, vectors=1, block=1, unroll=2))
     else:
-        out.append(Variant(width=lanes, lane=1))
-    if len(stages) < sum(len(stage.placed) for stage in stages):
+        out.append(Variant(width=lanes, vectors=1))
+    if len(stages) < len(scopes):
         out.append(Variant(width=lanes, fuse=False))
-    if lanes >= 8:
-        out.append(Variant(width=lanes // 2))
-    return tuple(dict.fromkeys(out))
+    return tuple(out)
 
 
 def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> KernelText:
@@ -204,4 +201,3 @@ def _in(size: Dim) -> Iterator[Sym]:
 
 
 __all__ = ["generate", "variants"]
-_ = const

@@ -174,8 +174,10 @@ class _Writer:
         reductions = sum(1 for node in walk(part.scope.body) if isinstance(node, Reduce))
         vector = lane is not None or bool(placed.inner)
         total += operations * volume / (gain if vector else 1.0 if reductions == 0 else 2.0)
-        if lane is None and reductions:
-            total += 4.0 * reductions * volume
+        if lane is None:
+            # the lanes of a reduction are joined; one that needs no inner position is computed once a row
+            own = {part.scope.iters[k] for k in placed.inner}
+            total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
         return total
 
     # ---- writing ---------------------------------------------------------------------------------------------------------------
@@ -273,8 +275,7 @@ class _Writer:
 
     def _step(self, var: Var, extent: Poly) -> int:
         """Vectors at a time."""
-        reductions = self._has_products()
-        count = (self.variant.vectors if reductions else 1) if not any(placed.inner for placed in self.stage.placed) else 1
+        count = self.variant.vectors if not any(placed.inner for placed in self.stage.placed) else 1
         while count > 1 and extent.number is not None and extent.number < count * self.variant.width:
             count -= 1
         return count
@@ -596,7 +597,7 @@ class _Writer:
         spread = self.variant.width if lanes else 1
         dtype = computed(part.scope.dtype)
         self.pointers[name] = Pointer("row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}")
-        return Tensor(name, dtype, tuple(strides), total, extents, spread, part.scope)
+        return Tensor(name, dtype, tuple(strides), total, extents, spread, part.scope, self.emitter.top)
 
     def _row(self, at: list[Poly]) -> None:
         """A row whose own loops have the lanes."""

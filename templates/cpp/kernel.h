@@ -307,18 +307,29 @@ K_FN T k_pow(T a, T b) {
   else if constexpr (sizeof(T) == 4) return __builtin_powf(a, b);
   else return __builtin_pow(a, b);
 }
+// the smaller and the larger; the second where they are not ordered
+#ifdef __AVX512F__
+#define K_PS512(T) (__is_same(k_element<T>, float) && sizeof(T) == 64)
+#define K_NATIVE2(NAME) if constexpr (K_PS512(T)) return (T)__builtin_ia32_##NAME##ps512_mask((V<float, 16>)a, (V<float, 16>)b, V<float, 16>{}, (unsigned short)-1, 4); else
+#else
+#define K_NATIVE2(NAME)
+#endif
+#ifdef __AVX__
+#define K_PS256(T) (__is_same(k_element<T>, float) && sizeof(T) == 32)
+#define K_HALF2(NAME) if constexpr (K_PS256(T)) return (T)__builtin_ia32_##NAME##ps256((V<float, 8>)a, (V<float, 8>)b); else
+#else
+#define K_HALF2(NAME)
+#endif
+K_FN T k_lower(T a, T b) { K_NATIVE2(min) K_HALF2(min) return a < b ? a : b; }
+K_FN T k_upper(T a, T b) { K_NATIVE2(max) K_HALF2(max) return a > b ? a : b; }
 // NaN where either is, as ONNX Runtime and numpy
 K_FN T k_max(T a, T b) {
-  if constexpr (k_of<T>::vector) {
-    if constexpr (k_floating<T>) { const T m = a > b ? a : b; return a != a ? a : m; }
-    else return a > b ? a : b;
-  } else return a > b || a != a ? a : b;
+  if constexpr (k_floating<T>) { const T m = k_upper(a, b); return a != a ? a : m; }
+  else return a > b ? a : b;
 }
 K_FN T k_min(T a, T b) {
-  if constexpr (k_of<T>::vector) {
-    if constexpr (k_floating<T>) { const T m = a < b ? a : b; return a != a ? a : m; }
-    else return a < b ? a : b;
-  } else return a < b || a != a ? a : b;
+  if constexpr (k_floating<T>) { const T m = k_lower(a, b); return a != a ? a : m; }
+  else return a < b ? a : b;
 }
 K_FN T k_abs(T x) {
   if constexpr (k_floating<T>) {
