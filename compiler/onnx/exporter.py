@@ -22,15 +22,16 @@ from dslc.onnx.types import dim_name
 from dslc.semantics.library import Rules
 
 
-def export(context: Context, graph: Graph, rules: Rules) -> ModelProto:
-    """A graph as a model: nodes that did not change are those of the file, word for word.
+def export(context: Context, graph: Graph, rules: Rules, *, scopes: bool = False) -> ModelProto:
+    """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
+    of ONNX is are written in plain nodes.
 
     External data stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
 
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
-    return _Exporter(context, graph, rules).run()
+    return _Exporter(context, graph, rules, scopes=scopes).run()
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:
@@ -102,12 +103,12 @@ def value_info(name: str, type: TensorType) -> ValueInfoProto:
 
 
 class _Exporter:
-    def __init__(self, context: Context, graph: Graph, rules: Rules, *, fold: bool = True) -> None:
+    def __init__(self, context: Context, graph: Graph, rules: Rules, *, fold: bool = True, scopes: bool = False) -> None:
         self.context, self.graph, self.rules = context, graph, rules
         self.original = context.model.graph
         self.symbols = Symbols(context.dims)
         roots = (*graph.outputs, *context.pinned.values())
-        self.plan = Plan(rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold)
+        self.plan = Plan(rules, context.opset, context.origins, self.symbols, roots, context.where, fold=fold, scopes=scopes)
         self.names: dict[Value, str] = {}
         self.taken: set[str] = set()
         self.copies: list[tuple[Value, str]] = []

@@ -94,7 +94,7 @@ def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
     names = {value: value.node.name for value in group.inputs}  # type: ignore[attr-defined]
     context = Context(model, None, where, {"": opset}, {}, names, {}, {}, {}, {}, dims)
     try:
-        written = export(context, group, rules)
+        written = export(context, group, rules, scopes=True)
     except KeyError as size:
         raise error("E0814", f"no input of a kernel has the size {size}", path=where) from None
     if written.functions:

@@ -17,6 +17,7 @@ from dslc.onnx.emit import Spec, write_call
 from dslc.onnx.functions import Function, function_of
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.rejoin import rejoin
+from dslc.onnx.spelled import NotSpelled, spelled
 from dslc.onnx.symbols import Symbols
 from dslc.semantics.elaborate import elaborate
 from dslc.semantics.env import Mismatch
@@ -34,15 +35,16 @@ class Cycle(Exception):
 class Plan:
     """Producers of values: a node (`Spec`), another value, or nothing (inputs and constants).
 
-    `folded` holds the constants that are computed when the model is written, `functions` what kernels mean, by name.
+    `folded` holds the constants that are computed when the model is written, `functions` what kernels mean, by name. With `scopes`
+    expressions are written in plain nodes where no operator has one.
     """
 
     def __init__(
         self, rules: Rules, opset: int, origins: Mapping[Value, Origin], symbols: Symbols, outputs: Sequence[Value],
-        where: str, *, fold: bool = True,
+        where: str, *, fold: bool = True, scopes: bool = False,
     ) -> None:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
-        self.fold = fold
+        self.fold, self.scopes = fold, scopes
         self.folded: set[Value] = set()
         self.functions: dict[str, Function] = {}
         self.banned: set[Origin] = set()
@@ -141,6 +143,8 @@ class Plan:
         if node.constant and self.fold:
             self.folded.add(value)
             return None
+        if isinstance(node, ScopeNode) and self.scopes:
+            return self.producer(self._spelled(node))
         what = str(node.scope)[:80] if isinstance(node, ScopeNode) else type(node).__name__
         raise error("E0814", f"no ONNX node expresses {what}", path=self.where)
 
@@ -213,6 +217,17 @@ class Plan:
             joined = None if found is None else written_alike(found, node)
         return None if joined is None else (joined,)
 
+    def _spelled(self, node: ScopeNode) -> Value:
+        """An expression in plain nodes."""
+        value = Value(node)
+        if value not in self._alias:
+            try:
+                self._alias[value] = spelled(node, self.opset, self.symbols)
+            except NotSpelled as problem:
+                text = f"no ONNX nodes of opset {self.opset} express {problem} in {str(node.scope)[:80]}"
+                raise error("E0814", text, path=self.where) from None
+        return self._alias[value]
+
     def _inline(self, node: Call) -> None:
         """An operator without a node of its own: what it is defined by."""
         try:
@@ -223,7 +238,7 @@ class Plan:
         for below in topological(value.node for value in instance.outputs):
             if below.values[0] in inner:
                 continue
-            if isinstance(below, ScopeNode) and not all(inner[a].constant for a in below.args):
+            if isinstance(below, ScopeNode) and not self.scopes and not all(inner[a].constant for a in below.args):
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
             inner.update(zip(below.values, with_args(below, tuple(inner[a] for a in below.args)), strict=True))
         for value, output in zip(node.values, instance.outputs, strict=True):

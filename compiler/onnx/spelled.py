@@ -1,0 +1,418 @@
+"""Expressions in plain ONNX nodes: what runs where nothing has a kernel for a scope.
+
+Every part of an expression becomes a tensor with one axis for each iterator around it, of size 1 where the part does not depend on it,
+so that ONNX's broadcasting does the rest. Reads at iterators are transposed, at `a + s * i` sliced; all others are gathered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from onnx import helper
+
+from dslc.ir.constants import NUMPY
+from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.element import element_type
+from dslc.ir.graph import ScopeNode, Value, opaque, product
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, substitute, walk
+from dslc.onnx.context import OpaqueNode
+from dslc.onnx.external import small_constant
+from dslc.onnx.protos import ELEM_TYPES
+from dslc.onnx.symbols import Symbols
+
+#: the first opset in which axes are inputs
+OLDEST = 13
+#: ends of slices beyond every size
+_END = (1 << 31) - 1
+_UNARY = {
+    "abs": "Abs", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin",
+    "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh",
+    "floor": "Floor", "ceil": "Ceil", "round": "Round", "sign": "Sign", "erf": "Erf",
+}  # fmt: skip
+_TESTS = {"isnan": "IsNaN", "isinf": "IsInf"}
+_COMPARE = {"==": "Equal", "<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=": "GreaterOrEqual"}
+_CHAINS = {"+": "Add", "*": "Mul", "and": "And", "or": "Or", "min": "Min", "max": "Max"}
+_REDUCE = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class NotSpelled(Exception):
+    """An expression for which there are no ONNX nodes, or none of this opset."""
+
+
+def spelled(node: ScopeNode, opset: int, symbols: Symbols) -> Value:
+    """The value of a scope, computed by ONNX's own nodes.
+
+    Raises:
+        NotSpelled: a function, a type or a reduction that ONNX has no node for, or a size that no input has.
+    """
+    if opset < OLDEST:
+        raise NotSpelled(f"opset {opset}")
+    try:
+        return _Speller(node, opset, symbols).whole()
+    except KeyError as problem:
+        raise NotSpelled(str(problem)) from None
+
+
+class _Speller:
+    def __init__(self, node: ScopeNode, opset: int, symbols: Symbols) -> None:
+        self.scope, self.args, self.opset, self.symbols = node.scope, node.args, opset, symbols
+        self.operands = tuple(arg.type.dtype for arg in node.args)
+        #: iterators around what is spelled, outermost first
+        self.iters: list[Iter] = list(self.scope.iters)
+        self.extents: dict[Iter, Dim] = dict(zip(self.scope.iters, self.scope.extents, strict=True))
+        self._known: dict[Any, Value] = {}
+
+    def whole(self) -> Value:
+        scope = self.scope
+        found = self.go(scope.body, scope.dtype)
+        if found.type.shape != scope.extents:
+            found = self.node("Expand", (found, self.sizes(scope.extents)), scope.dtype, scope.extents)
+        if scope.type.shape != scope.extents:
+            found = self.node("Reshape", (found, self.sizes(scope.type.shape)), scope.dtype, scope.type.shape)
+        return found
+
+    # ---- parts ---------------------------------------------------------------------------------------------------
+
+    def go(self, part: Scalar, want: DType) -> Value:
+        """A part as a tensor of that element type."""
+        key = (part, want, tuple(self.iters))
+        if key not in self._known:
+            self._known[key] = self._go(part, want)
+        return self._known[key]
+
+    def _go(self, part: Scalar, want: DType) -> Value:
+        if isinstance(part, Num):
+            return self.number(part.value, want)
+        if isinstance(part, Read):
+            return self.cast(self.read(part), want)
+        if isinstance(part, Table):
+            return self.table(part, want)
+        if isinstance(part, Reduce):
+            return self.cast(self.reduce(part, self.own(part, want)), want)
+        if part.integral:
+            return self.cast(self.integer(part), want)
+        assert isinstance(part, Apply)
+        return self.cast(self.function(part, want), want)
+
+    def own(self, part: Scalar, want: DType) -> DType:
+        """In which type a part is computed; bare numbers take that of what they meet."""
+        return element_type(part, self.operands) or want
+
+    def integer(self, part: Scalar) -> Value:
+        """Iterators, sizes and what is computed of them, in int64."""
+        if isinstance(part, Iter):
+            count = self.symbols.tensor([self.extents[part]], False)
+            ends = (self.whole_number(0), count, self.whole_number(1))
+            values = self.node("Range", ends, DType.I64, (self.extents[part],))
+            axes = [k for k, one in enumerate(self.iters) if one is not part]
+            return self.unsqueezed(values, axes, self.shape({part}))
+        if not part.free:
+            return self.symbols.tensor([part], False) if isinstance(part, Sym | Apply) else self.whole_number(int(str(part)))
+        assert isinstance(part, Apply)
+        return self.function(part, DType.I64)
+
+    def function(self, part: Apply, want: DType) -> Value:
+        name = part.name
+        if name.startswith("convert:"):
+            source = self.own(part.args[0], DType.F32 if not part.args[0].integral else DType.I64)
+            return self.go(part.args[0], source)
+        if name in _COMPARE or name == "!=":
+            joined = self.own(raw_apply("+", *part.args), DType.I64 if all(arg.integral for arg in part.args) else DType.F32)
+            pair = [self.go(arg, joined) for arg in part.args]
+            found = self.join(_COMPARE.get(name, "Equal"), pair, DType.BOOL)
+            return self.node("Not", (found,), DType.BOOL, found.type.shape) if name == "!=" else found
+        if name == "not":
+            (inner,) = [self.go(arg, DType.BOOL) for arg in part.args]
+            return self.node("Not", (inner,), DType.BOOL, inner.type.shape)
+        if name in ("and", "or"):
+            return self.chain(_CHAINS[name], [self.go(arg, DType.BOOL) for arg in part.args], DType.BOOL)
+        if name in _TESTS:
+            inner = self.go(part.args[0], self.own(part.args[0], DType.F32))
+            return self.node(_TESTS[name], (inner,), DType.BOOL, inner.type.shape)
+        own = DType.I64 if part.integral else self.own(part, want)
+        if name == "select":
+            condition = self.go(part.args[0], DType.BOOL)
+            return self.join("Where", [condition, *(self.go(arg, own) for arg in part.args[1:])], own)
+        if name == "+":
+            return self.sum(part, own)
+        args = [self.go(arg, own) for arg in part.args]
+        return self.arithmetic(name, part, args, own)
+
+    def arithmetic(self, name: str, part: Apply, args: list[Value], own: DType) -> Value:
+        if name in _CHAINS:
+            return self.chain(_CHAINS[name], args, own)
+        if name in _UNARY:
+            return self.node(_UNARY[name], (args[0],), own, args[0].type.shape)
+        if name == "trunc":
+            size = self.node("Floor", (self.node("Abs", (args[0],), own, args[0].type.shape),), own, args[0].type.shape)
+            return self.join("Mul", [self.node("Sign", (args[0],), own, args[0].type.shape), size], own)
+        if name == "/" and own.is_float:
+            return self.join("Div", args, own)
+        if name == "^" and own.is_float:
+            power = part.args[1]
+            if isinstance(power, Num) and power.value == 2:
+                return self.join("Mul", [args[0], args[0]], own)
+            return self.join("Pow", args, own)
+        if name in ("%", "//") and own.is_integer:
+            rest = self.join("Mod", args, own)
+            return rest if name == "%" else self.join("Div", [self.join("Sub", [args[0], rest], own), args[1]], own)
+        raise NotSpelled(f"{name} of {own}")
+
+    def sum(self, part: Apply, own: DType) -> Value:
+        """`a - b` is stored as `a + -1 * b`."""
+        plus = [arg for arg in part.args if _negated(arg) is None]
+        minus = [found for arg in part.args if (found := _negated(arg)) is not None]
+        if not plus or own is DType.BOOL:
+            return self.chain("Add", [self.go(arg, own) for arg in part.args], own)
+        total = self.chain("Add", [self.go(arg, own) for arg in plus], own)
+        for arg in minus:
+            total = self.join("Sub", [total, self.go(arg, own)], own)
+        return total
+
+    # ---- reductions ----------------------------------------------------------------------------------------------
+
+    def reduce(self, part: Reduce, own: DType) -> Value:
+        sizes = [extent.value if isinstance(extent, Num) else extent for extent in part.extents]
+        if any(isinstance(size, Scalar) and size.free for size in sizes) or any(one in self.iters for one in part.iters):
+            raise NotSpelled("a reduction whose extent depends on a position")
+        if part.kind == "sum" and part.where is None and (found := self.contraction(part, sizes, own)) is not None:
+            return found
+        inner = DType.I32 if part.kind in ("any", "all") else own
+        kind = {"any": "max", "all": "min"}.get(part.kind, part.kind)
+        outer = len(self.iters)
+        self.iters += part.iters
+        self.extents.update(zip(part.iters, sizes, strict=True))  # type: ignore[arg-type]
+        try:
+            body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
+            body = self.cast(body, inner)
+            if part.where is not None:
+                body = self.join("Where", [self.go(part.where, DType.BOOL), body, self.neutral(kind, inner)], inner)
+            full = (*body.type.shape[:outer], *sizes) if body.type.rank else (*([1] * outer), *sizes)
+            if body.type.shape != full:
+                body = self.node("Expand", (body, self.sizes(full)), inner, full)
+        finally:
+            del self.iters[outer:]
+        axes = list(range(outer, outer + len(sizes)))
+        shape = body.type.shape[:outer]
+        if kind == "sum" or self.opset >= 18:
+            found = self.node(_REDUCE[kind], (body, self.list(axes)), inner, shape, keepdims=0)
+        else:
+            found = self.node(_REDUCE[kind], (body,), inner, shape, axes=axes, keepdims=0)
+        return self.cast(found, DType.BOOL) if part.kind in ("any", "all") else found
+
+    def neutral(self, kind: str, dtype: DType) -> Value:
+        if kind in ("sum", "prod"):
+            return self.number(int(kind == "prod"), dtype)
+        if dtype.is_float:
+            return self.number(-math.inf if kind == "max" else math.inf, dtype)
+        info = np.iinfo(NUMPY[dtype])
+        return self.number(int(info.min if kind == "max" else info.max), dtype)
+
+    def contraction(self, part: Reduce, sizes: Sequence[Any], own: DType) -> Value | None:
+        """A sum of products of reads at iterators: one node."""
+        factors = part.body.args if isinstance(part.body, Apply) and part.body.name == "*" else (part.body,)
+        reads = [factor for factor in factors if isinstance(factor, Read)]
+        if len(reads) < 2 or len(reads) < len(factors) or not own.is_float:
+            return None
+        extents = {**self.extents, **dict(zip(part.iters, sizes, strict=True))}
+        letters = {one: _LETTERS[k] for k, one in enumerate([*self.iters, *part.iters][: len(_LETTERS)])}
+        terms = []
+        for one in reads:
+            type = self.args[one.operand].type
+            plain = type.dtype is own and len(set(one.index)) == len(one.index) and all(
+                isinstance(index, Iter) and index in letters and as_scalar(extents[index]) is as_scalar(size)
+                for index, size in zip(one.index, type.shape, strict=True)
+            )  # fmt: skip
+            if not plain:
+                return None
+            terms.append("".join(letters[index] for index in one.index if isinstance(index, Iter)))
+        used = {index for one in reads for index in one.index}
+        if not used.issuperset(part.iters):
+            return None
+        outer = [one for one in self.iters if one in used]
+        equation = f"{','.join(terms)}->{''.join(letters[one] for one in outer)}"
+        shape = tuple(self.extents[one] for one in outer)
+        found = self.node("Einsum", tuple(self.args[one.operand] for one in reads), own, shape, equation=equation)
+        return self.unsqueezed(found, [k for k, one in enumerate(self.iters) if one not in used], self.shape(set(outer)))
+
+    # ---- reads ---------------------------------------------------------------------------------------------------
+
+    def read(self, part: Read) -> Value:
+        value = self.args[part.operand]
+        if not part.index:
+            return value
+        found = self.sliced(part, value)
+        return found if found is not None else self.gathered(part, value)
+
+    def sliced(self, part: Read, value: Value) -> Value | None:
+        """A read at different iterators, each with a factor and an offset, or at a number."""
+        shape = value.type.shape
+        moves = [_affine(index) for index in part.index]
+        iters = [move[0] for move in moves if move is not None and move[0] is not None]
+        if any(move is None for move in moves) or len(set(iters)) < len(iters) or any(one not in self.extents for one in iters):
+            return None
+        ends: list[tuple[int, int, int, int]] = []
+        pads: list[tuple[int, int]] = []
+        for axis, (move, size) in enumerate(zip(moves, shape, strict=True)):
+            assert move is not None
+            one, factor, offset = move
+            extent: Dim = 1 if one is None else self.extents[one]
+            if factor == 1 and offset == 0 and as_scalar(extent) is as_scalar(size):
+                continue
+            if not isinstance(extent, int) or not isinstance(size, int) or factor < 1:
+                return None
+            last = offset + factor * (extent - 1)
+            before, after = max(0, -offset), max(0, last - size + 1)
+            if before or after:
+                if not isinstance(part.other, Num) or before > extent * factor or after > extent * factor:
+                    return None
+            pads.append((before, after))
+            ends.append((axis, offset + before, last + before + 1, factor))
+        value = self.padded(value, {axis: pad for (axis, *_), pad in zip(ends, pads, strict=True)}, part.other)
+        if ends:
+            sizes = {axis: len(range(start, end, step)) for axis, start, end, step in ends}
+            cut = tuple(sizes.get(axis, size) for axis, size in enumerate(value.type.shape))
+            if cut != value.type.shape:
+                lists = (self.list([one[1] for one in ends]), self.list([one[2] for one in ends]), self.list([one[0] for one in ends]))
+                value = self.node("Slice", (value, *lists, self.list([one[3] for one in ends])), value.type.dtype, cut)
+        return self.placed(value, [None if move is None else move[0] for move in moves])
+
+    def padded(self, value: Value, pads: dict[int, tuple[int, int]], other: Scalar | None) -> Value:
+        if not any(any(pad) for pad in pads.values()):
+            return value
+        assert isinstance(other, Num)
+        both = [pads.get(axis, (0, 0)) for axis in range(value.type.rank)]
+        shape = tuple(size if pad == (0, 0) else size + sum(pad) for size, pad in zip(value.type.shape, both, strict=True))  # type: ignore[operator]
+        amounts = self.list([pad[0] for pad in both] + [pad[1] for pad in both])
+        return self.node("Pad", (value, amounts, self.number(other.value, value.type.dtype)), value.type.dtype, shape)
+
+    def placed(self, value: Value, iters: Sequence[Iter | None]) -> Value:
+        """A tensor with an axis for each of some iterators (None: one of size 1), with an axis for every iterator."""
+        dtype, shape = value.type.dtype, value.type.shape
+        gone = [axis for axis, one in enumerate(iters) if one is None]
+        if gone:
+            shape = tuple(size for axis, size in enumerate(shape) if axis not in gone)
+            value = self.node("Squeeze", (value, self.list(gone)), dtype, shape)
+        kept = [one for one in iters if one is not None]
+        order = sorted(range(len(kept)), key=lambda axis: self.iters.index(kept[axis]))
+        if order != list(range(len(kept))):
+            value = self.node("Transpose", (value,), dtype, tuple(shape[axis] for axis in order), perm=order)
+        return self.unsqueezed(value, [k for k, one in enumerate(self.iters) if one not in kept], self.shape(set(kept)))
+
+    def unsqueezed(self, value: Value, axes: list[int], shape: tuple[Dim, ...]) -> Value:
+        return self.node("Unsqueeze", (value, self.list(axes)), value.type.dtype, shape) if axes and value.type.rank else value
+
+    def gathered(self, part: Read, value: Value) -> Value:
+        """A read anywhere: positions in the tensor as a list."""
+        flat = self.node("Reshape", (value, self.list([-1])), value.type.dtype, (product(value.type.shape),))
+        position, inside = self.position(part.index, value.type.shape, part.other is not None)
+        found = self.node("Gather", (flat, position), value.type.dtype, position.type.shape, axis=0)
+        if part.other is None or inside is None:
+            return found
+        return self.join("Where", [inside, found, self.go(part.other, value.type.dtype)], value.type.dtype)
+
+    def position(self, index: Sequence[Scalar], shape: Sequence[Dim], guarded: bool) -> tuple[Value, Value | None]:
+        """Positions in a tensor that was made a list, and whether they are inside it, cut off where they are not."""
+        total: Value | None = None
+        inside: list[Value] = []
+        for axis, (one, size) in enumerate(zip(index, shape, strict=True)):
+            at = self.go(one, DType.I64)
+            if guarded and not (isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size)):
+                zero, end = self.whole_number(0), self.symbols.tensor([size], False)
+                inside += [self.join("GreaterOrEqual", [at, zero], DType.BOOL), self.join("Less", [at, end], DType.BOOL)]
+                last = self.join("Sub", [end, self.whole_number(1)], DType.I64)
+                at = self.join("Max", [self.join("Min", [at, last], DType.I64), zero], DType.I64)
+            step = product(shape[axis + 1 :])
+            if step != 1:
+                at = self.join("Mul", [at, self.symbols.tensor([step], False)], DType.I64)
+            total = at if total is None else self.join("Add", [total, at], DType.I64)
+        assert total is not None
+        return total, self.chain("And", inside, DType.BOOL) if inside else None
+
+    def table(self, part: Table, want: DType) -> Value:
+        numbers = np.array(part.values, dtype=object)
+        array = np.array([float(item) if want.is_float else int(item) for item in numbers.reshape(-1)]).astype(NUMPY[want])
+        position, _ = self.position(part.index, numbers.shape, False)
+        return self.node("Gather", (small_constant(array), position), want, position.type.shape, axis=0)
+
+    # ---- nodes ---------------------------------------------------------------------------------------------------
+
+    def shape(self, depends: set[Iter]) -> tuple[Dim, ...]:
+        return tuple(self.extents[one] if one in depends else 1 for one in self.iters)
+
+    def chain(self, op: str, args: Sequence[Value], dtype: DType) -> Value:
+        total = args[0]
+        for arg in args[1:]:
+            total = self.join(op, [total, arg], dtype)
+        return total
+
+    def join(self, op: str, args: Sequence[Value], dtype: DType) -> Value:
+        """A node over tensors that are broadcast: each axis is 1 or that of its iterator."""
+        rank = max(arg.type.rank for arg in args)
+        shape: list[Dim] = [1] * rank
+        for arg in args:
+            for axis, size in enumerate(arg.type.shape, rank - arg.type.rank):
+                shape[axis] = size if shape[axis] == 1 else shape[axis]
+        return self.node(op, tuple(args), dtype, tuple(shape))
+
+    def cast(self, value: Value, want: DType) -> Value:
+        return value if value.type.dtype is want else self.node("Cast", (value,), want, value.type.shape, to=ELEM_TYPES[want])
+
+    def number(self, value: Any, dtype: DType) -> Value:
+        exact = float(value) if dtype.is_float else value
+        if isinstance(exact, Fraction | float) and not dtype.is_float:
+            raise NotSpelled(f"{value} as {dtype}")
+        return small_constant(np.array(exact, NUMPY[dtype]).reshape(()))
+
+    def whole_number(self, value: int) -> Value:
+        return small_constant(np.array(value, np.int64))
+
+    def list(self, items: Sequence[int]) -> Value:
+        return small_constant(np.array(items, np.int64))
+
+    def sizes(self, shape: Sequence[Dim]) -> Value:
+        return self.symbols.tensor(shape, True) if shape else self.list([])
+
+    def node(self, op: str, args: tuple[Value, ...], dtype: DType, shape: Sequence[Dim], **attrs: Any) -> Value:
+        proto = helper.make_node(op, [""] * len(args), [""], **attrs)
+        payload = OpaqueNode(proto, tuple(range(len(args))), ())
+        return opaque(f"{op}:{sorted(attrs.items())}", op, payload, args, (TensorType(dtype, tuple(shape)),))[0]
+
+
+def _negated(part: Scalar) -> Scalar | None:
+    """`b` of `-1 * b`."""
+    if isinstance(part, Apply) and part.name == "*" and isinstance(part.args[0], Num) and part.args[0].value == -1:
+        return part.args[1] if len(part.args) == 2 else raw_apply("*", *part.args[1:])
+    return None
+
+
+def _affine(index: Scalar) -> tuple[Iter | None, int, int] | None:
+    """Iterator, factor and offset of an index; None where it has another form."""
+    if not index.integral:
+        return None
+    iters = [one for one in index.free if isinstance(one, Iter)]
+    if len(iters) > 1 or any(isinstance(one, Sym) for one in walk(index)):
+        return None
+    if not iters:
+        return (None, 1, int(index.value)) if isinstance(index, Num) else None
+    one = iters[0]
+    values = [substitute(index, {one: as_scalar(k)}) for k in range(4)]
+    numbers = [int(value.value) for value in values if isinstance(value, Num)]
+    step = numbers[1] - numbers[0] if len(numbers) == 4 else 0
+    linear = isinstance(index, Iter) or (isinstance(index, Apply) and index.name in ("+", "*") and _sums(index))
+    return (one, step, numbers[0]) if linear and len(numbers) == 4 else None
+
+
+def _sums(index: Scalar) -> bool:
+    """Whether it consists of sums and products of numbers and iterators."""
+    return all(isinstance(part, Num | Iter) or (isinstance(part, Apply) and part.name in ("+", "*")) for part in walk(index)) and not any(
+        isinstance(part, Apply) and part.name == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1 for part in walk(index)
+    )
+
+
+__all__ = ["NotSpelled", "spelled"]
