@@ -116,14 +116,16 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def load(self, file: ModelFile, plain: bool = False) -> list[str]:
+    def load(self, file: ModelFile, plain: bool = False, library: str = "") -> list[str]:
         """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed.
 
-        `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not.
+        `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not; `library` is
+        the path of one that has them.
         """
-        prepared(file.model)
+        if not library:
+            prepared(file.model)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask(request)
+        answer = self.ask({**request, "library": library})
         names: list[str] = answer["outputs"]
         return names
 

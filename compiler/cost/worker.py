@@ -269,7 +269,8 @@ class Server:
         if what == "load":
             self.loaded = None
             plain = request.get("plain", False)
-            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain)
+            library = request.get("library", "")
+            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain, library=library)
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")

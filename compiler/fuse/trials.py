@@ -5,20 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from math import inf
+from math import inf, nan
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
 
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.cost.clock import TimeUp
+from dslc.cost.compare import compare, ran
 from dslc.cost.measure import Measurer, Sample
+from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.errors import DslcError
 from dslc.fuse.profile import Sizes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
 from dslc.onnx.exporter import node_model
 from dslc.onnx.functions import Function, function_of
+from dslc.onnx.inputs import draw, input_specs
 from dslc.onnx.plain import kernel_model
 from dslc.semantics.library import Rules
 
@@ -30,6 +37,8 @@ HOPELESS = 3.0
 MARGIN = 1.05
 #: what touches fewer bytes is measured so many times at once
 _TINY, _COPIES = 1 << 16, 8
+#: what arguments hold in a few places where kernels are compared with their nodes
+_SPECIAL = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
 #: further measurements of what decides
 _TURNS = ("again",)
 
@@ -39,8 +48,10 @@ class Why(Enum):
 
     NOT_GENERATED = "no kernel is generated for it"
     NOT_WRITTEN = "ONNX has no words for its nodes"
+    FAULT = "the generator failed"
     NOT_BUILT = "its kernel does not compile"
     NOT_RUN = "its kernel, or its nodes, could not be run"
+    DIFFERS = "its kernel gives other numbers than its nodes"
     SLOWER = "its kernel is no faster than its nodes"
     LATE = "there was no time to try it"
 
@@ -129,9 +140,11 @@ class Trials:
                 if found.kernel < best[subject].kernel:
                     best[subject] = found
         for subject, found in best.items():
-            slower = found.ratio < MARGIN
-            detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
-            out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes) if slower else found
+            if found.ratio < MARGIN:
+                detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
+                out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes)
+            else:
+                out[subject.program] = self._checked(subject, found)
         return out
 
     def library(self, found: Iterable[Tried]) -> Library | None:
@@ -159,6 +172,9 @@ class Trials:
             found = [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
         except NotGenerated as problem:
             raise _Out(Why.NOT_GENERATED, str(problem)) from None
+        except Exception as problem:
+            # whatever it is, the nodes are there
+            raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
         return list({one.text.name: one for one in reversed(found)}.values())[::-1]
 
     def _measured(
@@ -210,33 +226,65 @@ class Trials:
         best = built[fastest]
         return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built))
 
-    def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
+    def _checked(self, subject: Subject, found: Tried) -> Tried | Dropped:
+        """What was measured, if it gives the same as the nodes: also where arguments hold no numbers, infinities, and huge ones."""
+        nodes = self._nodes_model(subject)
+        try:
+            if self.left() <= 0:
+                raise TimeUp
+            if nodes is None:
+                raise _Out(Why.NOT_WRITTEN)
+            library = build([found.text], self.folder)
+            model = onnx.ModelProto.FromString(nodes)
+            drawn = draw(input_specs(model, {})[0], 1)
+            feeds = [drawn, {name: _special(array) for name, array in drawn.items()}]
+            with Worker(self.measurer.target.threads, self.left) as worker:
+                names = worker.load(ModelFile(nodes))
+                before = ran(worker, names, feeds)
+                worker.load(ModelFile(self._kernel_model(subject, found.text)), library=str(library.path))
+                after = ran(worker, names, feeds)
+        except TimeUp:
+            return Dropped(subject.program, Why.LATE, "", found.nodes)
+        except WorkerFailed as problem:
+            return Dropped(subject.program, Why.LATE if problem.late else Why.NOT_RUN, str(problem), found.nodes)
+        except (NotBuilt, _Out) as problem:
+            return Dropped(subject.program, Why.NOT_BUILT, str(problem), found.nodes)
+        answer = compare(before, after)
+        return found if answer.same else Dropped(subject.program, Why.DIFFERS, answer.problem, found.nodes)
+
+    def _kernel_model(self, subject: Subject, text: KernelText) -> bytes:
         inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
+        return kernel_model(DOMAIN, text.name, inputs, outputs)
+
+    def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
+        inputs = self._types(subject.program.inputs)
         words = f"kernel {text.name} of {', '.join(map(str, inputs))} weights {subject.weights}"
         weights = self._weights(subject)
 
         def model() -> bytes:
-            return kernel_model(DOMAIN, text.name, inputs, outputs)
+            return self._kernel_model(subject, text)
 
         return self._seconds(Sample(words, model, self._copies(subject), weights, str(library.path)), turn)
 
     def _nodes(self, subject: Subject, turn: str) -> float:
-        program = subject.program
-        inputs = self._types(program.inputs)
-        words = f"nodes of {self.function(program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
+        inputs = self._types(subject.program.inputs)
+        words = f"nodes of {self.function(subject.program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
 
         def model() -> bytes | None:
-            bind = {name: size for value in program.outputs for name, size in self.sizes.named(value.node).items()}
-            for node in program.nodes():
-                bind.update(self.sizes.named(node))
-            try:
-                found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind)
-            except DslcError:
-                return None
-            data: bytes = found.SerializeToString(deterministic=True)
-            return data
+            return self._nodes_model(subject)
 
         return self._seconds(Sample(words, model, self._copies(subject), self._weights(subject)), turn)
+
+    def _nodes_model(self, subject: Subject) -> bytes | None:
+        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured."""
+        program = subject.program
+        bind = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+        try:
+            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind)
+        except DslcError:
+            return None
+        data: bytes = found.SerializeToString(deterministic=True)
+        return data
 
     def _seconds(self, sample: Sample, turn: str) -> float:
         return self.measurer.measured(sample, turn).seconds
@@ -253,6 +301,16 @@ class Trials:
     def _types(self, values: Sequence[Value]) -> list[TensorType]:
         """Types at the sizes at which kernels are measured."""
         return [TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values]
+
+
+def _special(array: Any) -> Any:
+    """An array with numbers in a few places that are none, or at the ends of what there is."""
+    if array.dtype.kind != "f" or array.size < 4 * len(_SPECIAL):
+        return array
+    out = array.copy()
+    places = np.random.default_rng(array.size).choice(array.size, len(_SPECIAL), replace=False)
+    out.reshape(-1)[places] = np.array(_SPECIAL).astype(array.dtype)
+    return out
 
 
 class _Out(Exception):
