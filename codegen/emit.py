@@ -29,7 +29,7 @@ from dslc.codegen.poly import (
     product,
 )
 from dslc.codegen.text import NotGenerated, Reason
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.ir.element import element_type
 from dslc.ir.graph import Scope, Value
 from dslc.ir.scalar import Apply, Iter, Num, Number, Read, Reduce, Scalar, Sym, Table, apply, num, raw_apply, read, walk
@@ -124,6 +124,10 @@ class Level:
     memo: dict[Any, Val] = field(default_factory=dict)
     #: reads may not move out of it: it is inside a condition
     fence: bool = False
+
+
+#: functions of positions that stay positions
+_POSITIONS = frozenset({"+", "*", "//", "%", "floor", "ceil"})
 
 
 class Emitter:
@@ -235,7 +239,7 @@ class Emitter:
                 return env.iters[each]
             if isinstance(each, Num | Sym):
                 return None
-            if isinstance(each, Apply) and each.name in {"+", "*", "//", "%", "floor", "ceil"} and self._polynomial(each, env):
+            if isinstance(each, Apply) and each.name in _POSITIONS and self._polynomial(each, env):
                 return None
             return self._datum(each, env)
 
@@ -481,7 +485,7 @@ class Emitter:
         self._remember((node, id(env), free, False), value)
 
     def _fresh(self, node: Scalar, env: Env, want: DType) -> Val:
-        if node.integral and (not isinstance(node, Apply) or self._polynomial(node, env)):
+        if node.integral and (not isinstance(node, Apply) or (node.name in _POSITIONS and self._polynomial(node, env))):
             return self.number(self.poly(node, env), want if want is not DType.BOOL else DType.I64)
         if isinstance(node, Read):
             return self._read(node, env)
@@ -511,6 +515,7 @@ class Emitter:
                 return found
             dtype = element_type(raw_apply("+", *node.args), env.part.dtypes, env.types)
             dtype = dtype or (DType.I64 if all(arg.integral for arg in node.args) else DType.F64)
+            dtype = self._wide_enough(node, env, dtype)
             return self.apply(name, tuple(self.emit_as(arg, env, computed(dtype)) for arg in node.args), computed(dtype))
         if name in {"floor", "ceil", "trunc"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
             inner = node.args[0]
@@ -543,6 +548,8 @@ class Emitter:
             a, b = node.args
             if apply("*", num(-1), a) is b or apply("*", num(-1), b) is a:
                 return self.apply("abs", (self.emit_as(a, env, dtype),), dtype)
+        if name in {"//", "%", "min", "max"}:
+            dtype = self._wide_enough(node, env, dtype)
         args = [self.emit_as(arg, env, dtype) for arg in node.args]
         if name in {"floor", "ceil", "round", "trunc"} and not dtype.is_float:
             return args[0]
@@ -552,11 +559,20 @@ class Emitter:
             return self._divide(args[0], args[1], dtype)
         return self.apply(name, tuple(args), dtype)
 
+    @staticmethod
+    def _wide_enough(node: Apply, env: Env, dtype: DType) -> DType:
+        """The type for a function that is not one modulo 2^bits: bare numbers may be larger than the elements that they meet."""
+        if not dtype.is_integer or dtype.bytes == 8:
+            return dtype
+        low, high = integer_range(dtype)
+        for arg in node.args:
+            if env.type_of(arg) is None and not (isinstance(arg, Num) and low <= arg.value <= high):
+                return DType.I64
+        return dtype
+
     def _folded(self, name: str, args: list[Val], dtype: DType) -> Val:
-        """What does not vary first: it is computed outside."""
-        ordered = sorted(args, key=lambda arg: (arg.lanes, arg.level))
-        if dtype.is_float and name in {"+", "*"} and len({(arg.lanes, arg.level) for arg in args}) == 1:
-            ordered = args
+        """What does not vary first: it is computed outside. In a sum last: x - m - n is small where x and m are large and near."""
+        ordered = sorted(args, key=lambda arg: (arg.lanes, arg.level), reverse=name == "+" and dtype.is_float)
         out = ordered[0]
         for arg in ordered[1:]:
             out = self.apply(name, (out, arg), dtype)
