@@ -13,13 +13,16 @@ from typing import Any
 from dslc.errors import DslcError, Source
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
-from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological, with_args
 from dslc.ir.scalar import Num, Scalar, apply, as_scalar, dimension
 from dslc.ir.show import show_with
+from dslc.semantics.elaborate import expand_node
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
+#: the library that everybody has
+STANDARD = "std"
 #: constants of more elements are not written out
 _ELEMENTS = 16
 _DTYPES = {str(dtype): dtype for dtype in DType}
@@ -98,7 +101,8 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
     names: dict[Value, str] = {value: f"h{k}" for k, value in enumerate(group.inputs)}
     out: list[str] = []
     count = 0
-    for node in topological(value.node for value in group.outputs):
+    results = _in_standard_words(rules, group.outputs)
+    for node in topological(value.node for value in results):
         if isinstance(node, Input):
             continue
         if isinstance(node, Constant):
@@ -108,7 +112,18 @@ def _statements(rules: Rules, group: Graph) -> list[str]:
             names[value] = f"t{count}"
             count += 1
         out.append(_statement(rules, node, names))
-    return out + [f"y{k} = {names[value]}" for k, value in enumerate(group.outputs)]
+    return out + [f"y{k} = {names[value]}" for k, value in enumerate(results)]
+
+
+def _in_standard_words(rules: Rules, outputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Operators of other libraries as their equations: who reads a file need not have them."""
+    new: dict[Value, Value] = {}
+    for node in topological(value.node for value in outputs):
+        args = tuple(new[arg] for arg in node.args)
+        foreign = isinstance(node, Call) and not node.op.startswith(f"{STANDARD}.")
+        values = expand_node(rules, node, args) if foreign else with_args(node, args)
+        new.update(zip(node.values, values, strict=True))
+    return tuple(new[value] for value in outputs)
 
 
 def _statement(rules: Rules, node: Node, names: Mapping[Value, str]) -> str:

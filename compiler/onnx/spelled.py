@@ -6,6 +6,7 @@ so that ONNX's broadcasting does the rest. Reads at iterators are transposed, at
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from fractions import Fraction
@@ -18,7 +19,7 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import ScopeNode, Value, opaque, product
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, substitute, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, reduce, substitute, walk
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 from dslc.onnx.protos import ELEM_TYPES
@@ -37,6 +38,9 @@ _TESTS = {"isnan": "IsNaN", "isinf": "IsInf"}
 _COMPARE = {"==": "Equal", "<": "Less", "<=": "LessOrEqual", ">": "Greater", ">=": "GreaterOrEqual"}
 _CHAINS = {"+": "Add", "*": "Mul", "and": "And", "or": "Or", "min": "Min", "max": "Max"}
 _REDUCE = {"sum": "ReduceSum", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd"}
+_JOINED = {"sum": "Add", "max": "Max", "min": "Min", "prod": "Mul", "any": "Or", "all": "And"}
+#: a reduction over a window of so many positions is written out
+_WINDOW = 64
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
@@ -177,22 +181,24 @@ class _Speller:
     # ---- reductions ----------------------------------------------------------------------------------------------
 
     def reduce(self, part: Reduce, own: DType) -> Value:
-        sizes = [extent.value if isinstance(extent, Num) else extent for extent in part.extents]
+        sizes: list[Any] = [int(extent.value) if isinstance(extent, Num) else extent for extent in part.extents]
         if any(isinstance(size, Scalar) and size.free for size in sizes) or any(one in self.iters for one in part.iters):
             raise NotSpelled("a reduction whose extent depends on a position")
+        if (taken := self.apart(part, sizes)) is not None:
+            return self.chain(_JOINED[part.kind], [self.go(term, own) for term in taken], own)
         if part.kind == "sum" and part.where is None and (found := self.contraction(part, sizes, own)) is not None:
             return found
         inner = DType.I32 if part.kind in ("any", "all") else own
         kind = {"any": "max", "all": "min"}.get(part.kind, part.kind)
         outer = len(self.iters)
         self.iters += part.iters
-        self.extents.update(zip(part.iters, sizes, strict=True))  # type: ignore[arg-type]
+        self.extents.update(zip(part.iters, sizes, strict=True))
         try:
             body = self.go(part.body, DType.BOOL if part.kind in ("any", "all") else own)
             body = self.cast(body, inner)
             if part.where is not None:
                 body = self.join("Where", [self.go(part.where, DType.BOOL), body, self.neutral(kind, inner)], inner)
-            full = (*body.type.shape[:outer], *sizes) if body.type.rank else (*([1] * outer), *sizes)
+            full: tuple[Dim, ...] = (*body.type.shape[:outer], *sizes) if body.type.rank else (*([1] * outer), *sizes)
             if body.type.shape != full:
                 body = self.node("Expand", (body, self.sizes(full)), inner, full)
         finally:
@@ -204,6 +210,29 @@ class _Speller:
         else:
             found = self.node(_REDUCE[kind], (body,), inner, shape, axes=axes, keepdims=0)
         return self.cast(found, DType.BOOL) if part.kind in ("any", "all") else found
+
+    def apart(self, part: Reduce, sizes: Sequence[Any]) -> list[Scalar] | None:
+        """The terms of a reduction over a small window: at each of its positions a read is a slice, and would be gathered else."""
+        mixed = {
+            one
+            for read in walk(part.body)
+            if isinstance(read, Read)
+            for index in read.index
+            if len(index.free) > 1
+            for one in index.free
+            if one in part.iters
+        }
+        ranges = [range(size) for one, size in zip(part.iters, sizes, strict=True) if one in mixed and isinstance(size, int)]
+        if not mixed or len(ranges) < len(mixed) or not 0 < math.prod(map(len, ranges)) <= _WINDOW or part.where is not None:
+            return None
+        moved = [one for one in part.iters if one in mixed]
+        rest = [(one, extent) for one, extent in zip(part.iters, part.extents, strict=True) if one not in mixed]
+        terms: list[Scalar] = []
+        for at in itertools.product(*ranges):
+            body = substitute(part.body, {one: as_scalar(k) for one, k in zip(moved, at, strict=True)})
+            iters, extents = tuple(one for one, _ in rest), tuple(extent for _, extent in rest)
+            terms.append(reduce(part.kind, iters, extents, body) if rest else body)
+        return terms
 
     def neutral(self, kind: str, dtype: DType) -> Value:
         if kind in ("sum", "prod"):
