@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dslc.codegen.emit import Emitter, Env, Frozen, Tensor, Undecided, Val
+from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
-from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product
+from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
 from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, sizes
+from dslc.codegen.values import Env, Frozen, Tensor, Undecided, Val
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -187,21 +188,19 @@ class _Writer:
         lane = self._lane()
         vars = [emitter.variable("o", extent) for extent in self.extents]
         at = places(self.stage.extents, self.groups, vars, emitter.ranges)
-        rows: list[tuple[str, Poly | None, str]] = [(var.name, extent, "") for var, extent in zip(vars, self.extents, strict=True)]
         body = Block()
         volume = self._volume()
         chunk = 0
         if lane is not None:
             extent = self.extents[lane].number
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
-            small = max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
+            small = _CHUNK if self._shared(lane) else max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
         work = f"(int64_t){max(1, int(volume))}"
         block = self._blocked(lane, vars, at)
         if lane is not None:
-            var = vars[lane]
             total = emitter.text(self.extents[lane])
             work = f"{work} * ({total})" if not chunk else f"{work} * k_min64({total}, {chunk})"
             start, stop = "0", total
@@ -232,6 +231,14 @@ class _Writer:
         code = StageCode(count, work, str(_GRAIN), emitter.root)
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
+
+    def _shared(self, lane: int) -> bool:
+        """Whether a reduction is the same for all lanes: then they should be many."""
+        for placed in self.stage.placed:
+            own = {placed.part.scope.iters[placed.outer[k]] for k in self.groups[lane]}
+            if any(isinstance(node, Reduce) and not node.free & own for node in walk(placed.part.scope.body)):
+                return True
+        return False
 
     def _volume(self) -> float:
         """Evaluations of expressions per point of the outer loops."""
@@ -292,9 +299,7 @@ class _Writer:
         emitter.bound[first] = emitter.top
 
         def moved(by: int, name: str) -> list[Poly]:
-            from dslc.codegen.poly import replaced
-
-            return [replaced(place, {var: of(Var(name)) + by}, emitter.ranges) for place in at]
+                return [replaced(place, {var: of(Var(name)) + by}, emitter.ranges) for place in at]
 
         emitter.ranges.extents[Var(first)] = extent - (size - 1)
         full, rest, one = Block(), Block(), Block()
@@ -318,7 +323,7 @@ class _Writer:
         step = condition.coefficient(lane)
         if step is None or not step.number:
             return None
-        rest = self.emitter._wide(condition.without(lane))
+        rest = self.emitter.wide(condition.without(lane))
         if step.number > 0:
             return f"k_ceildiv(-{rest}, (int64_t){step.number})"
         return f"k_floordiv({rest}, (int64_t){-step.number}) + 1"
@@ -326,7 +331,7 @@ class _Writer:
     def _boundary(self, quotient: Quotient, datum: Datum, lane: Var) -> str:
         step = quotient.top.coefficient(lane)
         assert step is not None and step.number
-        rest, bottom = self.emitter._wide(quotient.top.without(lane)), self.emitter._wide(quotient.bottom)
+        rest, bottom = self.emitter.wide(quotient.top.without(lane)), self.emitter.wide(quotient.bottom)
         if step.number > 0:
             return f"k_ceildiv(({datum.name} + 1) * {bottom} - {rest}, (int64_t){step.number})"
         return f"k_floordiv({rest} - {datum.name} * {bottom}, (int64_t){-step.number}) + 1"
@@ -357,7 +362,7 @@ class _Writer:
                         self._split(target, notes, build, lane, start, stop)
                 finally:
                     emitter.facts.pop()
-            block.statements.append(Branch(f"{emitter._wide(condition)} >= 0", then, other))
+            block.statements.append(Branch(f"{emitter.wide(condition)} >= 0", then, other))
 
     def _lanes(self, block: Block, lane: Var, piece: tuple[str, str], rows: list[list[Poly]], vectors: int) -> None:
         """One loop over vectors."""
@@ -389,8 +394,6 @@ class _Writer:
 
     def _parts(self, rows: list[list[Poly]], lane: Var | None, vectors: int) -> None:
         """Every part of the stage for some positions of the outer loops."""
-        from dslc.codegen.poly import replaced
-
         emitter = self.emitter
         spots: list[list[Poly]] = []
         for row in rows:
@@ -527,7 +530,7 @@ class _Writer:
                     finally:
                         emitter.lane, emitter.active = None, None
             target.statements.append(
-                Lanes(var.name, piece[0], piece[1], width, None if size is not None and size < width else full, None, width, tail, active)
+                Lanes(var.name, *piece, width, None if size is not None and size < width else full, None, width, tail, active)
             )
 
         self._run_pieces(block, var, "0", emitter.text(extent), build)
@@ -557,7 +560,7 @@ class _Writer:
                 emitter.frozen = {}
         lets, cuts = [], []
         for quotient, datum in notes.frozen.items():
-            lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter._wide(quotient.top)}, {emitter._wide(quotient.bottom)})"))
+            lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter.wide(quotient.top)}, {emitter.wide(quotient.bottom)})"))
             cuts.append(self._boundary(quotient, datum, lane))
         cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
         home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
