@@ -94,12 +94,31 @@ class Emitter(Expressions):
                 return self.let(key, text, dtype, True, level)
             if not guarded:
                 call = f"{tensor.pointer} + {self.text(address)}, {self.text(step)}, {self.active or width}"
-                text = f"k_load_step<{stored}, {width}>({call})"
+                text = self._from_tile(tensor, address, step) or f"k_load_step<{stored}, {width}>({call})"
                 return self.let(key, text, dtype, True, level)
         places = self.lane_numbers(address)
         safe = f"k_within<{width}>({places.text}, {total})" if guarded else places.text
         text = f"k_gather<{stored}, {width}>({tensor.pointer}, {safe}, {self.active or width}{', ' + total if guarded else ''})"
         return self.let(key, text, dtype, True, max(level, places.level))
+
+    def _from_tile(self, tensor: Tensor, address: Poly, step: Poly) -> str | None:
+        """Of a square of elements, read row by row and turned in registers, the column of this position of the tile's loop."""
+        if self.tile is None or store_type(tensor.dtype) not in {"float", "int32_t", "uint32_t"}:
+            return None
+        beside = address.coefficient(self.tile)
+        if beside is None or beside.number != 1:
+            return None
+        first = address - self.instance
+        stored = store_type(tensor.dtype)
+        key = ("tile", tensor.pointer, first, self.active)
+        found = self.recall(key)
+        if found is None:
+            call = f"{tensor.pointer} + {self.text(first)}, {self.text(step)}, {self.active or self.width}"
+            text = f"k_load_tile<{stored}, {self.width}>({call})"
+            name = self.name("tile")
+            self.levels[-1].block.statements.append(Let(f"k_tile<{stored}, {self.width}>", name, text))
+            self.levels[-1].memo[key] = found = Val(name, tensor.dtype, True, self.top)
+        return f"{found.text}.column[{self.instance}]"
 
     def store(self, tensor: Tensor, address: Poly, value: Val) -> None:
         """The element at a position of this loop; must be the innermost one that is open."""
@@ -143,7 +162,8 @@ class Emitter(Expressions):
         if name is None:
             name = self.tables[numbers, dtype] = self.name("table")
             self.root.statements.insert(0, Let(f"static {store_type(dtype)}", f"{name}[]", f"{{{numbers}}}"))
-        strides, at = [], 1
+        strides: list[Poly] = []
+        at = 1
         for size in reversed(shape):
             strides.insert(0, const(at))
             at *= size

@@ -39,12 +39,12 @@ class Expressions(Positions):
     def emit(self, node: Scalar, env: Env, want: DType) -> Val:
         """An expression; bare numbers take the type that is wanted."""
         if isinstance(node, Num):
-            value = node.value
-            if isinstance(value, bool):
-                return literal(value, DType.BOOL)
-            if isinstance(value, int) and not want.is_float:
-                return literal(value, want if want is not DType.BOOL else DType.I64)
-            return literal(value, want if want.is_float or isinstance(value, float) else DType.F64)
+            number = node.value
+            if isinstance(number, bool):
+                return literal(number, DType.BOOL)
+            if isinstance(number, int) and not want.is_float:
+                return literal(number, want if want is not DType.BOOL else DType.I64)
+            return literal(number, want if want.is_float or isinstance(number, float) else DType.F64)
         free = None if env.type_of(node) is not None else want
         key = (node, id(env), free, self.guarded > 0)
         found = self.recall(key) or self.recall((node, id(env), free, False))

@@ -9,9 +9,10 @@ from typing import Any
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.lanes import Memory, Pointer
 from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
-from dslc.codegen.stage_code import Memory, Pointer, StageCode, code_of
+from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
 from dslc.codegen.values import Tensor, strides_of

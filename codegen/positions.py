@@ -56,6 +56,9 @@ class Positions(ABC):
         self.splitting = False
         self.frozen: dict[Quotient, Datum] = {}
         self.guarded = 0
+        #: the loop of which as many positions as lanes are computed together, and the one that is being written
+        self.tile: Var | None = None
+        self.instance = 0
         self._names = 0
 
     @abstractmethod

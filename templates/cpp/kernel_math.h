@@ -1,6 +1,6 @@
 // ---- functions of vectors of f32: polynomials fitted over the ranges that the reductions leave; f64 is element by element ------
 // exact where the last bit of the result is: k_sqrt, k_floor, k_ceil, k_trunc, k_round. Largest errors against float64, in units
-// of the last place, as tests/codegen/test_functions.py measures them:
+// of the last place, as tests/codegen/test_kernel_functions.py measures them:
 //   k_exp 2, k_log 2, k_log1p 3, k_tanh 6, k_erf 6, k_sin 2 and k_cos 2 for |x| < 8192 (of the libm beyond)
 template <class T> constexpr bool k_f32_lanes = k_of<T>::vector && __is_same(k_element<T>, float);
 template <class T> using k_bits_of = V<int32_t, k_width<T>>;
@@ -128,7 +128,8 @@ K_FN T k_tanh(T x) {
     q = q * t + 2.72458084e-2f;
     q = q * t + 4.70132405e-1f;
     q = q * t + 1.0f;
-    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q));
+    // exactly 1 beyond: x * (1 - f(x)) of a huge x must vanish
+    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q + (x - a)));
   }
   K_ELSE(tanh)
 }
@@ -147,7 +148,8 @@ K_FN T k_erf(T x) {
     q = q * t + 1.13874113e-1f;
     q = q * t + 4.97406236e-1f;
     q = q * t + 1.0f;
-    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q));
+    // exactly 1 beyond: x * (1 - f(x)) of a huge x must vanish
+    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q + (x - a)));
   }
   K_ELSE(erf)
 }

@@ -125,6 +125,7 @@ GROUPS = [
     Case("slice backwards", reversed_part),
     Case("transpose", lambda r: r.op("transpose", r.input(3, N, M), perm=(2, 0, 1))),
     Case("transpose of the last axes", lambda r: r.op("transpose", r.input(2, N, M), perm=(0, 2, 1))),
+    Case("transpose of many rows", lambda r: r.op("relu", r.op("transpose", r.input(N, M), perm=(1, 0))), sizes=({"N": 50, "M": 83},)),
     Case("depth to space", lambda r: r.op("depth_to_space", r.input(1, 8, N, M), block=2)),
     Case("space to depth", lambda r: r.op("space_to_depth", r.input(1, 2, 4, 6), block=2), sizes=({},)),
     Case("reshape", lambda r: r.op("exp", r.op("reshape", r.input(4, 6, 5), shape=(8, 15))), sizes=({},)),
