@@ -34,13 +34,15 @@ class Sample:
 
     `text` says what it is in the words of the rules, so that nothing has to be built for what is known; `build` makes the model
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
-    operators meet; `weights` are the inputs that become constants where it is measured: a runtime packs those.
+    operators meet; `weights` are the inputs that become constants where it is measured: a runtime packs those. `library` is the
+    path of one that has the kernels of the model; the model is then not looked at for layouts.
     """
 
     text: str
     build: Callable[[], bytes | None]
     copies: int = 1
     weights: tuple[str, ...] = ()
+    library: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,9 @@ class Measurer:
             return Measured(inf)
         contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
         by_model = f"model:{contents}{which}"
-        found = self._known(by_model) or self._measure(model, sample.weights, sample.copies, not turn)
+        found = self._known(by_model) or self._measure(
+            model, sample.weights, sample.copies, not turn and not sample.library, sample.library
+        )
         parts = {"": found.seconds, ":layout": float(found.number)}
         self.cache.put_seconds(
             self._context, {key + part: value for key in (by_text, by_model) for part, value in parts.items()}
@@ -134,10 +138,10 @@ class Measurer:
         seconds = self.cache.seconds(self._context, key)
         return None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
 
-    def _measure(self, model: bytes, weights: Sequence[str], copies: int, layout: bool) -> Measured:
+    def _measure(self, model: bytes, weights: Sequence[str], copies: int, layout: bool, library: str = "") -> Measured:
         try:
             overhead = self.overhead
-            answer = self._ask(model, weights, copies, layout)
+            answer = self._ask(model, weights, copies, layout, library)
         except WorkerFailed as failed:
             if failed.late:
                 raise TimeUp from None
@@ -148,14 +152,14 @@ class Measurer:
         return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 
     def _ask(
-        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False
+        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = ""
     ) -> dict[str, Any]:
         left = self._left()
         if left <= 0:
             raise TimeUp
         longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / MANY))
         with self._during():
-            return self._worker.measure(model, longest, weights, copies, layout)
+            return self._worker.measure(model, longest, weights, copies, layout, library)
 
     @property
     def overhead(self) -> float:

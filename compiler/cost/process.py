@@ -10,7 +10,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +19,8 @@ from typing import Any
 from dslc.cost.worker import receive, send
 from dslc.kernels import prepared
 
+#: what runs models on ONNX Runtime
+RUNNER = "dslc.cost.worker"
 #: models of so many bytes are worth a file
 LARGE = 1 << 22
 #: a request may take so many seconds longer than is left, since starting a process is part of it
@@ -37,10 +39,14 @@ class WorkerFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model to be run: serialized, or a path; `folder` holds its external data."""
+    """A model to be run: serialized, or a path; `folder` holds its external data.
+
+    `runner` is the module that is started to run it, which answers as `dslc.cost.worker` does.
+    """
 
     model: bytes | str
     folder: str | None = None
+    runner: str = RUNNER
 
     @property
     def bytes(self) -> int:
@@ -68,7 +74,7 @@ def _stored(file: ModelFile, path: Path) -> ModelFile:
         path.write_bytes(file.model)
     except OSError:
         return file
-    return ModelFile(str(path))
+    return replace(file, model=str(path), folder=None)
 
 
 def _external_bytes(data: bytes, folder: str | None) -> int:
@@ -94,10 +100,12 @@ class Worker:
     Args:
         threads: of the runtime.
         left: seconds that a request may take, asked at each one; a process that has not answered then is killed.
+        runner: the module that is started.
     """
 
-    def __init__(self, threads: int, left: Callable[[], float] = lambda: inf) -> None:
+    def __init__(self, threads: int, left: Callable[[], float] = lambda: inf, runner: str = RUNNER) -> None:
         self.threads = threads
+        self._runner = runner
         self._left = left
         self._process: subprocess.Popen[bytes] | None = None
         self._stopped = False
@@ -108,28 +116,36 @@ class Worker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def load(self, file: ModelFile, plain: bool = False) -> list[str]:
+    def load(self, file: ModelFile, plain: bool = False, library: str = "") -> list[str]:
         """Loads a model in place of the one before, and gives the names of its outputs; raises WorkerFailed.
 
-        `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not.
+        `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not; `library` is
+        the path of one that has them.
         """
-        prepared(file.model)
+        if not library:
+            prepared(file.model)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask(request)
+        answer = self.ask({**request, "library": library})
         names: list[str] = answer["outputs"]
         return names
 
     def measure(
-        self, model: bytes, seconds: float, weights: Sequence[str] = (), copies: int = 1, layout: bool = False
+        self,
+        model: bytes,
+        seconds: float,
+        weights: Sequence[str] = (),
+        copies: int = 1,
+        layout: bool = False,
+        library: str = "",
     ) -> dict[str, Any]:
         """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
-        runtime does about layouts.
+        runtime does about layouts. `library` is the path of one with its kernels.
 
         It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
         prepared(model)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
-        return self.ask({**request, "layout": layout, "threads": self.threads})
+        return self.ask({**request, "layout": layout, "threads": self.threads, "library": library})
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it."""
@@ -199,7 +215,7 @@ class Worker:
         if self._process is None:
             alone = {"ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "dslc.cost.worker"],
+                [sys.executable, "-m", self._runner],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

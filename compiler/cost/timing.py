@@ -123,7 +123,7 @@ def _generation(
     if found.generations % 2:
         order.reverse()
     with ExitStack() as stack:
-        workers = [stack.enter_context(Worker(threads, clock.left)) for _ in stored]
+        workers = [stack.enter_context(Worker(threads, clock.left, file.runner)) for file in stored]
         for k in order:
             workers[k].start()
         once = [0.0] * len(stored)

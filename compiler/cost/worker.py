@@ -64,7 +64,7 @@ class Loaded:
     """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
 
     def __init__(
-        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False
+        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = ""
     ) -> None:
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
@@ -75,8 +75,11 @@ class Loaded:
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         if plain:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-        # kernels that were built for the model: whoever asks has seen to that
-        register(options, known(model))
+        if library:
+            options.register_custom_ops_library(library)
+        else:
+            # kernels that were built for the model: whoever asks has seen to that
+            register(options, known(model))
         if optimized:
             # where the runtime writes what it made of the model
             options.optimized_model_filepath = optimized
@@ -194,13 +197,13 @@ def clocked(call: Callable[[], Any], calls: int, inner: int, now: Callable[[], f
     return times
 
 
-def _once(call: Callable[[], Any], now: Callable[[], float]) -> float:
+def once(call: Callable[[], Any], now: Callable[[], float]) -> float:
     """About what a run takes, in seconds; a slow one runs once."""
     first = clocked(call, 1, 1, now)[0]
     return first if first > _SLICE else min(clocked(call, _WARM, 1, now))
 
 
-def _warmed(call: Callable[[], Any]) -> None:
+def warmed(call: Callable[[], Any]) -> None:
     """Runs until the caches hold what a run leaves in them, and not what another process left."""
     until = time.perf_counter() + _WARMING
     call()
@@ -266,7 +269,8 @@ class Server:
         if what == "load":
             self.loaded = None
             plain = request.get("plain", False)
-            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain)
+            library = request.get("library", "")
+            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain, library=library)
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")
@@ -274,12 +278,12 @@ class Server:
             return {"arrays": self.loaded.run(request["feeds"])}
         if what == "bind":
             plain = self.loaded.bind(request["feeds"], request.get("plain", False))
-            return {"plain": plain, "seconds": _once(_bound(self.loaded), self.loaded.clock)}
+            return {"plain": plain, "seconds": once(_bound(self.loaded), self.loaded.clock)}
         if what == "alone":
             return {"seconds": fastest(_bound(self.loaded), request["seconds"], self.loaded.clock)}
         if what == "time":
             call = _bound(self.loaded)
-            _warmed(call)
+            warmed(call)
             return {"seconds": clocked(call, request["calls"], request["inner"], self.loaded.clock)}
         raise RuntimeError(f"unknown request {what}")
 
@@ -288,7 +292,7 @@ class Server:
 
         # contents are made here: what a large model weighs would take longer to send than to measure
         model, feeds = filled(request["model"], request["weights"], request["copies"])
-        loaded = Loaded(model, None, request["threads"])
+        loaded = Loaded(model, None, request["threads"], library=request.get("library", ""))
         loaded.bind(feeds)
         seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)
         del loaded
@@ -303,7 +307,7 @@ def _bound(loaded: Loaded) -> Callable[[], Any]:
     return loaded.call
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """A stopped process does not see that its requests have ended: Linux kills it when who started it dies."""
     if sys.platform == "linux":
         import ctypes
@@ -315,7 +319,7 @@ def _end_with_parent() -> None:
 
 def main() -> None:
     """Serves requests until the other end closes."""
-    _end_with_parent()
+    end_with_parent()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     # whatever a library prints goes to stderr, not between the answers
     os.dup2(2, 1)

@@ -128,7 +128,8 @@ K_FN T k_tanh(T x) {
     q = q * t + 2.72458084e-2f;
     q = q * t + 4.70132405e-1f;
     q = q * t + 1.0f;
-    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q));
+    // exactly 1 beyond: x * (1 - f(x)) of a huge x must vanish
+    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q + (x - a)));
   }
   K_ELSE(tanh)
 }
@@ -147,7 +148,8 @@ K_FN T k_erf(T x) {
     q = q * t + 1.13874113e-1f;
     q = q * t + 4.97406236e-1f;
     q = q * t + 1.0f;
-    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q));
+    // exactly 1 beyond: x * (1 - f(x)) of a huge x must vanish
+    return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q + (x - a)));
   }
   K_ELSE(erf)
 }

@@ -83,13 +83,13 @@ STEPS: tuple[Step, ...] = (
 BASES = ((2, 4), (4, 2), (1, 2, 4, 4))
 
 
-def build(rules: Rules, base: int, steps: list[tuple[int, int, int, int]]) -> Graph:
+def build(rules: Rules, base: int, steps: list[tuple[int, int, int, int]], choice: tuple[Step, ...] = STEPS) -> Graph:
     """A graph of the steps that fit; its outputs are the values that nothing uses."""
     shape = BASES[base]
     values = [input_value(name, TensorType(DType.F32, shape)) for name in "xz"]
     for which, a, b, n in steps:
         try:
-            made = STEPS[which](rules, values[-1 - a % len(values)], values[-1 - b % len(values)], n)
+            made = choice[which](rules, values[-1 - a % len(values)], values[-1 - b % len(values)], n)
         except (Mismatch, IndexError):
             continue
         if all(v.type.is_static and 0 < v.type.elements <= 4096 for v in made):

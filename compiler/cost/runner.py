@@ -1,0 +1,59 @@
+"""The process that times models on another runtime, as `dslc.cost.worker` does on ONNX Runtime: the same requests and answers."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from dslc.cost.worker import clocked, end_with_parent, once, receive, send, warmed
+
+
+class Runner(Protocol):
+    """A loaded model of a runtime."""
+
+    def __init__(self, model: bytes, threads: int) -> None: ...
+
+    def bind(self, feeds: Mapping[str, Any]) -> Callable[[], Any]:
+        """A run on these inputs, without arguments."""
+
+
+def serve(runner: type[Runner]) -> None:
+    """Answers `load`, `bind` and `time` until the other end closes."""
+    end_with_parent()
+    requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    # whatever a library prints goes to stderr, not between the answers
+    os.dup2(2, 1)
+    served = _Served(runner)
+    while (request := receive(requests)) is not None:
+        try:
+            answer = {"ok": True, **served.answer(request)}
+        except Exception as problem:
+            answer = {"ok": False, "error": f"{type(problem).__name__}: {problem}"}
+        send(answers, answer)
+
+
+class _Served:
+    def __init__(self, runner: type[Runner]) -> None:
+        self._runner = runner
+        self._loaded: Runner | None = None
+        self._call: Callable[[], Any] | None = None
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["do"] == "load":
+            model = request["model"]
+            self._loaded = self._runner(model if isinstance(model, bytes) else Path(model).read_bytes(), request["threads"])
+            return {"outputs": []}
+        if request["do"] == "bind" and self._loaded is not None:
+            self._call = self._loaded.bind(request["feeds"])
+            return {"plain": False, "seconds": once(self._call, time.perf_counter)}
+        if request["do"] == "time" and self._call is not None:
+            warmed(self._call)
+            return {"seconds": clocked(self._call, request["calls"], request["inner"], time.perf_counter)}
+        raise RuntimeError(f"cannot {request['do']}")
+
+
+__all__ = ["Runner", "serve"]

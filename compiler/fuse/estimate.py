@@ -1,0 +1,155 @@
+"""Seconds that a kernel takes, before there is one: what it moves and computes, at the speeds of this machine.
+
+Speeds are measured once for a target, on the runtime's own addition and product, and kept with the costs of operators.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import exp, inf, log
+
+from dslc.cost.measure import Measurer, Sample
+from dslc.fuse.profile import Profiles, Reach, Reading, Work
+from dslc.ir.graph import Graph, Kernel, ScopeNode, Value, topological
+from dslc.onnx.plain import addition_model, product_model
+from dslc.semantics.elaborate import expand
+
+#: elements of the additions and rows of the product that are measured
+_ADDITIONS, _ROWS = (1 << 15, 1 << 20, 1 << 23), 256
+#: seconds of a node that runs in parallel, and of each further round of its threads
+_LAUNCH, _ROUND = 8e-7, 5e-7
+#: what a row that is read again comes from: faster than where it came from first
+_NEAR = 3.0
+#: how many times as long neighbours take that lie apart
+_STRIDED = 2.0
+#: what of the peak of products is left where functions are computed
+_FUNCTIONS = 0.5
+#: work of a thread that is worth starting it, in seconds
+_WORTH = 1.5e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a target can do: bytes a second by bytes that are touched (rising), additions a second, and threads."""
+
+    bandwidth: tuple[tuple[float, float], ...]
+    peak: float
+    threads: int
+
+    def speed(self, touched: float) -> float:
+        """Bytes a second of a kernel that touches so many bytes; between two measurements on a line of logarithms."""
+        points = self.bandwidth
+        if touched <= points[0][0]:
+            return points[0][1]
+        for (low, slow), (high, fast) in pairwise(points):
+            if touched <= high:
+                share = log(touched / low) / log(high / low)
+                return exp(log(slow) + share * (log(fast) - log(slow)))
+        return points[-1][1]
+
+
+#: where nothing can be measured: an everyday processor
+EVERYDAY = Machine(((4e5, 4e10), (1.2e7, 3e10), (1e8, 1e10)), 5e10, 1)
+
+
+def machine(measurer: Measurer) -> Machine:
+    """What a measurer's target can do; it takes milliseconds the first time.
+
+    Raises:
+        TimeUp: there is no time to measure it.
+    """
+    threads = measurer.target.threads
+    points = []
+    for elements in _ADDITIONS:
+        sample = Sample(f"plain addition of {elements}", lambda elements=elements: addition_model(elements))  # type: ignore[misc]
+        points.append((12.0 * elements, 12.0 * elements / measurer.measured(sample).seconds))
+    sample = Sample(f"plain product of {_ROWS}", lambda: product_model(_ROWS))
+    seconds = measurer.measured(sample).seconds
+    if not (0 < seconds < inf and all(0 < speed < inf for _, speed in points)):
+        return EVERYDAY
+    return Machine(tuple(points), 2.0 * _ROWS**3 / seconds, threads)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a kernel moves in bytes, reads once more from nearby, and computes in additions; in how many rounds, and how many rows can
+    be reduced at once."""
+
+    bytes: float
+    near: float
+    operations: float
+    rounds: int
+    rows: float
+
+    def seconds(self, machine: Machine) -> float:
+        """On a machine."""
+        moved = self.bytes / machine.speed(self.bytes) + self.near / (_NEAR * machine.speed(0.0))
+        alone = max(moved, self.operations / (_FUNCTIONS * machine.peak))
+        # speeds are those of all threads: fewer rows than threads leave some idle, and little work is done by one
+        idle = machine.threads / max(1.0, min(float(machine.threads), self.rows))
+        one = alone * machine.threads
+        shared = alone * idle + (_LAUNCH if one > _WORTH else 0.0)
+        return _ROUND + min(one, shared) + (self.rounds - 1) * _ROUND
+
+
+def estimate(kernel: Kernel, profiles: Profiles) -> Estimate:
+    """What a kernel takes, by its equations."""
+    return _Traffic(kernel.group, profiles).estimate()
+
+
+class _Traffic:
+    """The scopes of a program, and where each value is by the time it is read."""
+
+    def __init__(self, program: Graph, profiles: Profiles) -> None:
+        self.profiles = profiles
+        self.outputs = expand(profiles.rules, program.outputs)
+        nodes = topological(value.node for value in self.outputs)
+        self.scopes = [node for node in nodes if isinstance(node, ScopeNode) and not node.constant]
+        self.works = {node: profiles.work(node) for node in self.scopes}
+
+    def estimate(self) -> Estimate:
+        sizes, final = self.profiles.sizes, set(self.outputs)
+        moved = sum(float(sizes.bytes(value.type)) for value in dict.fromkeys(self.outputs))
+        near, operations, rounds, rows = 0.0, 0.0, 1, inf
+        read: dict[Value, list[Reading]] = {}
+        for node in self.scopes:
+            work = self.works[node]
+            operations += work.operations
+            if work.reduces:
+                rows = min(rows, work.points)
+            for arg, reading in zip(node.args, work.reads, strict=True):
+                size = float(arg.type.dtype.bytes)
+                if arg.node not in self.works:
+                    # weights are holes: what is constant here is a number
+                    if not arg.constant:
+                        read.setdefault(arg, []).append(reading)
+                elif reading.reach is Reach.ROW:
+                    near += reading.distinct * size
+                elif reading.reach is Reach.ANY and not self._passed_on(arg):
+                    # it lies in memory between two rounds
+                    moved += (1.0 if arg in final else 2.0) * reading.distinct * size
+                    rounds += 1
+        for arg, found in read.items():
+            size = float(arg.type.dtype.bytes)
+            moved += size * max(one.distinct * (_STRIDED if one.strided else 1.0) for one in found)
+            # a row is read for its reduction, and once more for what uses that
+            if len(found) > 1:
+                near += size * sum(one.distinct for one in found if one.reach is Reach.ROW)
+        return Estimate(moved, near, operations, rounds, rows)
+
+    def _passed_on(self, value: Value) -> bool:
+        """Whether a value need not be stored: its elements are only passed on, or cheap to compute again."""
+        node = value.node
+        if not isinstance(node, ScopeNode):
+            return False
+        work: Work = self.works[node]
+        return not work.reduces and work.operations <= 4.0 * max(work.points, 1.0)
+
+
+def seconds_of(kernel: Kernel, profiles: Profiles, at: Machine) -> float:
+    """Estimated seconds of a kernel."""
+    return estimate(kernel, profiles).seconds(at)
+
+
+__all__ = ["EVERYDAY", "Estimate", "Machine", "estimate", "machine", "seconds_of"]

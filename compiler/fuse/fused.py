@@ -1,0 +1,248 @@
+"""Graphs with kernels: groups are proposed, priced and chosen, the best of them built and measured, and what is faster is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+
+from dslc.codegen.host.library import Library
+from dslc.codegen.text import KernelText
+from dslc.cost.clock import Clock, TimeUp
+from dslc.cost.model import CostModel
+from dslc.fuse.choose import chosen
+from dslc.fuse.estimate import EVERYDAY, machine
+from dslc.fuse.groups import Group, Limits, Neighbours, proposals
+from dslc.fuse.kernels import folded
+from dslc.fuse.offers import Offer, Prices
+from dslc.fuse.profile import Profiles
+from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
+from dslc.ir.graph import Graph
+from dslc.semantics.library import Rules
+
+#: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
+LEAST, SECONDS = 0.1, 5e-7
+#: a price that was only guessed might be so many times as high
+HOPE = 3.0
+#: how often a choice is made and tried, and the kernels of a library
+ROUNDS, KERNELS = 4, 10
+#: a graph with those kernels only that are so many times faster is a candidate of its own
+CLEARLY = 1.5
+#: parts of the time: until prices are known, and until kernels are measured
+PRICING, TRYING = 0.4, 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A kernel of the result, in how many places it is, and what it saves in all of them in seconds."""
+
+    tried: Tried
+    places: int
+    saving: float
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What was proposed and priced, what is kept and what was dropped and why; and whether time was up before the end."""
+
+    proposed: int
+    priced: int
+    kept: tuple[Kept, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    late: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Graphs with kernel nodes, the best by prediction first, and a library that has all of their kernels; none where nothing pays."""
+
+    graphs: tuple[Graph, ...]
+    library: Library | None
+    story: Story
+
+    @property
+    def texts(self) -> dict[str, KernelText]:
+        """The kernels by the names of their operators; see `dslc.kernels.note` and `prepared`."""
+        return {} if self.library is None else dict(self.library.kernels)
+
+
+def fused(
+    graph: Graph,
+    rules: Rules,
+    costs: CostModel,
+    opset: int,
+    clock: Clock,
+    *,
+    sizes: dict[str, int] | None = None,
+    seconds: float = inf,
+    folder: str | Path | None = None,
+    kernels: int = KERNELS,
+) -> Fused:
+    """Graphs that compute the same with some groups of nodes as kernels, built and measured to be faster than their nodes.
+
+    Args:
+        costs: prices of nodes, and the process that measures, on the target.
+        opset: of the model, in which the nodes of a kernel are written as well.
+        sizes: of symbolic dimensions, at which is measured.
+        seconds: what it may take; less where the clock has less. What is known by then counts.
+        folder: of dslc's caches.
+        kernels: how many different ones a library has at most.
+    """
+    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels).run()
+
+
+class _Fusing:
+    def __init__(
+        self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
+        folder: str | Path | None, kernels: int,
+    ) -> None:  # fmt: skip
+        self.graph, self.kernels, self.clock = graph, kernels, clock
+        self.began, self.seconds = clock.now(), min(seconds, clock.left())
+        self.profiles = Profiles(rules, sizes)
+        self.around = Neighbours(graph)
+        self.late = False
+        self.limits = Limits(sizes=sizes)
+        try:
+            speeds = machine(costs.measurer)
+        except TimeUp:
+            speeds, self.late = EVERYDAY, True
+        self.prices = Prices(graph, costs, self.profiles, speeds, self.around)
+        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING))
+        self.offers: list[Offer] = []
+        self.found: dict[Graph, Tried | Dropped] = {}
+        self.priced: set[Graph] = set()
+        self.most: dict[Offer, float] = {}
+        self.share: dict[Offer, float] = {}
+
+    def left(self, share: float = 1.0) -> float:
+        """Seconds until such a share of the time is over."""
+        if self.seconds == inf:
+            return inf
+        return self.began + share * self.seconds - self.clock.now()
+
+    def run(self) -> Fused:
+        self.offers = [self.prices.offer(group) for group in proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles)]
+        proposed = len(self.offers)
+        for _ in range(ROUNDS):
+            picked = self._priced()
+            new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
+            if not new or self.left(TRYING) <= 0:
+                self.late = self.late or bool(new)
+                break
+            self.found.update(self.trials.tried(_first(new)))
+            self._split(picked)
+            self._relate()
+        picked = [o for o in chosen(self.graph, self.offers, self.kernels, self._measured) if self._measured(o) > 0]
+        return self._result(picked, proposed)
+
+    def _priced(self) -> list[Offer]:
+        """The best choice as of now, its prices measured: what is chosen by guesses is priced, until a choice has its prices."""
+        while True:
+            picked = chosen(self.graph, self.offers, self.kernels, self._worth)
+            doubtful = [offer for offer in picked if not offer.measured and offer.program not in self.found]
+            if not doubtful or self.late:
+                return picked
+            now: dict[Offer, Offer] = {}
+            try:
+                for offer in sorted(doubtful, key=self._worth, reverse=True):
+                    if self.left(PRICING) <= 0:
+                        raise TimeUp
+                    now[offer] = self.prices.measured(offer)
+            except TimeUp:
+                self.late = True
+            self.priced |= {offer.program for offer in now}
+            self.offers = [now.get(offer, offer) for offer in self.offers]
+            self._relate()
+            if not any(offer.measured for offer in now.values()):
+                return picked
+
+    def _relate(self) -> None:
+        """What is known of larger groups says something of smaller ones: none costs more than a group that it is a part of; and
+        where the runtime runs the nodes of a group faster than one by one, that is lost in every part of it."""
+        known = [(set(offer.group.nodes), offer) for offer in self.offers if offer.measured]
+        known.sort(key=lambda one: len(one[0]))
+        self.most, self.share = {}, {}
+        for offer in self.offers:
+            own = offer.group.nodes
+            above = [other for nodes, other in known if len(nodes) > len(own) and nodes.issuperset(own)]
+            self.most[offer] = min((other.price for other in above), default=inf)
+            whole = [self.found[o.program].nodes / o.price for o in above if o.program in self.found and o.price > 0]
+            self.share[offer] = min(1.0, *whole) if whole else 1.0
+
+    def _price_of(self, offer: Offer) -> float:
+        """The price of an offer, as far as is known: a guess is a low one until it was measured."""
+        price = offer.price if offer.measured or self.late else HOPE * offer.price
+        return min(price, self.most.get(offer, inf)) * self.share.get(offer, 1.0)
+
+    def _worth(self, offer: Offer) -> float:
+        """What an offer saves, as far as is known; nothing where it was dropped or saves next to nothing."""
+        if offer.program in self.found:
+            return self._measured(offer)
+        price = self._price_of(offer)
+        return price - offer.seconds if price - offer.seconds > max(SECONDS, LEAST * price) else 0.0
+
+    def _measured(self, offer: Offer) -> float:
+        """What an offer saves by measurement: of the nodes' price in the graph, and of what they take by themselves."""
+        found = self.found.get(offer.program)
+        if not isinstance(found, Tried):
+            return 0.0
+        price = min(self._price_of(offer), found.nodes) if offer.measured else found.nodes * self.share.get(offer, 1.0)
+        return price - found.kernel
+
+    def _split(self, picked: Sequence[Offer]) -> None:
+        """Halves of what has no kernel are offers of their own."""
+        known = {offer.group.nodes for offer in self.offers}
+        new = []
+        for offer in picked:
+            found = self.found.get(offer.program)
+            if isinstance(found, Dropped) and found.why in (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT):
+                new += [self.prices.offer(part) for part in self._halves(offer.group) if part.nodes not in known]
+        self.offers += new
+
+    def _halves(self, group: Group) -> Iterator[Group]:
+        middle = len(group.nodes) // 2
+        for half in (group.nodes[:middle], group.nodes[middle:]):
+            for part in self.around.connected(half):
+                yield self.around.group(part)
+
+    def _result(self, picked: Sequence[Offer], proposed: int) -> Fused:
+        places: dict[Graph, list[Offer]] = {}
+        for offer in picked:
+            places.setdefault(offer.program, []).append(offer)
+        kept = []
+        for program, own in places.items():
+            found = self.found[program]
+            assert isinstance(found, Tried)
+            kept.append(Kept(found, len(own), sum(map(self._measured, own))))
+        kept.sort(key=lambda one: -one.saving)
+        dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
+        late = self.late or any(one.why is Why.LATE for one in dropped)
+        story = Story(proposed, len(self.priced), tuple(kept), dropped, late)
+        library = self.trials.library([one.tried for one in kept]) if kept else None
+        if library is None:
+            return Fused((), None, story)
+        built = [o for o in picked if self._name(o) in library.kernels]
+        clearly = [o for o in built if self._ratio(o) >= CLEARLY]
+        graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
+        return Fused(tuple(dict.fromkeys(graphs)), library, story)
+
+    def _name(self, offer: Offer) -> str:
+        found = self.found[offer.program]
+        return found.name if isinstance(found, Tried) else ""
+
+    def _ratio(self, offer: Offer) -> float:
+        found = self.found[offer.program]
+        return found.ratio if isinstance(found, Tried) else 0.0
+
+
+def _subject(offer: Offer) -> Subject:
+    return Subject(offer.program, tuple(arg.constant for arg in offer.fold.kernel.args))
+
+
+def _first(subjects: Sequence[Subject]) -> list[Subject]:
+    """One of those with the same program."""
+    return list({subject.program: subject for subject in reversed(subjects)}.values())
+
+
+__all__ = ["Fused", "Kept", "Story", "fused"]

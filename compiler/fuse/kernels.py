@@ -1,0 +1,186 @@
+"""Groups as kernels: a node for a group of nodes, the same for equal groups wherever they are, and graphs with such nodes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.fuse.groups import Group, inside
+from dslc.ir.constants import number_of
+from dslc.ir.graph import (
+    AttrValue,
+    Call,
+    Graph,
+    Kernel,
+    Node,
+    ScopeNode,
+    Value,
+    input_value,
+    kernel_value,
+    topological,
+    unfolded,
+    with_args,
+)
+
+
+class Cyclic(Exception):
+    """Two groups that need each other's results cannot both be one node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """A fact: `old` are values of a graph, `new` the same as the results of one kernel node."""
+
+    old: tuple[Value, ...]
+    new: tuple[Value, ...]
+
+    @property
+    def kernel(self) -> Kernel:
+        node = self.new[0].node
+        assert isinstance(node, Kernel)
+        return node
+
+    @property
+    def proved(self) -> bool:
+        """Whether the kernel means the old program, node by node."""
+        return unfolded(self.kernel) == self.old
+
+
+def fold_of(group: Group) -> Fold:
+    """A group as one kernel node.
+
+    Holes and results are in an order that depends on what the group computes only, so that equal groups are one kernel.
+    """
+    own = set(group.nodes)
+    keys = _keys(group, own)
+    outputs = tuple(sorted(group.outputs, key=lambda value: (keys[value.node], value.index)))
+    holes: dict[Value, Value] = {}
+    inner: dict[Value, Value] = {}
+    for node in _in_order(outputs, own):
+        for arg in node.args:
+            if arg in inner:
+                continue
+            if inside(arg):
+                inner[arg] = arg
+            else:
+                inner[arg] = holes[arg] = input_value(f"h{len(holes)}", arg.type)
+        inner.update(zip(node.values, with_args(node, tuple(inner[arg] for arg in node.args)), strict=True))
+    program = Graph(tuple(holes.values()), tuple(inner[value] for value in outputs))
+    return Fold(outputs, kernel_value(program, tuple(holes)))
+
+
+def _in_order(outputs: Sequence[Value], own: set[Node]) -> list[Node]:
+    """The nodes of a group below its results, arguments first, whatever is around it."""
+    out: list[Node] = []
+    seen: set[Node] = set()
+    for output in outputs:
+        stack: list[tuple[Node, int]] = [(output.node, 0)]
+        while stack:
+            node, at = stack.pop()
+            if at == 0 and node in seen:
+                continue
+            seen.add(node)
+            below = [arg.node for arg in node.args if arg.node in own]
+            if at < len(below):
+                stack.append((node, at + 1))
+                if below[at] not in seen:
+                    stack.append((below[at], 0))
+            else:
+                out.append(node)
+    return out
+
+
+def _keys(group: Group, own: set[Node]) -> dict[Node, str]:
+    """What each node of a group computes, in words that are the same in every graph and every process."""
+    keys: dict[Node, str] = {}
+    for node in group.nodes:
+        parts = [_word(node), *(str(type) for type in node.types)]
+        for arg in node.args:
+            if arg.node in own:
+                parts.append(f"{keys[arg.node]}.{arg.index}")
+            else:
+                parts.append(f"{arg.type} {number_of(arg) if inside(arg) else ''}")
+        keys[node] = hashlib.sha256("\n".join(parts).encode()).hexdigest()
+    return keys
+
+
+def _word(node: Node) -> str:
+    if isinstance(node, Call):
+        return f"{node.op}({', '.join(f'{name}={_shown(value)}' for name, value in node.attrs)})"
+    return str(node.scope) if isinstance(node, ScopeNode) else type(node).__name__
+
+
+def _shown(value: AttrValue) -> str:
+    return f"[{', '.join(map(_shown, value))}]" if isinstance(value, tuple) else f"{type(value).__name__} {value}"
+
+
+def folded(graph: Graph, groups: Sequence[Group]) -> Graph:
+    """The graph with each group as one kernel node; groups share no node.
+
+    Raises:
+        Cyclic: groups depend on each other.
+    """
+    unit: dict[Node, Group] = {node: group for group in groups for node in group.nodes}
+    folds = {id(group): fold_of(group) for group in groups}
+    new: dict[Value, Value] = {}
+
+    def below(at: Node | Group) -> list[Node | Group]:
+        args = folds[id(at)].kernel.args if isinstance(at, Group) else at.args
+        return list(dict.fromkeys(unit.get(arg.node, arg.node) for arg in args))
+
+    for at in _units([unit.get(value.node, value.node) for value in graph.outputs], below):
+        if isinstance(at, Group):
+            fold = folds[id(at)]
+            new.update(zip(fold.old, with_args(fold.kernel, tuple(new[arg] for arg in fold.kernel.args)), strict=True))
+        else:
+            new.update(zip(at.values, with_args(at, tuple(new[arg] for arg in at.args)), strict=True))
+    return Graph(graph.inputs, tuple(new[value] for value in graph.outputs))
+
+
+def _units(roots: Sequence[Node | Group], below: Any) -> list[Node | Group]:
+    """Nodes and groups below the roots, arguments first. Raises Cyclic."""
+    out: list[Node | Group] = []
+    state: dict[int, bool] = {}
+    for root in roots:
+        stack: list[tuple[Node | Group, list[Node | Group]]] = []
+        if id(root) not in state:
+            state[id(root)] = False
+            stack.append((root, below(root)))
+        while stack:
+            at, left = stack[-1]
+            if left:
+                each = left.pop()
+                if state.get(id(each)) is False:
+                    raise Cyclic
+                if id(each) not in state:
+                    state[id(each)] = False
+                    stack.append((each, below(each)))
+            else:
+                state[id(at)] = True
+                out.append(at)
+                stack.pop()
+    return out
+
+
+def unfold(graph: Graph) -> Graph:
+    """The graph without kernel nodes: what they mean in their place."""
+    new: dict[Value, Value] = {}
+    for node in topological(value.node for value in graph.outputs):
+        args = tuple(new[arg] for arg in node.args)
+        values = unfolded(node, args) if isinstance(node, Kernel) else with_args(node, args)
+        new.update(zip(node.values, values, strict=True))
+    return Graph(graph.inputs, tuple(new[value] for value in graph.outputs))
+
+
+def kernels(graph: Graph) -> Mapping[Graph, list[Kernel]]:
+    """The programs of a graph's kernels, with the nodes that apply them."""
+    out: dict[Graph, list[Kernel]] = {}
+    for node in graph.nodes():
+        if isinstance(node, Kernel):
+            out.setdefault(node.group, []).append(node)
+    return out
+
+
+__all__ = ["Cyclic", "Fold", "fold_of", "folded", "kernels", "unfold"]

@@ -1,0 +1,324 @@
+"""Kernels on trial: generated in their variants, built in one library, and measured against the nodes that they replace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from math import inf, nan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from dslc.codegen.generate import generate, variants
+from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
+from dslc.codegen.text import KernelText, NotGenerated
+from dslc.cost.clock import TimeUp
+from dslc.cost.compare import compare, ran
+from dslc.cost.measure import Measurer, Sample
+from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.errors import DslcError
+from dslc.fuse.profile import Sizes
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Graph, Value
+from dslc.onnx.exporter import node_model
+from dslc.onnx.functions import Function, function_of
+from dslc.onnx.inputs import draw, input_specs
+from dslc.onnx.plain import kernel_model
+from dslc.semantics.library import Rules
+
+#: variants of a kernel that are built at most
+VARIANTS = 8
+#: a kernel that is so many times slower than its nodes in its first variant gets no second one
+HOPELESS = 3.0
+#: how much faster than its nodes a kernel must be
+MARGIN = 1.05
+#: what touches fewer bytes is measured so many times at once
+_TINY, _COPIES = 1 << 16, 8
+#: what arguments hold in a few places where kernels are compared with their nodes
+_SPECIAL = (nan, inf, -inf, 6e4, -6e4, 100.0, -100.0, 0.0, -0.0)
+#: further measurements of what decides
+_TURNS = ("again",)
+
+
+class Why(Enum):
+    """Why a kernel is not used; what is decided depends on this, never on the words of a message."""
+
+    NOT_GENERATED = "no kernel is generated for it"
+    NOT_WRITTEN = "ONNX has no words for its nodes"
+    FAULT = "the generator failed"
+    NOT_BUILT = "its kernel does not compile"
+    NOT_RUN = "its kernel, or its nodes, could not be run"
+    DIFFERS = "its kernel gives other numbers than its nodes"
+    SLOWER = "its kernel is no faster than its nodes"
+    LATE = "there was no time to try it"
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A program without a kernel, why, and in the words of whoever said so; and what its nodes take by themselves, where that is
+    known."""
+
+    program: Graph
+    why: Why
+    detail: str = ""
+    nodes: float = inf
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A variant of a kernel, and its text."""
+
+    variant: str
+    text: KernelText
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A kernel that was built and measured: the name of its operator, its best variant, and seconds of the nodes and of the kernel by
+    themselves."""
+
+    program: Graph
+    name: str
+    variant: str
+    text: KernelText
+    nodes: float
+    kernel: float
+    variants: int
+
+    @property
+    def ratio(self) -> float:
+        return self.nodes / self.kernel
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A program to be tried, and which of its holes are weights where it is applied."""
+
+    program: Graph
+    weights: tuple[bool, ...]
+
+
+@dataclass(slots=True)
+class Trials:
+    """Tries programs on one target.
+
+    Args:
+        folder: of dslc's caches.
+        left: seconds that are left for building and measuring.
+    """
+
+    rules: Rules
+    measurer: Measurer
+    sizes: Sizes
+    opset: int
+    folder: str | Path | None = None
+    left: Callable[[], float] = lambda: inf
+    _functions: dict[Graph, Function] = field(default_factory=dict)
+
+    def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
+        """What became of each program. What was not tried for want of time is dropped as LATE."""
+        out: dict[Graph, Tried | Dropped] = {}
+        texts: dict[Subject, list[Generated]] = {}
+        for subject in subjects:
+            try:
+                texts[subject] = self._texts(subject.program)
+            except _Out as reason:
+                out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
+        # the first variant of each says whether there is anything to gain
+        first = self._measured({subject: own[:1] for subject, own in texts.items()}, out)
+        more = {
+            subject: own[1:]
+            for subject, own in texts.items()
+            if subject in first and len(own) > 1 and first[subject].ratio > 1 / HOPELESS
+        }
+        best = dict(first)
+        if more:
+            for subject, found in self._measured(more, {}).items():
+                if found.kernel < best[subject].kernel:
+                    best[subject] = found
+        for subject, found in best.items():
+            if found.ratio < MARGIN:
+                detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
+                out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes)
+            else:
+                out[subject.program] = self._checked(subject, found)
+        return out
+
+    def library(self, found: Iterable[Tried]) -> Library | None:
+        """The kernels in one library, by the names of their operators; None where it is not built."""
+        try:
+            return build({one.name: one.text for one in found}, self.folder)
+        except NotBuilt:
+            return None
+
+    def function(self, program: Graph) -> Function:
+        """The function of a program. Raises DslcError where ONNX has no words for it."""
+        found = self._functions.get(program)
+        if found is None:
+            found = self._functions[program] = function_of(self.rules, program, self.opset)
+        return found
+
+    def _texts(self, program: Graph) -> list[Generated]:
+        """The variants of a kernel, the most promising first."""
+        try:
+            group = self.function(program).group
+        except DslcError as problem:
+            raise _Out(Why.NOT_WRITTEN, str(problem)) from None
+        try:
+            every = variants(self.rules, group)[:VARIANTS]
+            found = [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
+        except NotGenerated as problem:
+            raise _Out(Why.NOT_GENERATED, str(problem)) from None
+        except Exception as problem:
+            # whatever it is, the nodes are there
+            raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
+        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
+
+    def _measured(
+        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped]
+    ) -> dict[Subject, Tried]:
+        """The best of some variants of each; what does not get that far is noted as dropped."""
+        found: dict[Subject, Tried] = {}
+        if not texts:
+            return found
+        try:
+            seconds = min(60.0, self.left())
+            if seconds <= 0:
+                raise TimeUp
+            library = build([one.text for own in texts.values() for one in own], self.folder, seconds=seconds)
+        except NotBuilt as problem:
+            out.update((subject.program, Dropped(subject.program, Why.NOT_BUILT, str(problem))) for subject in texts)
+            return found
+        except TimeUp:
+            out.update((subject.program, Dropped(subject.program, Why.LATE)) for subject in texts)
+            return found
+        broken = {failure.op: failure.detail for failure in library.failed}
+        for subject, own in texts.items():
+            built = [one for one in own if one.text.name in library.kernels]
+            try:
+                if self.left() <= 0:
+                    raise TimeUp
+                if not built:
+                    raise _Out(Why.NOT_BUILT, broken.get(own[0].text.name, ""))
+                found[subject] = self._best(subject, built, library)
+            except TimeUp:
+                out[subject.program] = Dropped(subject.program, Why.LATE)
+            except _Out as reason:
+                out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
+        return found
+
+    def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
+        """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
+        times = [self._kernel(subject, one.text, library, "") for one in built]
+        fastest = min(range(len(built)), key=times.__getitem__)
+        kernel, nodes = times[fastest], self._nodes(subject, "")
+        for turn in _TURNS:
+            if not kernel / HOPELESS < nodes < inf:
+                break
+            kernel = min(kernel, self._kernel(subject, built[fastest].text, library, turn))
+            nodes = min(nodes, self._nodes(subject, turn))
+        if kernel == inf or nodes == inf:
+            raise _Out(Why.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
+        name = self.function(subject.program).name
+        best = built[fastest]
+        return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built))
+
+    def _checked(self, subject: Subject, found: Tried) -> Tried | Dropped:
+        """What was measured, if it gives the same as the nodes: also where arguments hold no numbers, infinities, and huge ones."""
+        nodes = self._nodes_model(subject)
+        try:
+            if self.left() <= 0:
+                raise TimeUp
+            if nodes is None:
+                raise _Out(Why.NOT_WRITTEN)
+            library = build([found.text], self.folder)
+            model = onnx.ModelProto.FromString(nodes)
+            drawn = draw(input_specs(model, {})[0], 1)
+            feeds = [drawn, {name: _special(array) for name, array in drawn.items()}]
+            with Worker(self.measurer.target.threads, self.left) as worker:
+                names = worker.load(ModelFile(nodes))
+                before = ran(worker, names, feeds)
+                worker.load(ModelFile(self._kernel_model(subject, found.text)), library=str(library.path))
+                after = ran(worker, names, feeds)
+        except TimeUp:
+            return Dropped(subject.program, Why.LATE, "", found.nodes)
+        except WorkerFailed as problem:
+            return Dropped(subject.program, Why.LATE if problem.late else Why.NOT_RUN, str(problem), found.nodes)
+        except (NotBuilt, _Out) as problem:
+            return Dropped(subject.program, Why.NOT_BUILT, str(problem), found.nodes)
+        answer = compare(before, after)
+        return found if answer.same else Dropped(subject.program, Why.DIFFERS, answer.problem, found.nodes)
+
+    def _kernel_model(self, subject: Subject, text: KernelText) -> bytes:
+        inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
+        return kernel_model(DOMAIN, text.name, inputs, outputs)
+
+    def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
+        inputs = self._types(subject.program.inputs)
+        words = f"kernel {text.name} of {', '.join(map(str, inputs))} weights {subject.weights}"
+        weights = self._weights(subject)
+
+        def model() -> bytes:
+            return self._kernel_model(subject, text)
+
+        return self._seconds(Sample(words, model, self._copies(subject), weights, str(library.path)), turn)
+
+    def _nodes(self, subject: Subject, turn: str) -> float:
+        inputs = self._types(subject.program.inputs)
+        words = f"nodes of {self.function(subject.program).name} on {', '.join(map(str, inputs))} weights {subject.weights}"
+
+        def model() -> bytes | None:
+            return self._nodes_model(subject)
+
+        return self._seconds(Sample(words, model, self._copies(subject), self._weights(subject)), turn)
+
+    def _nodes_model(self, subject: Subject) -> bytes | None:
+        """The nodes of a program as a model with inputs for its holes, at the sizes at which is measured."""
+        program = subject.program
+        bind = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
+        try:
+            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind)
+        except DslcError:
+            return None
+        data: bytes = found.SerializeToString(deterministic=True)
+        return data
+
+    def _seconds(self, sample: Sample, turn: str) -> float:
+        return self.measurer.measured(sample, turn).seconds
+
+    def _copies(self, subject: Subject) -> int:
+        touched = (*subject.program.inputs, *subject.program.outputs)
+        return _COPIES if sum(self.sizes.bytes(value.type) for value in touched) <= _TINY else 1
+
+    def _weights(self, subject: Subject) -> tuple[str, ...]:
+        """Holes that become constants where they are measured: weights, and integers, which may be positions."""
+        holes = zip(subject.program.inputs, subject.weights, strict=True)
+        return tuple(f"x{k}" for k, (hole, weight) in enumerate(holes) if weight or hole.type.dtype.is_integer)
+
+    def _types(self, values: Sequence[Value]) -> list[TensorType]:
+        """Types at the sizes at which kernels are measured."""
+        return [TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values]
+
+
+def _special(array: Any) -> Any:
+    """An array with numbers in a few places that are none, or at the ends of what there is."""
+    if array.dtype.kind != "f" or array.size < 4 * len(_SPECIAL):
+        return array
+    out = array.copy()
+    places = np.random.default_rng(array.size).choice(array.size, len(_SPECIAL), replace=False)
+    out.reshape(-1)[places] = np.array(_SPECIAL).astype(array.dtype)
+    return out
+
+
+class _Out(Exception):
+    """A program that is not tried any further, and why."""
+
+    def __init__(self, why: Why, detail: str = "") -> None:
+        super().__init__(detail)
+        self.why, self.detail = why, detail
+
+
+__all__ = ["MARGIN", "Dropped", "Subject", "Trials", "Tried", "Why"]

@@ -1,0 +1,239 @@
+"""What a kernel is estimated to take and to save, and the best choice of kernels that exclude each other."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import inf
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dslc.cost.cache import CostCache
+from dslc.cost.clock import TimeUp
+from dslc.cost.machine import Target
+from dslc.cost.measure import Measured, Measurer, Sample
+from dslc.cost.model import CostModel
+from dslc.fuse.choose import chosen
+from dslc.fuse.estimate import EVERYDAY, Machine, estimate, machine
+from dslc.fuse.groups import Group, Neighbours, proposals
+from dslc.fuse.kernels import fold_of
+from dslc.fuse.offers import Offer, Prices
+from dslc.fuse.profile import Profiles
+from dslc.ir.constants import array_value
+from dslc.ir.graph import Graph, Kernel, Value
+from dslc.semantics.apply import apply
+from dslc.semantics.library import Rules
+from tests.search.test_fuse_groups import chained, graph, names, w, x
+
+FAST = Machine(((1e5, 1e11), (1e8, 5e10)), 2e11, 2)
+
+
+def kernel(rules: Rules, value: Value) -> Kernel:
+    """The largest group below a value, as a kernel."""
+    return fold_of(next(proposals(graph(value), rules))).kernel
+
+
+def seconds(rules: Rules, value: Value, at: Machine = FAST) -> float:
+    return estimate(kernel(rules, value), Profiles(rules)).seconds(at)
+
+
+# ---- estimates --------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_moves_its_ends_only(std: Rules) -> None:
+    found = estimate(kernel(std, chained(std, x(1000, 1000), "relu neg abs")), Profiles(std))
+    assert found.bytes == 8e6
+    assert found.rounds == 1
+
+
+def test_a_broadcast_operand_is_read_once(std: Rules) -> None:
+    (shifted,) = apply(std, "std.add", [x(1000, 1000), w(1000)])
+    assert estimate(kernel(std, shifted), Profiles(std)).bytes == 8e6 + 4e3
+
+
+def test_a_slice_reads_what_it_takes(std: Rules) -> None:
+    (part,) = apply(std, "std.slice", [x(1000, 1000)], {"start": (0, 0), "size": (10, 1000)})
+    assert estimate(kernel(std, chained(std, part, "neg")), Profiles(std)).bytes == 8e4
+
+
+def test_more_data_and_slower_functions_take_longer(std: Rules) -> None:
+    times = [seconds(std, chained(std, x(n), op)) for n, op in ((1 << 18, "neg"), (1 << 20, "neg"), (1 << 20, "mish"))]
+    assert times == sorted(times)
+    assert times[0] < times[1] < times[2]
+
+
+def test_one_row_is_reduced_by_one_thread(std: Rules) -> None:
+    def mean(*shape: int) -> Value:
+        (found,) = apply(std, "std.reduce_mean", [x(*shape)], {"axes": (1,), "keepdims": True})
+        return found
+
+    assert seconds(std, mean(1, 1 << 20)) > 1.5 * seconds(std, mean(1 << 10, 1 << 10))
+
+
+def test_speeds_are_measured_once(std: Rules, tmp_path: object) -> None:
+    class Invented(Measurer):
+        def measured(self, sample: Sample, turn: str = "") -> Measured:
+            return Measured(1e-3)
+
+    with CostCache(str(tmp_path)) as cache:
+        found = machine(Invented(Target("", 4, ""), cache))
+        assert found.threads == 4
+        assert [round(touched / speed, 9) for touched, speed in found.bandwidth] == [1e-3] * 3
+
+        class Nothing(Measurer):
+            def measured(self, sample: Sample, turn: str = "") -> Measured:
+                return Measured(inf)
+
+        assert machine(Nothing(Target("", 4, ""), cache)) is EVERYDAY
+
+
+# ---- prices -----------------------------------------------------------------------------------------------------
+
+
+class Priced(Measurer):
+    """Every operator takes a millisecond, and so does what the runtime runs as one."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
+        self.count += 1
+        return Measured(1e-3)
+
+
+def prices(rules: Rules, whole: Graph) -> Prices:
+    costs = CostModel(rules, Priced(), lambda inputs, outputs: b"", 17)
+    return Prices(whole, costs, Profiles(rules), FAST, Neighbours(whole))
+
+
+def test_what_the_runtime_fuses_with_a_convolution_costs_nothing_more(std: Rules) -> None:
+    (conv,) = apply(std, "std.conv", [x(1, 64, 32, 32), w(64, 64, 3, 3)])
+    whole = graph(chained(std, conv, "relu"))
+    at = prices(std, whole)
+    (relu,) = [group for group in proposals(whole, std) if names(group) == "relu"]
+    assert at.measured(at.offer(relu)).price == 0.0
+
+
+def test_a_price_counts_what_runs_by_itself_afterwards(std: Rules) -> None:
+    value = chained(std, x(64, 64), "relu neg exp")
+    whole = graph(value)
+    at = prices(std, whole)
+    nodes = Neighbours(whole).nodes
+    middle = Group((nodes[1],), nodes[1].values)
+    # one group of three becomes two of one
+    assert at.measured(at.offer(middle)).price == pytest.approx(-1e-3)
+
+
+def test_a_view_costs_next_to_nothing(std: Rules) -> None:
+    (flat,) = apply(std, "std.reshape", [chained(std, x(64, 64), "mish")], {"shape": (4096,)})
+    whole = graph(flat)
+    at = prices(std, whole)
+    nodes = Neighbours(whole).nodes
+    view, function = (at.offer(Group((node,), node.values)) for node in (nodes[1], nodes[0]))
+    assert view.price < 1e-6 < function.price
+
+
+def test_time_that_is_up_is_told(std: Rules) -> None:
+    class Late(Priced):
+        def measured(self, sample: Sample, turn: str = "") -> Measured:
+            raise TimeUp
+
+    whole = graph(chained(std, x(64, 64), "relu exp"))
+    costs = CostModel(std, Late(), lambda inputs, outputs: b"", 17)
+    at = Prices(whole, costs, Profiles(std), FAST, Neighbours(whole))
+    with pytest.raises(TimeUp):
+        at.measured(at.offer(next(proposals(whole, std))))
+
+
+# ---- choices ----------------------------------------------------------------------------------------------------
+
+
+def offers_of(rules: Rules, worths: list[tuple[int, int, int]]) -> tuple[Graph, list[Offer]]:
+    """Runs of a chain of ten nodes, each (first, length) worth something."""
+    whole = graph(chained(rules, x(8), "exp neg " * 5))
+    around = Neighbours(whole)
+    out = []
+    for first, length, worth in worths:
+        group = around.group(around.nodes[first : first + length])
+        if group.nodes:
+            out.append(Offer(group, fold_of(group), float(worth), 0.0))
+    return whole, out
+
+
+@settings(max_examples=60)
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 5), st.integers(1, 50)), min_size=1, max_size=9))
+def test_the_choice_is_the_best_one(std: Rules, worths: list[tuple[int, int, int]]) -> None:
+    whole, offers = offers_of(std, worths)
+    found = chosen(whole, offers, kernels=100)
+
+    def fits(some: tuple[Offer, ...]) -> bool:
+        nodes = [node for offer in some for node in offer.group.nodes]
+        return len(nodes) == len(set(nodes))
+
+    best = max(
+        sum(offer.saving for offer in some)
+        for count in range(1, len(offers) + 1)
+        for some in combinations(offers, count)
+        if fits(some)
+    )
+    assert fits(tuple(found))
+    assert sum(offer.saving for offer in found) == best
+
+
+def test_what_saves_nothing_is_not_chosen(std: Rules) -> None:
+    whole, offers = offers_of(std, [(0, 2, -5), (4, 2, 0)])
+    assert chosen(whole, offers, kernels=10) == []
+
+
+def test_equal_groups_count_as_one_kernel(std: Rules) -> None:
+    whole, offers = offers_of(std, [(0, 2, 3), (2, 2, 3), (4, 2, 3), (6, 3, 5)])
+    # three places of one kernel are worth more than one place of another
+    assert len(chosen(whole, offers, kernels=1)) == 3
+    assert len(chosen(whole, offers, kernels=2)) == 4
+
+
+def test_nodes_of_a_kernel_that_is_left_out_are_free_for_others(std: Rules) -> None:
+    whole, offers = offers_of(std, [(0, 2, 30), (2, 2, 30), (4, 3, 50), (4, 2, 20)])
+    assert [len(offer.group.nodes) for offer in chosen(whole, offers, kernels=1)] == [2, 2, 2]
+
+
+def test_groups_that_wait_for_each_other_are_not_chosen_together(std: Rules) -> None:
+    a, b = (chained(std, x(4, name=name), "exp") for name in "ab")
+    (minus_b,), (minus_a,) = apply(std, "std.neg", [b]), apply(std, "std.neg", [a])
+    (left,), (right,) = apply(std, "std.add", [a, minus_b]), apply(std, "std.add", [b, minus_a])
+    whole = graph(left, right)
+    crossed = [Group((a.node, minus_b.node), (a, minus_b)), Group((b.node, minus_a.node), (b, minus_a))]
+    offers = [Offer(group, fold_of(group), worth, 0.0) for group, worth in zip(crossed, (2.0, 1.0), strict=True)]
+    assert chosen(whole, offers, kernels=10) == offers[:1]
+
+
+def test_many_offers_of_one_knot_are_chosen_from_in_no_time(std: Rules) -> None:
+    whole = graph(chained(std, x(8), "exp neg abs " * 20))
+    around = Neighbours(whole)
+    random = np.random.default_rng(0)
+    offers = []
+    for _ in range(300):
+        first, length = int(random.integers(0, 58)), int(random.integers(1, 12))
+        group = around.group(around.nodes[first : first + length])
+        offers.append(Offer(group, fold_of(group), float(random.random()) * length, 0.0))
+    found = chosen(whole, offers, kernels=300)
+    assert sum(offer.saving for offer in found) > 0.9 * _best_of_runs(around, offers)
+
+
+def _best_of_runs(around: Neighbours, offers: list[Offer]) -> float:
+    """The best choice of runs of a chain, by the last node."""
+    best = [0.0] * (len(around.nodes) + 1)
+    for end in range(1, len(best)):
+        best[end] = best[end - 1]
+        for offer in offers:
+            ranks = [around.rank[node] for node in offer.group.nodes]
+            if max(ranks) + 1 == end:
+                best[end] = max(best[end], best[min(ranks)] + offer.saving)
+    return best[-1]
+
+
+def test_a_number_is_no_weight_of_an_estimate(std: Rules) -> None:
+    (doubled,) = apply(std, "std.mul", [x(100, 100), array_value(np.float32(2))])
+    assert estimate(kernel(std, doubled), Profiles(std)).bytes == 8e4

@@ -1,0 +1,244 @@
+"""Models with kernels: found, built, measured, checked; the same outputs, and faster."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dslc.fuse.trials as trials
+from benchmarks.kernel_models import Case, Writer, gated, lstm_cell, mish, prelu, weights
+from benchmarks.kernels import sizes_of, with_kernels
+from dslc.codegen.generate import generate
+from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
+from dslc.codegen.host.library import build as built
+from dslc.codegen.text import KernelText, NotGenerated, Reason
+from dslc.cost.process import ModelFile, Worker
+from dslc.fuse.fused import Story
+from dslc.fuse.groups import proposals
+from dslc.fuse.kernels import fold_of, kernels
+from dslc.fuse.trials import Why
+from dslc.interpret import Floats, run
+from dslc.ir.graph import Call, Graph, Kernel
+from dslc.onnx.importer import import_model
+from dslc.semantics.apply import apply
+from dslc.semantics.library import Rules
+from dslc.sessions import session
+from tests.search.test_match_random import BASES, STEPS, Step, build, unary
+
+compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
+pytestmark = compiles
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Caches of its own: nothing that was measured elsewhere decides."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSLC_CACHE", folder)
+        yield folder
+
+
+@dataclass(frozen=True)
+class Made:
+    """A model, the same with kernels, and how that came."""
+
+    before: onnx.ModelProto
+    after: onnx.ModelProto
+    story: Story
+    feeds: Mapping[str, Any]
+
+    def error(self) -> float:
+        """The largest difference of outputs, relative to the largest element; by a session of dslc's and a plain one."""
+        old = session(self.before).run(None, dict(self.feeds))
+        new = session(self.after).run(None, dict(self.feeds))
+        return max(float(np.max(np.abs(a - b))) / float(np.max(np.abs(a))) for a, b in zip(old, new, strict=True))
+
+    @property
+    def programs(self) -> list[str]:
+        """The operators of each kernel of the written file."""
+        from dslc.semantics.library import standard
+
+        graph = import_model(self.after, standard(), {}).graph
+        return [words(program) for program in kernels(graph)]
+
+
+def words(program: Graph) -> str:
+    return " ".join(node.op.removeprefix("std.") for node in program.nodes() if isinstance(node, Call))
+
+
+def made(case: Case, symbolic: bool = False, seconds: float = 60.0) -> Made:
+    # one thread: its own time leaves out what other processes take
+    model, shapes = case.model(symbolic)
+    after, _, story = with_kernels(model, sizes_of(model, shapes), 1, seconds)
+    return Made(model, after, story, case.feeds())
+
+
+def least(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> float:
+    """Seconds of a run on one thread."""
+    with Worker(1) as worker:
+        worker.load(ModelFile(model.SerializeToString()))
+        worker.ask({"do": "bind", "feeds": dict(feeds)})
+        return float(worker.ask({"do": "alone", "seconds": 0.3})["seconds"])
+
+
+# ---- whole models ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_mish_is_one_kernel_and_faster(symbolic: bool) -> None:
+    found = made(Case("mish", mish, (100_000,), ("n",), 19.0), symbolic)
+    assert found.programs == ["softplus tanh mul"]
+    assert found.error() < 1e-5
+    assert least(found.before, found.feeds) > 2 * least(found.after, found.feeds)
+
+
+def test_a_kernel_may_have_several_results() -> None:
+    found = made(Case("cell", lstm_cell, (64, 256), ("n",), 1.2))
+    (kept,) = found.story.kept
+    assert len(kept.tried.program.outputs) == 2
+    assert found.error() < 1e-5
+
+
+def test_a_weight_is_an_argument() -> None:
+    found = made(Case("slopes", prelu, (32, 32), ("h", "w"), 10.0))
+    assert found.programs == ["prelu"]
+    assert found.error() < 1e-6
+
+
+def test_equal_blocks_share_a_kernel() -> None:
+    w = Writer()
+    value = w.input("x", 256, 256)
+    for _ in range(3):
+        value = w.op("MatMul", value, w.weight(weights(256, 256) / 16))
+        value = w.op("Mul", value, w.op("Tanh", w.op("Softplus", value)))
+    model = w.model(value)
+    after, _, story = with_kernels(model, {}, 1, 60.0)
+    assert [kept.places for kept in story.kept] == [3]
+    assert len(after.functions) == 1
+    assert [node.op_type for node in after.graph.node if node.domain != "dslc"] == ["MatMul"] * 3
+
+
+def test_where_nothing_pays_the_model_stays_as_it_is() -> None:
+    w = Writer()
+    model = w.model(w.op("MatMul", w.input("x", 64, 64), w.weight(weights(64, 64))))
+    after, library, story = with_kernels(model, {}, 1, 30.0)
+    assert after is model
+    assert library is None
+    assert story.kept == ()
+
+
+# ---- what is dropped, and why ------------------------------------------------------------------------------------
+
+SMALL = Case("gated", gated, (40_000,), ("n",), 1.2)
+
+
+def dropped(case: Case = SMALL, seconds: float = 60.0) -> list[tuple[str, Why]]:
+    found = made(case, seconds=seconds)
+    return [(words(one.program), one.why) for one in found.story.dropped]
+
+
+def test_what_has_no_kernel_is_tried_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choosy(rules: Rules, group: Graph, variant: Any = None) -> KernelText:
+        if len([node for node in group.nodes() if isinstance(node, Call)]) > 3:
+            raise NotGenerated(Reason.TOO_LARGE)
+        return generate(rules, group, variant)
+
+    monkeypatch.setattr(trials, "generate", choosy)
+    found = made(SMALL)
+    assert [(words(one.program), one.why) for one in found.story.dropped] == [("mul add sigmoid tanh mul", Why.NOT_GENERATED)]
+    assert found.story.kept
+    assert found.error() < 1e-5
+
+
+def test_a_generator_that_fails_costs_its_kernel_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(rules: Rules, group: Graph, variant: Any = None) -> KernelText:
+        raise IndexError("a bug")
+
+    monkeypatch.setattr(trials, "generate", broken)
+    assert ("mul add sigmoid tanh mul", Why.FAULT) in dropped()
+
+
+def test_a_kernel_with_other_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(rules: Rules, group: Graph, variant: Any = None) -> KernelText:
+        text = generate(rules, group, variant)
+        code, count = re.subn(r"= k_tanh\((\w+)\);", r"= k_exp(\1);", text.text)
+        assert count or "tanh" not in words(group)
+        # another name: what was measured of the right one says nothing of this one
+        name = f"k_{text.name[2:][::-1]}"
+        return replace(text, name=name, text=code.replace(text.name, name))
+
+    monkeypatch.setattr(trials, "generate", wrong)
+    assert ("mul add sigmoid tanh mul", Why.DIFFERS) in dropped()
+
+
+def test_without_a_compiler_nothing_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: Any, **__: Any) -> Any:
+        raise NotBuilt(BuildReason.NO_COMPILER)
+
+    monkeypatch.setattr(trials, "build", none)
+    assert ("mul add sigmoid tanh mul", Why.NOT_BUILT) in dropped()
+
+
+def test_time_that_is_up_ends_it() -> None:
+    found = made(replace(SMALL, sizes=(40_001,)), seconds=0.0)
+    assert found.story.late
+    assert found.after is found.before
+
+
+# ---- any graph ---------------------------------------------------------------------------------------------------
+
+
+def reduced(op: str, keep: bool) -> Step:
+    return lambda rules, a, b, n: apply(rules, op, [a], {"axes": (n % max(1, a.type.rank),), "keepdims": keep})
+
+
+MORE: tuple[Step, ...] = (
+    *STEPS,
+    unary("std.tanh"),
+    unary("std.sigmoid"),
+    lambda rules, a, b, n: apply(rules, "std.softmax", [a], {"axis": n % max(1, a.type.rank)}),
+    reduced("std.reduce_mean", keep=True),
+    reduced("std.reduce_max", keep=False),
+)
+
+
+@settings(max_examples=8)
+@given(
+    base=st.integers(0, len(BASES) - 1),
+    steps=st.lists(
+        st.tuples(st.integers(0, len(MORE) - 1), st.integers(0, 3), st.integers(0, 3), st.integers(0, 5)), min_size=6, max_size=16
+    ),
+    seed=st.integers(0, 1000),
+)
+def test_kernels_of_random_graphs_give_what_the_interpreter_gives(
+    std: Rules, base: int, steps: list[tuple[int, int, int, int]], seed: int
+) -> None:
+    texts: dict[str, tuple[Kernel, KernelText]] = {}
+    for group in proposals(build(std, base, steps, MORE), std):
+        kernel = fold_of(group).kernel
+        try:
+            text = generate(std, kernel.group)
+        except NotGenerated:
+            continue
+        texts[text.name] = kernel, text
+    if not texts:
+        return
+    library = built([text for _, text in texts.values()])
+    assert not library.failed
+    random = np.random.default_rng(seed)
+    for kernel, text in texts.values():
+        feeds = {hole: random.standard_normal([int(str(s)) for s in hole.type.shape]) for hole in kernel.group.inputs}
+        expected = run(std, kernel.group.outputs, feeds, Floats())
+        arrays = [np.ascontiguousarray(array, np.float32) for array in feeds.values()]
+        for found, right in zip(library.run(text.name, arrays), expected, strict=True):
+            np.testing.assert_allclose(found, np.asarray(right, np.float64), rtol=1e-4, atol=1e-4 * (1 + np.max(np.abs(right), initial=0)))
