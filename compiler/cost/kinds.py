@@ -11,7 +11,7 @@ from dslc.analysis.counts import known_flops
 from dslc.analysis.numeric import Unknown, vector
 from dslc.analysis.pointwise import at_own_place
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, ScopeNode, Value, topological
+from dslc.ir.graph import Call, Input, ScopeNode, Value, topological
 from dslc.ir.scalar import Read, Reduce, Scalar, walk
 from dslc.semantics.elaborate import Instance, expanded
 from dslc.semantics.env import EvalError, Mismatch
@@ -64,6 +64,35 @@ def pointwise(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
 def _broadcast(node: ScopeNode, read: Read, below: Value) -> bool:
     """Whether a read takes the element at the same position, 0 on axes of size 1, axes aligned on the right."""
     return all(count == 1 for count in node.scope.groups or ()) and at_own_place(node.scope, read, below.type.shape)
+
+
+def view(rules: Rules, node: Call, weights: Sequence[bool]) -> bool:
+    """Whether the only result holds the same elements in the same order as an argument that is no constant.
+
+    The runtime then passes the memory on; measured alone, it would have to copy. Positions are tried, not proved: a cost
+    depends on it, never a result.
+    """
+    instance = instance_of(rules, node)
+    if instance is None or len(instance.outputs) != 1:
+        return False
+    source = _source(instance.outputs[0])
+    if source is None or source not in instance.params:
+        return False
+    return not weights[instance.params.index(source)]
+
+
+def _source(value: Value) -> Value | None:
+    """The parameter that a value is a view of."""
+    while isinstance(value.node, ScopeNode):
+        node = value.node
+        body = node.scope.body
+        if not isinstance(body, Read):
+            return None
+        below = node.args[body.operand]
+        if below.type.dtype is not node.scope.dtype or not _same_order(node, body, below):
+            return None
+        value = below
+    return value if isinstance(value.node, Input) else None
 
 
 def _same_order(node: ScopeNode, body: Read, below: Value) -> bool:

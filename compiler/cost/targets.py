@@ -11,8 +11,7 @@ from typing import Protocol
 
 from dslc.cost.cache import CostCache
 from dslc.cost.lowered import Lowerings
-from dslc.cost.machine import Target as Machine
-from dslc.cost.machine import target as this_machine
+from dslc.cost.machine import Machine, this_machine
 from dslc.cost.measure import Measurer
 from dslc.errors import error
 from dslc.semantics.apply import rules_cache

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from dslc.errors import DslcError, Source
+from dslc.errors import DslcError, SourceText
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological, with_args
@@ -57,7 +57,7 @@ def _operator(text: str) -> t.Operator | None:
     if len(text) > _LONGEST:
         return None
     try:
-        items = parse(Source("metadata", text)).items
+        items = parse(SourceText("metadata", text)).items
     except (DslcError, RecursionError):
         return None
     return items[0] if len(items) == 1 and isinstance(items[0], t.Operator) else None

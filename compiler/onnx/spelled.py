@@ -19,7 +19,21 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import ScopeNode, Value, opaque, product
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, reduce, substitute, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    Table,
+    as_scalar,
+    raw_apply,
+    reduce,
+    substitute,
+    walk,
+)
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 from dslc.onnx.protos import ELEM_TYPES

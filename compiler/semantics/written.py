@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from dslc.errors import Source, error
+from dslc.errors import SourceText, error
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import (
     Attrs,
@@ -43,7 +43,7 @@ def read_program(rules: Rules, text: str) -> Graph:
     Raises:
         DslcError, Mismatch: no text of a program, or operators that mean something else by now.
     """
-    file = parse(Source("program", text))
+    file = parse(SourceText("program", text))
     module = Module(_LIBRARY, _LIBRARY, file)
     own: dict[str, OperatorDef] = {}
     for item in file.items:
