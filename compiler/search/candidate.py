@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
+from dslc.codegen.text import KernelText
 from dslc.cost.groups import working_nodes
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph
@@ -38,6 +39,8 @@ class Candidate:
     rule: str = ""
     count: int = 0
     facts: tuple[Fact, ...] = ()
+    #: the C++ of its kernels, by the names of their operators
+    kernels: Mapping[str, KernelText] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -66,6 +69,8 @@ class Candidate:
         return (step.rule for step in self.path() if step.rule)
 
 
+#: what a step is called in which groups of nodes became kernels; it is no rule, and needs no proof but that a kernel means its nodes
+KERNELS = "kernels"
 #: told of every candidate that is better than those before
 Progress = Callable[[Candidate], None]
 

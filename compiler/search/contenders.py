@@ -15,6 +15,7 @@ from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.steady import steady
 from dslc.errors import DslcError
+from dslc.kernels import note, prepared
 from dslc.onnx.context import Context
 from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
@@ -89,7 +90,11 @@ class Checker:
         """
         if self._last is None or self._last[0] is not candidate:
             self._last = None
-            self._last = candidate, export(self._context, candidate.graph, self._rules, self.story.of(candidate).naming)
+            model = export(self._context, candidate.graph, self._rules, self.story.of(candidate).naming)
+            if candidate.kernels:
+                note(model, candidate.kernels, self._threads)
+                prepared(model, texts=candidate.kernels)
+            self._last = candidate, model
         return self._last[1]
 
     def operators(self, candidate: Candidate) -> float:

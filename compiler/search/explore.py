@@ -17,6 +17,7 @@ from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
+from dslc.search.fusions import Fusions, no_compiler, told
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.sizes import sizes_of
@@ -34,6 +35,8 @@ VARIANT_STEPS = 3000
 HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
+#: of what is left beside that, the share of kernels
+KERNELS = 0.5
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
 #: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
@@ -52,10 +55,11 @@ class Shares:
     again: float
 
     @classmethod
-    def of(cls, budget: float, load: float, timing: bool) -> Shares:
-        """Where loading a model takes so many seconds; comparing and timing load it again and again."""
+    def of(cls, budget: float, load: float, timing: bool, kernels: bool = False) -> Shares:
+        """Where loading a model takes so many seconds; comparing and timing load it again and again. `kernels` are built after the
+        search, and have a share of their own."""
         kept = min(MOST_KEPT, max(LEAST_KEPT, (LOADS if timing else LOADS / 3) * load / budget))
-        return cls(kept, 0.8 * kept, 0.7 * kept, 0.6 * kept)
+        return cls(kept + (KERNELS * (1 - kept) if kernels else 0.0), 0.8 * kept, 0.7 * kept, 0.6 * kept)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,6 +70,8 @@ class Ground:
     start: Candidate
     costs: CostModel
     shares: Shares
+    #: what of the budget is kept from now on while something is measured
+    keeping: Callable[[float], None] = lambda _: None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,12 +91,16 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
         TimeUp: there was no time to check anything.
     """
     task, settings, clock, journal = referenced.task, referenced.task.settings, run.clock, run.journal
-    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing)
+    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, settings.on == "cpu")
     #: the share of the budget that is kept while costs are measured
     keep = 0.0
 
     def measuring() -> float:
         return 0.0 if keep == inf else clock.left(keep)
+
+    def keeping(share: float) -> None:
+        nonlocal keep
+        keep = share
 
     measurer = Measurer(task.machine, cache, measuring, lambda: clock.within("measuring"))
     try:
@@ -98,7 +108,7 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
         run.start = Candidate(task.imported.graph, costs.graph_cost(task.imported.graph))
         # what is repeated measures nothing new: it ends where it ended before
         keep = inf if journal.repeats else shares.search
-        found, guilty = contenders(Ground(referenced, run.start, costs, shares), run)
+        found, guilty = contenders(Ground(referenced, run.start, costs, shares, keeping), run)
         # only the prediction of the report rests on it
         keep = inf if journal.repeats else max(shares.again, clock.left() / settings.budget - AGAIN)
         predicted = _predicted(run.start, costs, found, run)
@@ -358,7 +368,36 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             yield found
 
 
+def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The best candidate, and the original, with groups of their nodes as kernels that were built and measured."""
+    task = ground.referenced.task
+    if task.settings.on != "cpu":
+        return
+    why = no_compiler()
+    if why:
+        run.note(why)
+        return
+    run.phase("building kernels")
+    ground.keeping(ground.shares.others)
+    looked = Fusions(task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock)
+    bases = list(dict.fromkeys((reached.best, ground.start)))
+    for k, base in enumerate(bases):
+        left = run.clock.left(ground.shares.others)
+        if left <= 0:
+            run.cut("building kernels")
+            return
+        try:
+            made, found = looked.of(base, left / (len(bases) - k))
+        except TimeUp:
+            run.cut("building kernels")
+            return
+        if found.story.late:
+            run.cut("building kernels")
+        run.kernels.update((one, told(found)) for one in made)
+        yield from made
+
+
 #: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
 Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
 #: in the order in which their candidates are checked; whoever builds whole graphs, as fusions do, is one of these
-OFFERS: tuple[Offer, ...] = (path_ends, smallest, variants)
+OFFERS: tuple[Offer, ...] = (fusions, path_ends, smallest, variants)

@@ -69,6 +69,8 @@ class Run:
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
     times: Times = field(default_factory=Times)
+    #: what is told of the kernels of a candidate
+    kernels: dict[Candidate, list[str]] = field(default_factory=dict)
 
     def phase(self, name: str, label: str = "") -> None:
         """A phase begins; the label is what is shown of it."""

@@ -17,6 +17,8 @@ from dslc.search.strategy import Strategy
 #: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
 #: substitutions; `none`: substitutions alone
 Mode = Literal["joint", "after", "only", "none"]
+#: where the model is to run: in ONNX Runtime with generated kernels, or with its own operators alone
+On = Literal["cpu", "ort_cpu"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
 ALLOWED = ("proved", "bounded", "tested", "trusted", "undecided")
 
@@ -121,6 +123,10 @@ class Settings:
     layouts: Mode = field(default="joint", metadata=option(
         "Choose layouts with substitutions, after them, instead of them, or not.", choices=get_args(Mode), shown="joint",
         more="`joint`, `after`, `only` or `none`.",
+    ))  # fmt: skip
+    on: On = field(default="cpu", metadata=option(
+        "With kernels that are generated, or with ONNX Runtime's operators alone.", choices=get_args(On), shown="cpu",
+        more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not.",
     ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
         "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False,

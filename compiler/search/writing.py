@@ -77,6 +77,7 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     places = run.referenced.checker.story.of(contender.candidate).places
     steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places)
     report = replace(report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model))
+    run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
     run.clock.enter("writing")
     values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}
     if verdicts:

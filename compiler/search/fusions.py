@@ -1,0 +1,72 @@
+"""Kernels for what a search found: groups of nodes that run as one, built and measured, as candidates beside the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dslc.codegen.host.compiler import NotBuilt, compiler
+from dslc.cost.clock import Clock
+from dslc.cost.model import CostModel
+from dslc.fuse.fused import Fused, fused
+from dslc.fuse.kernels import kernels
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Graph, kernel_value
+from dslc.search.candidate import KERNELS, Candidate
+from dslc.semantics.library import Rules
+
+@dataclass(frozen=True, slots=True)
+class Fusions:
+    """Where kernels are looked for: the model's opset, the sizes at which it is measured, and the clock of the run."""
+
+    rules: Rules
+    costs: CostModel
+    opset: int
+    sizes: Mapping[str, int]
+    clock: Clock
+
+    def of(self, base: Candidate, seconds: float) -> tuple[list[Candidate], Fused]:
+        """A candidate with some of its nodes as kernels, the best by prediction first, and the story."""
+        found = fused(base.graph, self.rules, self.costs, self.opset, self.clock, sizes=dict(self.sizes), seconds=seconds)
+        saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
+        made = []
+        for graph in found.graphs:
+            programs = list(kernels(graph))
+            gain = sum(saved.get(name(program), 0.0) for program in programs)
+            facts = tuple(fact_of_kernel(program) for program in programs)
+            cost = max(base.cost - gain, 0.05 * base.cost)
+            made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, found.texts))
+        return made, found
+
+
+def name(program: Graph) -> int:
+    """Equal programs are equal here."""
+    return hash((program.inputs, program.outputs))
+
+
+def fact_of_kernel(program: Graph) -> Fact:
+    """A kernel means its program: `old` are the nodes, `new` is the kernel, over the same holes."""
+    return Fact(KERNELS, program, Graph(program.inputs, kernel_value(program, program.inputs)))
+
+
+def told(found: Fused) -> list[str]:
+    """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
+    lines = []
+    for kept in found.story.kept:
+        words = " + ".join(node.op.rpartition(".")[2] for node in kept.tried.program.nodes() if isinstance(node, Call))
+        places = "" if kept.places == 1 else f", in {kept.places} places"
+        was, now = kept.tried.nodes * 1e3, kept.tried.kernel * 1e3
+        lines.append(f"kernel {kept.tried.name}: {words}{places}: {now:.4g} ms instead of {was:.4g} ms by itself")
+    return lines
+
+
+def no_compiler() -> str:
+    """Why there are no kernels on this machine; empty where a compiler is found."""
+    try:
+        compiler()
+    except NotBuilt as problem:
+        return f"no kernels: {problem.reason.value}"
+    return ""
+
+
+__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told"]

@@ -1,0 +1,13 @@
+"""Searches are tested without kernels, which take a compiler's time; what is marked `kernels` has them."""
+
+from __future__ import annotations
+
+import pytest
+
+from dslc.search import explore
+
+
+@pytest.fixture(autouse=True)
+def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.node.get_closest_marker("kernels") is None:
+        monkeypatch.setattr(explore, "OFFERS", tuple(offer for offer in explore.OFFERS if offer is not explore.fusions))
