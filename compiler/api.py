@@ -29,6 +29,7 @@ def optimize(
     disable: str | Sequence[str] = (),
     allow: str | Sequence[str] = (),
     layouts: Literal["joint", "after", "only", "none"] = "joint",
+    on: Literal["cpu", "ort_cpu"] = "cpu",
     budget: float | str = 60.0,
     patience: float | str | None = None,
     alpha: float = 1.05,
@@ -67,7 +68,7 @@ def optimize(
     from dslc.search.settings import WrongOption, settings_of
 
     given: dict[str, Any] = {
-        "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "budget": budget,
+        "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
     }  # fmt: skip

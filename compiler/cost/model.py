@@ -36,11 +36,10 @@ from dslc.ir.graph import (
     call,
     constant_value,
     input_value,
-    kernel_value,
-    scope_value,
     topological,
 )
 from dslc.ir.scalar import Num, Scalar, Sym, num, substitute, walk
+from dslc.ir.sizes import node_at
 from dslc.semantics.library import Rules
 
 #: builds the serialized model that computes outputs from inputs (all types static); None where ONNX cannot say it
@@ -492,7 +491,14 @@ class CostModel:
             attrs = tuple((name, self._static_attr(value)) for name, value in node.attrs)
             return call(node.op, args, attrs, types)
         assert isinstance(node, ScopeNode | Kernel)
-        return (scope_value(node.scope, args),) if isinstance(node, ScopeNode) else kernel_value(node.group, args)
+        return node_at(node, args, self._bound, self._bound)
+
+    def _bound(self, root: Scalar) -> Scalar:
+        """An expression at the sizes that are measured."""
+        for part in walk(root):
+            if isinstance(part, Sym) and part not in self._bind:
+                self._bind[part] = num(self._sizes.get(part.name, self._other))
+        return substitute(root, self._bind)
 
     def _static_type(self, type: TensorType) -> TensorType:
         return type if type.is_static else TensorType(type.dtype, tuple(self._static_size(size) for size in type.shape))
@@ -506,10 +512,7 @@ class CostModel:
         return self._value(value) if isinstance(value, Scalar) else value
 
     def _value(self, size: Scalar) -> int:
-        for part in walk(size):
-            if isinstance(part, Sym) and part not in self._bind:
-                self._bind[part] = num(self._sizes.get(part.name, self._other))
-        found = substitute(size, self._bind)
+        found = self._bound(size)
         return int(found.value) if isinstance(found, Num) else self._other
 
 

@@ -52,10 +52,11 @@ def with_sizes(outputs: Iterable[Value], put: Put, body: Put | None = None) -> t
 
     Before: `X: f32[N]`, `{[i0: N] $0[i0] * N}(X)`. After, with `N -> 4`: `X: f32[4]`, `{[i0: 4] $0[i0] * 4}(X)`.
     """
-    return rebuild(outputs, lambda node, args: _node(node, args, put, body or put))
+    return rebuild(outputs, lambda node, args: node_at(node, args, put, body or put))
 
 
-def _node(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[Value, ...]:
+def node_at(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[Value, ...]:
+    """One node over arguments whose sizes were mapped already."""
     if isinstance(node, ScopeNode):
         scope = node.scope
         return (scope_value(Scope(sized(scope.extents, put), body(scope.body), scope.dtype, scope.groups), args),)
@@ -76,4 +77,4 @@ def _node(node: Node, args: tuple[Value, ...], put: Put, body: Put) -> tuple[Val
     return with_args(node, args)
 
 
-__all__ = ["Put", "sized", "type_at", "with_sizes"]
+__all__ = ["Put", "node_at", "sized", "type_at", "with_sizes"]

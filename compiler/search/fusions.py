@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dslc.codegen.host.compiler import NotBuilt, compiler
@@ -14,6 +14,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.semantics.library import Rules
+
 
 @dataclass(frozen=True, slots=True)
 class Fusions:
