@@ -34,6 +34,8 @@ from dslc.ir.graph import (
 WHOLE = 300
 #: running nodes of a region, where its graph has places to cut it at
 FEWEST, MOST = 32, 96
+#: so many values may cross a cut; where more do, a region may have so many nodes if it then ends where half as many cross
+NARROW, WIDEST = 4, 256
 #: running nodes of a region around what lies far apart
 NEAR = 48
 #: integer constants up to so many elements keep their contents, as where costs are measured: they decide what is touched
@@ -139,19 +141,30 @@ class Map:
         count = len(self.groups)
         widths = self._widths()
         self._rank = [(widths[k - 1], hash(tuple(self._keys[max(0, k - 2) : k + 2]))) if k else (0, 0) for k in range(count)]
-        sizes = [len(group.nodes) for group in self.groups]
-        cuts, at = [0], 0
-        while at < count:
-            best: int | None = None
-            nodes, k = 0, at
-            while k < count and nodes <= MOST:
-                nodes += sizes[k]
-                k += 1
-                if FEWEST <= nodes <= MOST and k < count and (best is None or self._rank[k] <= self._rank[best]):
-                    best = k
-            at = count if (k == count and nodes <= MOST) or best is None else best
-            cuts.append(at)
+        cuts = [0]
+        while cuts[-1] < count:
+            cuts.append(self._next(cuts[-1]))
         return cuts
+
+    def _next(self, at: int) -> int:
+        """Where the interval ends that begins at a group."""
+        count, nodes = len(self.groups), 0
+        best: int | None = None
+        for k in range(at + 1, count + 1):
+            nodes += len(self.groups[k - 1].nodes)
+            if nodes <= MOST:
+                if k == count:
+                    return count
+                if nodes >= FEWEST and (best is None or self._rank[k] <= self._rank[best]):
+                    best = k
+            elif best is None:
+                return k
+            elif self._rank[best][0] <= NARROW or nodes > WIDEST:
+                return best
+            elif k == count or 2 * self._rank[k][0] <= self._rank[best][0]:
+                # branches side by side are not cut where they soon come together
+                return k
+        return count if best is None else best
 
     def _between(self, cuts: Sequence[int]) -> list[int]:
         """A cut in the middle half of each interval."""

@@ -199,3 +199,16 @@ def test_what_stops_a_search_leaves_what_was_found() -> None:
     limits = Limits(on_step=step)
     best = backtrack(start, COMPILED, costs, limits, on_best=told.append)
     assert limits.interrupted and best.cost < start.cost and told[-1] is best
+
+
+def test_branches_side_by_side_are_not_cut_where_they_soon_come_together() -> None:
+    """A block of forty branches, each of three operators: wider than a region otherwise is long."""
+    value = a = x(8, 16)
+    for k in range(6):
+        branches = [op("tanh", op("matmul", op("sin", value), w(40 * k + n, 16, 16))) for n in range(40)]
+        while len(branches) > 1:
+            branches = [*branches[2:], op("add", branches[0], branches[1])]
+        (value,) = branches
+    graph = Graph((a,), (value,))
+    cut = [place for place in Map(graph, model()).places(1) if len(place.outputs) > 4]
+    assert not cut
