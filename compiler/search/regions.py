@@ -92,6 +92,11 @@ class Map:
         for k, group in enumerate(self.groups):
             for arg in dict.fromkeys(arg for args in group.args for arg in args if not arg.constant):
                 self._users.setdefault(arg, []).append(k)
+        # a weight that several operators share, as the steps of a recurrent network do
+        self._shared: dict[Value, list[int]] = {}
+        for k, group in enumerate(self.groups):
+            for arg in dict.fromkeys(arg for args in group.args for arg in args if arg.constant):
+                self._shared.setdefault(arg, []).append(k)
         self._outputs = set(graph.outputs)
         # opaque nodes are read by nobody here, and hold on to what they read
         self._held = {arg for node in self.position if isinstance(node, Opaque) for arg in node.args}
@@ -179,7 +184,7 @@ class Map:
     # ---- what lies far apart ----------------------------------------------------------------------------------------
 
     def _far(self, turn: int) -> Iterator[list[int]]:
-        """Around every value whose producer and users no other region holds together; no two share a group."""
+        """Around every value, weights included, whose producer and users no other region holds together; no two share a group."""
         spans = []
         for cuts in (self._cuts, self._middles):
             of: list[int] = []
@@ -191,7 +196,8 @@ class Map:
             return any(len({of[k] for k in groups}) == 1 for of in spans)
 
         wide: list[tuple[Value, list[int]]] = []
-        for value, users in self._users.items():
+        shared = [(value, users) for value, users in self._shared.items() if len(users) > 1 and not _said(value)]
+        for value, users in [*self._users.items(), *shared]:
             made = self._at.get(value.node)
             if not together(users if made is None else [made, *users]) and len(users) + (made is not None) > 1:
                 wide.append((value, users))
