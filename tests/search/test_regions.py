@@ -184,7 +184,7 @@ def test_products_of_one_operand_are_joined_however_far_apart_they_are_used() ->
     graph = Graph(inputs, (value,))
     assert is_large(graph)
     start, costs = started(graph)
-    best = backtrack(start, COMPILED, costs, Limits(steps=6000))
+    best = backtrack(start, COMPILED, costs, Limits(steps=1500))
     assert operators(best.graph)["matmul"] + operators(best.graph)["gemm"] < 4
 
 
@@ -212,3 +212,17 @@ def test_branches_side_by_side_are_not_cut_where_they_soon_come_together() -> No
     graph = Graph((a,), (value,))
     cut = [place for place in Map(graph, model()).places(1) if len(place.outputs) > 4]
     assert not cut
+
+
+def test_products_by_one_weight_are_joined_however_far_apart_they_are_used() -> None:
+    """As the inputs of a recurrent network, step by step."""
+    inputs = [x(8, 16, name=f"x{k}") for k in range(16)]
+    value, weight = x(8, 16), w(0, 16, 16)
+    start_value = value
+    for one in inputs:
+        value = op("tanh", op("mul", value, op("matmul", one, weight)))
+        for _ in range(10):
+            value = op("sin", op("exp", value))
+    start, costs = started(Graph((start_value, *inputs), (value,)))
+    best = backtrack(start, COMPILED, costs, Limits(steps=1500))
+    assert operators(best.graph)["matmul"] < 8
