@@ -34,6 +34,8 @@ from dslc.ir.graph import (
 WHOLE = 300
 #: running nodes of a region, where its graph has places to cut it at
 FEWEST, MOST = 32, 96
+#: so many values may cross a cut; where more do, a region may have so many nodes if it then ends where half as many cross
+NARROW, WIDEST = 4, 256
 #: running nodes of a region around what lies far apart
 NEAR = 48
 #: integer constants up to so many elements keep their contents, as where costs are measured: they decide what is touched
@@ -90,6 +92,11 @@ class Map:
         for k, group in enumerate(self.groups):
             for arg in dict.fromkeys(arg for args in group.args for arg in args if not arg.constant):
                 self._users.setdefault(arg, []).append(k)
+        # a weight that several operators share, as the steps of a recurrent network do
+        self._shared: dict[Value, list[int]] = {}
+        for k, group in enumerate(self.groups):
+            for arg in dict.fromkeys(arg for args in group.args for arg in args if arg.constant):
+                self._shared.setdefault(arg, []).append(k)
         self._outputs = set(graph.outputs)
         # opaque nodes are read by nobody here, and hold on to what they read
         self._held = {arg for node in self.position if isinstance(node, Opaque) for arg in node.args}
@@ -139,19 +146,30 @@ class Map:
         count = len(self.groups)
         widths = self._widths()
         self._rank = [(widths[k - 1], hash(tuple(self._keys[max(0, k - 2) : k + 2]))) if k else (0, 0) for k in range(count)]
-        sizes = [len(group.nodes) for group in self.groups]
-        cuts, at = [0], 0
-        while at < count:
-            best: int | None = None
-            nodes, k = 0, at
-            while k < count and nodes <= MOST:
-                nodes += sizes[k]
-                k += 1
-                if FEWEST <= nodes <= MOST and k < count and (best is None or self._rank[k] <= self._rank[best]):
-                    best = k
-            at = count if (k == count and nodes <= MOST) or best is None else best
-            cuts.append(at)
+        cuts = [0]
+        while cuts[-1] < count:
+            cuts.append(self._next(cuts[-1]))
         return cuts
+
+    def _next(self, at: int) -> int:
+        """Where the interval ends that begins at a group."""
+        count, nodes = len(self.groups), 0
+        best: int | None = None
+        for k in range(at + 1, count + 1):
+            nodes += len(self.groups[k - 1].nodes)
+            if nodes <= MOST:
+                if k == count:
+                    return count
+                if nodes >= FEWEST and (best is None or self._rank[k] <= self._rank[best]):
+                    best = k
+            elif best is None:
+                return k
+            elif self._rank[best][0] <= NARROW or nodes > WIDEST:
+                return best
+            elif k == count or 2 * self._rank[k][0] <= self._rank[best][0]:
+                # branches side by side are not cut where they soon come together
+                return k
+        return count if best is None else best
 
     def _between(self, cuts: Sequence[int]) -> list[int]:
         """A cut in the middle half of each interval."""
@@ -166,7 +184,7 @@ class Map:
     # ---- what lies far apart ----------------------------------------------------------------------------------------
 
     def _far(self, turn: int) -> Iterator[list[int]]:
-        """Around every value whose producer and users no other region holds together; no two share a group."""
+        """Around every value, weights included, whose producer and users no other region holds together; no two share a group."""
         spans = []
         for cuts in (self._cuts, self._middles):
             of: list[int] = []
@@ -178,7 +196,8 @@ class Map:
             return any(len({of[k] for k in groups}) == 1 for of in spans)
 
         wide: list[tuple[Value, list[int]]] = []
-        for value, users in self._users.items():
+        shared = [(value, users) for value, users in self._shared.items() if len(users) > 1 and not _said(value)]
+        for value, users in [*self._users.items(), *shared]:
             made = self._at.get(value.node)
             if not together(users if made is None else [made, *users]) and len(users) + (made is not None) > 1:
                 wide.append((value, users))

@@ -184,7 +184,7 @@ def test_products_of_one_operand_are_joined_however_far_apart_they_are_used() ->
     graph = Graph(inputs, (value,))
     assert is_large(graph)
     start, costs = started(graph)
-    best = backtrack(start, COMPILED, costs, Limits(steps=6000))
+    best = backtrack(start, COMPILED, costs, Limits(steps=1500))
     assert operators(best.graph)["matmul"] + operators(best.graph)["gemm"] < 4
 
 
@@ -199,3 +199,30 @@ def test_what_stops_a_search_leaves_what_was_found() -> None:
     limits = Limits(on_step=step)
     best = backtrack(start, COMPILED, costs, limits, on_best=told.append)
     assert limits.interrupted and best.cost < start.cost and told[-1] is best
+
+
+def test_branches_side_by_side_are_not_cut_where_they_soon_come_together() -> None:
+    """A block of forty branches, each of three operators: wider than a region otherwise is long."""
+    value = a = x(8, 16)
+    for k in range(6):
+        branches = [op("tanh", op("matmul", op("sin", value), w(40 * k + n, 16, 16))) for n in range(40)]
+        while len(branches) > 1:
+            branches = [*branches[2:], op("add", branches[0], branches[1])]
+        (value,) = branches
+    graph = Graph((a,), (value,))
+    cut = [place for place in Map(graph, model()).places(1) if len(place.outputs) > 4]
+    assert not cut
+
+
+def test_products_by_one_weight_are_joined_however_far_apart_they_are_used() -> None:
+    """As the inputs of a recurrent network, step by step."""
+    inputs = [x(8, 16, name=f"x{k}") for k in range(12)]
+    value, weight = x(8, 16), w(0, 16, 16)
+    start_value = value
+    for one in inputs:
+        value = op("tanh", op("mul", value, op("matmul", one, weight)))
+        for _ in range(45):
+            value = op("sin", op("exp", value))
+    start, costs = started(Graph((start_value, *inputs), (value,)))
+    best = backtrack(start, COMPILED, costs, Limits(steps=400))
+    assert operators(best.graph)["matmul"] < 4
