@@ -12,6 +12,7 @@ from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
 from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
+from dslc.codegen.separate import separated
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
@@ -31,7 +32,7 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
     Raises:
         NotGenerated: there is no kernel for the group.
     """
-    stages = stages_of(parts_of(rules, group))
+    stages = stages_of(separated(parts_of(rules, group)))
     lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
     first = Variant(width=lanes)
     out = [first]
@@ -53,7 +54,7 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     Raises:
         NotGenerated: with the reason.
     """
-    parts = parts_of(rules, group)
+    parts = separated(parts_of(rules, group))
     try:
         return _Kernel(parts, variant or Variant()).text()
     except NotPolynomial as problem:
