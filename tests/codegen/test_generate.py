@@ -324,6 +324,18 @@ def test_long_reductions_have_many_tasks() -> None:
     assert stages == [True, False]
 
 
+def test_what_is_too_large_is_refused() -> None:
+    def deep(r: Room) -> Value:
+        x = r.input(N)
+        for _ in range(1500):
+            x = r.op("tanh", x)
+        return x
+
+    with pytest.raises(NotGenerated) as found:
+        generate(standard(), group(deep))
+    assert found.value.reason is Reason.TOO_LARGE
+
+
 def test_sizes_that_no_input_has_are_refused() -> None:
     with pytest.raises(NotGenerated) as found:
         generate(standard(), group(lambda r: r.op("relu", r.input(_half(), 2))))
