@@ -211,7 +211,7 @@ CASES = (
     Case("attention, opset 23", "q * 0.125", ("Attention",), "l = Mul(q, half)\n" + _ATTENTION.replace("(q, t)", "(l, t)")
          + "p = Softmax<axis=-1>(s)\ny = MatMul(p, v)", HEADS, PRODUCT, 23),
     Case("bias into a convolution", "x * K - c", ("Conv+bias",), _CONV.replace(", B)", ")") + "y = Sub(c, C)", IMAGE, CONV),
-    Case("scale into a convolution", "x * K / c", ("Conv",), _CONV + "y = Div(c, C)", IMAGE, CONV),
+    Case("scale into a convolution", "x * K / c", ("Conv+bias",), _CONV + "y = Div(c, C)", IMAGE, CONV),
     Case("convolution and relu", "maximum with 0", ("Conv:Relu",), _CONV + "y = Max(c, zero)", IMAGE, CONV),
     Case("convolution and relu", "where c > 0", ("Conv:Relu",), _CONV + "g = Greater(c, zero)\ny = Where(g, c, zero)", IMAGE, CONV),
     Case("convolution and clip", "minimum and maximum", ("Conv:Clip",), _CONV + "m = Max(c, zero)\ny = Min(m, six)", IMAGE, CONV),

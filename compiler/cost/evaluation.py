@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.groups import Group, working_nodes
 from dslc.cost.layout import Info, Port, layout_cost, port_of
+from dslc.cost.lowered import Lowered
 from dslc.cost.pairs import Pair, pairs_of
 from dslc.ir.graph import Call, Graph, Input, Node, Value
 
@@ -133,7 +134,7 @@ class Evaluation:
         touched = change.touched()
         members = [node for k in touched for node in self.groups[k].nodes if node not in change.removed]
         ordered = change.ordered([*members, *change.added])
-        groups = self._model.groups(ordered, change.args, change.uses)
+        groups = self._model.groups(ordered, change.args, change.uses, change.moved, change.whole(touched))
         same = {(group.nodes, group.args) for group in groups}
         gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
         before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
@@ -193,6 +194,9 @@ class _Change:
         self._subst = subst
         self._delta: dict[Value, int] = {}
         self.added: dict[Node, None] = {}
+        #: what may run as one with what changed, known as soon as `touched` is
+        self.moved: Collection[Node] = ()
+        self._broken: Collection[int] = ()
         self.removed: set[Node] = set()
         for old, value in subst.items():
             count = state._uses.get(old, 0)
@@ -260,9 +264,16 @@ class _Change:
         """Adds what runs as one with what changed, now or before, and the neighbours of that: they may divide differently too."""
         state, users = self._state, self._users_now()
         changed = self._changed()
-        groups = {state._group_of[node] for node in (*changed, *self.removed) if node in state._group_of}
-        before = [node for k in groups if (group := state.groups[k]).fused > 1 for node in group.nodes if node not in self.removed]
-        moved = state._model.lowerings.near((*changed, *before), self.args, users)
+        broken = {state._group_of[node] for node in (*changed, *self.removed) if node in state._group_of}
+        while True:
+            pieces = [group.nodes for k in sorted(broken) if (group := state.groups[k]).fused > 1]
+            before = [node for nodes in pieces for node in nodes if node not in self.removed]
+            moved = state._model.lowerings.near((*changed, *before), self.args, users)
+            more = {k for node in moved if (k := state._group_of.get(node)) is not None and state.groups[k].fused > 1}
+            if more <= broken:
+                break
+            broken |= more
+        self.moved, self._broken = {*before, *moved}, broken
         for node in (*before, *moved):
             near[node] = None
             near.update((arg.node, None) for arg in self.args(node))
@@ -270,6 +281,11 @@ class _Change:
                 for user in users(value):
                     near[user] = None
                     near.update((arg.node, None) for arg in self.args(user))
+
+    def whole(self, touched: Sequence[int]) -> list[Lowered]:
+        """What runs as one in some groups, and still does."""
+        groups = [self._state.groups[k] for k in touched if k not in self._broken]
+        return [Lowered("", group.nodes[: group.fused]) for group in groups if group.fused > 1]
 
     def _changed(self) -> dict[Node, None]:
         """The nodes that are new, read something else, or whose results are used more or less often."""

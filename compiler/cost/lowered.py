@@ -8,12 +8,15 @@ from functools import cached_property
 
 from dslc.ir.graph import Call, Graph, Node, Value, with_args
 from dslc.match import CompiledRule, GraphIndex, Match, compile_lowering, find_matches
+from dslc.match.pattern import Result
 from dslc.match.recipe import leaf
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
 
 #: the arguments of a node (a rewrite that is only tried changes them without building new nodes)
 Arguments = Callable[[Node], tuple[Value, ...]]
+#: pairs of operators of which the first one reads the second one's result
+Edges = frozenset[tuple[str, str]]
 #: so many places of one lowering are looked at in a graph
 _PLACES = 100_000
 
@@ -50,14 +53,18 @@ class Lowerings:
         return len(self._fused) + len(self._free)
 
     @cached_property
-    def _by_operator(self) -> Mapping[str, list[tuple[frozenset[str], int]]]:
-        """For each operator what lowerings of several nodes with it need, and how far these lie apart at most."""
-        out: dict[str, dict[tuple[frozenset[str], int], None]] = {}
+    def _by_operator(self) -> Mapping[str, list[tuple[Edges, int]]]:
+        """For each operator the edges of lowerings of several nodes with it, and how far these lie apart at most."""
+        out: dict[str, dict[tuple[Edges, int], None]] = {}
         for rule in self._fused:
-            wanted = _operators(rule)
-            for operator in wanted:
+            wanted = _edges(rule)
+            for operator in {one for edge in wanted for one in edge}:
                 out.setdefault(operator, {})[wanted, len(rule.left.sites) - 1] = None
         return {operator: list(found) for operator, found in out.items()}
+
+    @cached_property
+    def _wanted(self) -> list[tuple[CompiledRule, Edges]]:
+        return [(rule, _edges(rule)) for rule in self._fused]
 
     def passes_on(self, node: Call) -> bool:
         """Whether a node costs nothing: a lowering says so, which moves no bytes and computes nothing."""
@@ -75,8 +82,8 @@ class Lowerings:
             args_of: what each node reads; another node than its own where a rewrite is only tried.
             uses: how often a value is used, in the whole graph: what comes out in between is used within the piece only.
         """
-        present = {node.op for node in nodes if isinstance(node, Call)}
-        rules = [rule for rule in self._fused if _operators(rule) <= present]
+        present = _edges_among(nodes, args_of)
+        rules = [rule for rule, wanted in self._wanted if wanted <= present]
         if not rules:
             return []
         region = _Region(nodes, args_of)
@@ -99,7 +106,7 @@ class Lowerings:
     ) -> dict[Node, None]:
         """The nodes with which changed ones may run as one, them included where there are any."""
         out: dict[Node, None] = {}
-        done: set[tuple[Node, frozenset[str]]] = set()
+        done: set[tuple[Node, Edges]] = set()
         for node in changed:
             if not isinstance(node, Call):
                 continue
@@ -107,33 +114,74 @@ class Lowerings:
                 if (node, wanted) in done:
                     continue
                 done.add((node, wanted))
-                around = _flood(node, wanted, steps, args_of, users_of)
-                if wanted <= {one.op for one in around}:
-                    out.update(dict.fromkeys(around))
+                around, met = _flood(node, wanted, steps, args_of, users_of)
+                if wanted <= met:
+                    out.update((one, None) for one in around if not one.constant)
         return out
 
 
-def _operators(rule: CompiledRule) -> frozenset[str]:
-    """What a piece needs; weights aside, for what is computed from those only is no part of it."""
-    return frozenset(site.operator for site in rule.left.sites if site.operator is not None)
+def _edges(rule: CompiledRule) -> Edges:
+    """Which operator reads the result of which one in a lowering's pattern. Chains of one associative operator are one place of it."""
+    sites = {site.id: site for site in rule.left.sites}
+    return frozenset(
+        (site.operator or "", sites[arg.site].operator or "")
+        for site in rule.left.sites
+        for arg in site.args
+        if isinstance(arg, Result)
+    )
+
+
+def _edges_among(nodes: Sequence[Node], args_of: Arguments) -> set[tuple[str, str]]:
+    """The edges of some nodes, of what is computed from weights below them too."""
+    out: set[tuple[str, str]] = set()
+    weights: list[Call] = []
+    for node in nodes:
+        if isinstance(node, Call):
+            for arg in args_of(node):
+                if isinstance(arg.node, Call):
+                    out.add((node.op, arg.node.op))
+                    if arg.constant:
+                        weights.append(arg.node)
+    seen = set(weights)
+    while weights:
+        node = weights.pop()
+        for arg in node.args:
+            if isinstance(arg.node, Call):
+                out.add((node.op, arg.node.op))
+                if arg.node not in seen:
+                    seen.add(arg.node)
+                    weights.append(arg.node)
+    return out
 
 
 def _flood(
-    start: Call, wanted: frozenset[str], steps: int, args_of: Arguments, users_of: Callable[[Value], Iterable[Node]]
-) -> dict[Call, None]:
-    """What is connected to a node through such operators, in so many steps."""
-    out = {start: None}
+    start: Call, wanted: Edges, steps: int, args_of: Arguments, users_of: Callable[[Value], Iterable[Node]]
+) -> tuple[dict[Call, None], set[tuple[str, str]]]:
+    """What is connected to a node through such edges, and those of one associative operator, in so many steps; and the edges met."""
+    out: dict[Call, None] = {start: None}
+    met: set[tuple[str, str]] = set()
     level: list[Call] = [start]
     for _ in range(steps):
-        beside: list[Node] = []
+        beside: list[Call] = []
         for node in level:
-            beside += [arg.node for arg in args_of(node) if not arg.constant]
-            beside += [user for value in node.values for user in users_of(value)]
-        level = [one for one in dict.fromkeys(beside) if isinstance(one, Call) and one.op in wanted and one not in out]
+            for arg in node.args if node.constant else args_of(node):
+                if isinstance(arg.node, Call):
+                    edge = (node.op, arg.node.op)
+                    if edge in wanted or node.op == arg.node.op:
+                        met.add(edge)
+                        beside.append(arg.node)
+            for value in node.values:
+                for user in users_of(value):
+                    if isinstance(user, Call):
+                        edge = (user.op, node.op)
+                        if edge in wanted or user.op == node.op:
+                            met.add(edge)
+                            beside.append(user)
+        level = [one for one in dict.fromkeys(beside) if one not in out]
         if not level:
             break
         out.update(dict.fromkeys(level))
-    return out
+    return out, met
 
 
 def _closed(piece: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> bool:

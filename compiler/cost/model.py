@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import weakref
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
 from math import inf, log2
@@ -17,7 +17,7 @@ from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group, groups_of
 from dslc.cost.guess import Work
 from dslc.cost.layout import Info
-from dslc.cost.lowered import Arguments, Lowerings
+from dslc.cost.lowered import Arguments, Lowered, Lowerings
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
 from dslc.cost.targets import target_named
@@ -238,9 +238,18 @@ class CostModel:
         """How large a tensor is at the sizes at which it is measured; 0 where that is not known."""
         return self._static_type(value.type).bytes if value.known else 0
 
-    def groups(self, nodes: Sequence[Node], args_of: Arguments, uses: Callable[[Value], int]) -> list[Group]:
-        """What of some nodes, producers first, is measured together."""
-        return groups_of(nodes, args_of, uses, self.pointwise, self.lowerings.fused(nodes, args_of, uses))
+    def groups(
+        self,
+        nodes: Sequence[Node],
+        args_of: Arguments,
+        uses: Callable[[Value], int],
+        among: Collection[Node] | None = None,
+        known: Sequence[Lowered] = (),
+    ) -> list[Group]:
+        """What of some nodes, producers first, is measured together. What runs as one is looked for among some of them only, where
+        the rest is known."""
+        looked = nodes if among is None else [node for node in nodes if node in among]
+        return groups_of(nodes, args_of, uses, self.pointwise, [*known, *self.lowerings.fused(looked, args_of, uses)])
 
     def pair_key(self, pair: Pair) -> Hashable:
         """Equal for equal groups that follow each other in the same way."""
