@@ -6,14 +6,16 @@ import hashlib
 from collections.abc import Iterator
 from typing import Any
 
-from dslc.codegen.emit import Tensor, strides_of
+from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.lanes import Memory, Pointer
 from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
-from dslc.codegen.stage_code import Memory, Pointer, StageCode, code_of
+from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
+from dslc.codegen.values import Tensor, strides_of
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
@@ -88,8 +90,6 @@ class _Kernel:
         return Parts(parts.inputs, (*parts.parts, *extra), tuple(out))
 
     def size(self, size: Poly) -> str:
-        from dslc.codegen.emit import Emitter
-
         return Emitter(self.names, 1, 1).text(size)
 
     def text(self) -> KernelText:

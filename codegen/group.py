@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
@@ -116,8 +117,8 @@ def _constant(value: Value, index: tuple[Scalar, ...]) -> Scalar:
     return table(_nested(node.data.load().tolist()), index)
 
 
-def _nested(values: object) -> tuple[object, ...]:
-    return tuple(_nested(item) if isinstance(item, list) else item for item in values)  # type: ignore[attr-defined]
+def _nested(values: Any) -> Any:
+    return tuple(_nested(item) for item in values) if isinstance(values, list) else values
 
 
 def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value]) -> Value:

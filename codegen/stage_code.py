@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from dslc.codegen.emit import Emitter, Env, Frozen, Tensor, Undecided, Val
+from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
+from dslc.codegen.lanes import Layout, Memory, Pointer, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
-from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product
+from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
 from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, sizes
+from dslc.codegen.values import Env, Frozen, Tensor, Undecided, Val
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, walk
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
 
 #: lanes that one task takes of a long loop, elements of work that are worth a task, branches of one loop
 _CHUNK, _GRAIN, _LEAVES = 8192, 8192, 8
-
-
-@dataclass(frozen=True, slots=True)
-class Pointer:
-    """Memory that a stage uses: an input or output by number, a place in the scratch memory, or a buffer of its own."""
-
-    kind: str
-    type: str
-    name: str
-    at: str
 
 
 @dataclass(slots=True)
@@ -41,167 +33,39 @@ class StageCode:
     pointers: list[Pointer] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """Where the values of a group are: tensors that every stage sees, and how each is declared."""
-
-    tensors: dict[Value, Tensor]
-    pointers: dict[Value, Pointer]
-    #: values that are written to memory, by the tensors that they go to
-    stores: dict[Value, tuple[tuple[Tensor, Pointer], ...]]
-
-
 def code_of(stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:
     """The loop nest of a stage. `later`: values that another stage reads."""
     return _Writer(stage, memory, later, names, variant).write()
 
 
-class _Writer:
+class _Writer(Layout):
     def __init__(self, stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> None:
-        self.stage, self.memory, self.later, self.variant = stage, memory, later, variant
+        super().__init__(stage, memory, variant)
+        self.later = later
         self.emitter = Emitter(names, variant.width, variant.unroll)
-        self.inside = stage.values
         self.pointers: dict[str, Pointer] = {}
         self.buffers: dict[Value, Tensor] = {}
-        self.groups = merged(stage.extents, self._uses)
-        self.extents = [product(stage.extents[k] for k in group) for group in self.groups]
-
-    # ---- what positions there are ------------------------------------------------------------------------------------------
-
-    def _uses(self, at: list[Poly], ranges: Ranges) -> Iterable[Poly] | None:
-        return [value for placed in self.stage.placed for value, _, _ in self._positions(placed, at, ranges)]
-
-    def _positions(self, placed: Placed, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
-        """Every position that a part uses, for the positions of the outer loops."""
-        part = placed.part
-        iters, inner, volume = self._iters(placed, at, ranges)
-        out = list(positions_in(part.scope.body, iters, ranges, lambda node, index: self._address(part, node, index, inner), volume))
-        if part.value in self.memory.stores:
-            (tensor, _) = self.memory.stores[part.value][0]
-            out.append((self._place(part, iters, tensor), True, volume))
-        return out
-
-    def _iters(self, placed: Placed, at: list[Poly], ranges: Ranges) -> tuple[dict[Iter, Poly], set[Var], float]:
-        extents = sizes(placed.part)
-        iters: dict[Iter, Poly] = {it: const(0) for it in placed.part.scope.iters}
-        for number, place in zip(placed.outer, at, strict=True):
-            iters[placed.part.scope.iters[number]] = place
-        inner = set()
-        volume = 1.0
-        for number in placed.inner:
-            var = Var(f"inner{number}")
-            ranges.extents[var] = extents[number]
-            iters[placed.part.scope.iters[number]] = of(var)
-            inner.add(var)
-            volume *= extents[number].number or 16
-        return iters, inner, volume
-
-    def _address(self, part: Part, node: Read, index: list[Poly], inner: set[Var]) -> Poly | None:
-        value = part.args[node.operand]
-        if value in self.inside:
-            return None
-        return _dot(index, self.memory.tensors[value].strides)
-
-    @staticmethod
-    def _place(part: Part, iters: dict[Iter, Poly], tensor: Tensor) -> Poly:
-        """Where the element of a part is in a tensor that holds all of it."""
-        extents = sizes(part)
-        index, at = [], 0
-        for count in part.scope.groups or (1,) * len(extents):
-            whole = const(0)
-            for k in range(at, at + count):
-                whole = whole * extents[k] + iters[part.scope.iters[k]]
-            index.append(whole)
-            at += count
-        return _dot(index, tensor.strides)
-
-    # ---- which loop has the lanes --------------------------------------------------------------------------------------------
-
-    def _lane(self) -> int | None:
-        """The number of the outer loop that is spread over lanes; None where inner loops and reductions are."""
-        width = self.variant.width
-        if width == 1:
-            return None
-        ranges = Ranges({})
-        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
-        ranges.extents.update(zip(vars, self.extents, strict=True))
-        at = places(self.stage.extents, self.groups, vars, ranges)
-        costs: dict[int | None, float] = {}
-        for lane in (None, *range(len(vars))):
-            costs[lane] = sum(self._cost(placed, at, ranges, None if lane is None else vars[lane]) for placed in self.stage.placed)
-        if self.variant.lane is not None and self.variant.lane < len(costs):
-            ordered = sorted(costs, key=lambda lane: (costs[lane], -1 if lane is None else -lane))
-            return ordered[self.variant.lane]
-        return min(reversed(costs), key=lambda lane: costs[lane])
-
-    def _cost(self, placed: Placed, at: list[Poly], ranges: Ranges, lane: Var | None) -> float:
-        """Instructions per row, roughly, where a loop is spread over lanes."""
-        width = float(self.variant.width)
-        inner_lane: Var | None = lane
-        part = placed.part
-        if lane is None and placed.inner:
-            inner_lane = Var(f"inner{placed.inner[-1]}")
-        used = 1.0
-        extent = None if inner_lane is None else ranges.extents.get(inner_lane)
-        if inner_lane is not None and extent is None:
-            extent = sizes(part)[placed.inner[-1]]
-        if extent is not None and extent.number is not None:
-            used = max(extent.number, 1) / (-(-max(extent.number, 1) // width) * width)
-        gain = width * used
-        total = 0.0
-        for value, element, times in self._positions(placed, at, ranges):
-            if not element:
-                continue
-            best = inner_lane
-            if lane is None and times > 1 and not placed.inner:
-                # a reduction has lanes of its own: its last iterator
-                loops = [atom for atom in value.deep if isinstance(atom, Var) and "/" in atom.name]
-                best = max(loops, key=lambda var: int(var.name.split("/")[1]), default=None)
-            if best is None:
-                total += times
-                continue
-            step = value.coefficient(best)
-            flat = step is not None and step.number in {0, 1}
-            if lane is None and best is not inner_lane:
-                size = ranges.extents.get(best)
-                short = size is not None and size.number is not None and size.number < width
-                gain = 1.0 if short else width
-            total += times / gain if flat else times * 1.3
-        volume = 1.0
-        for k in placed.inner:
-            volume *= sizes(part)[k].number or 16
-        operations = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply) and not node.integral)
-        reductions = sum(1 for node in walk(part.scope.body) if isinstance(node, Reduce))
-        vector = lane is not None or bool(placed.inner)
-        total += operations * volume / (gain if vector else 1.0 if reductions == 0 else 2.0)
-        if lane is None:
-            # the lanes of a reduction are joined; one that needs no inner position is computed once a row
-            own = {part.scope.iters[k] for k in placed.inner}
-            total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
-        return total
 
     # ---- writing ---------------------------------------------------------------------------------------------------------------
 
     def write(self) -> StageCode:
         emitter = self.emitter
-        lane = self._lane()
+        lane = self.lane()
         vars = [emitter.variable("o", extent) for extent in self.extents]
         at = places(self.stage.extents, self.groups, vars, emitter.ranges)
-        rows: list[tuple[str, Poly | None, str]] = [(var.name, extent, "") for var, extent in zip(vars, self.extents, strict=True)]
         body = Block()
-        volume = self._volume()
+        volume = self.volume()
         chunk = 0
         if lane is not None:
             extent = self.extents[lane].number
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
-            small = max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
+            small = _CHUNK if self.shared(lane) else max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
         work = f"(int64_t){max(1, int(volume))}"
         block = self._blocked(lane, vars, at)
         if lane is not None:
-            var = vars[lane]
             total = emitter.text(self.extents[lane])
             work = f"{work} * ({total})" if not chunk else f"{work} * k_min64({total}, {chunk})"
             start, stop = "0", total
@@ -221,9 +85,9 @@ class _Writer:
                 self._pieces(vars[lane], start, stop, [at], self._step(vars[lane], self.extents[lane]))
         if blocked:
             assert block is not None
-            number = [k for k in range(len(vars)) if k != lane].index(block)
-            row_extents[number] = f"(({row_extents[number]} + {self.variant.block - 1}) / {self.variant.block})"
-            work = f"{work} * {self.variant.block}"
+            number = [k for k in range(len(vars)) if k != lane].index(block.loop)
+            row_extents[number] = f"(({row_extents[number]} + {block.size - 1}) / {block.size})"
+            work = f"{work} * {block.size}"
         emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_extents), body))
         count = " * ".join(f"(int64_t)({extent})" for extent in row_extents) or "1"
         if lane is not None and not chunk:
@@ -233,29 +97,16 @@ class _Writer:
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 
-    def _volume(self) -> float:
-        """Evaluations of expressions per point of the outer loops."""
-        total = 0.0
-        for placed in self.stage.placed:
-            volume = 1.0
-            for k in placed.inner:
-                volume *= sizes(placed.part)[k].number or 64
-            for node in walk(placed.part.scope.body):
-                if isinstance(node, Reduce):
-                    times = 1.0
-                    for extent in node.extents:
-                        times *= extent.value if hasattr(extent, "value") and isinstance(extent.value, int) else 64  # type: ignore[attr-defined]
-                    volume *= max(1.0, times)
-                    break
-            total += volume
-        return total
-
-    def _blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> int | None:
-        """The outer loop of which several positions are computed together: one that some reads of a reduction do not depend on."""
-        rows = any(placed.inner for placed in self.stage.placed)
-        if lane is None or self.variant.block <= 1 or rows or not self._has_products():
+    def _blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> _Blocked | None:
+        """The outer loop of which several positions are computed together: one that some reads of a reduction do not depend on, or
+        one along which elements are neighbours that are apart along the lanes."""
+        if lane is None or any(placed.inner for placed in self.stage.placed):
             return None
         ranges = Ranges(dict(zip(vars, self.extents, strict=True)))
+        if not self.has_products():
+            return self._turned(lane, vars, at, ranges)
+        if self.variant.block <= 1:
+            return None
         best, most = None, 0
         for k, var in enumerate(vars):
             if k == lane or (self.extents[k].number or 64) < 2:
@@ -263,15 +114,27 @@ class _Writer:
             shared = sum(
                 1
                 for placed in self.stage.placed
-                for value, element, times in self._positions(placed, at, ranges)
+                for value, element, times in self.positions(placed, at, ranges)
                 if element and times > 1 and var not in value.deep
             )
             if shared > most:
                 best, most = k, shared
-        return best
+        return None if best is None else _Blocked(best, self.variant.block, False)
 
-    def _has_products(self) -> bool:
-        return any(isinstance(node, Reduce) for placed in self.stage.placed for node in walk(placed.part.scope.body))
+    def _turned(self, lane: int, vars: Sequence[Var], at: list[Poly], ranges: Ranges) -> _Blocked | None:
+        """The loop along which a transposed operand is contiguous."""
+        if self.variant.width < 4:
+            return None
+        for k, var in enumerate(vars):
+            if k == lane or (self.extents[k].number or self.variant.width) < self.variant.width:
+                continue
+            for placed in self.stage.placed:
+                for value, element, _ in self.positions(placed, at, ranges):
+                    step, beside = value.coefficient(vars[lane]), value.coefficient(var)
+                    apart = step is not None and step.number not in {0, 1}
+                    if element and apart and beside is not None and beside.number == 1:
+                        return _Blocked(k, self.variant.width, True)
+        return None
 
     def _step(self, var: Var, extent: Poly) -> int:
         """Vectors at a time."""
@@ -280,26 +143,26 @@ class _Writer:
             count -= 1
         return count
 
-    def _blocks(self, block: int, at: list[Poly], vars: Sequence[Var], lane: int, start: str, stop: str) -> None:
+    def _blocks(self, block: _Blocked, at: list[Poly], vars: Sequence[Var], lane: int, start: str, stop: str) -> None:
         """Rows of one outer loop by the block, the last ones one by one."""
-        emitter, size = self.emitter, self.variant.block
-        var = vars[block]
-        extent = self.extents[block]
-        step = self._step(vars[lane], self.extents[lane])
+        emitter, size = self.emitter, block.size
+        var = vars[block.loop]
+        extent = self.extents[block.loop]
+        step = 1 if block.turned else self._step(vars[lane], self.extents[lane])
         first = emitter.name("b")
         block_statements = emitter.levels[-1].block.statements
         block_statements.append(Let("int64_t", first, f"{var.name} * {size}"))
         emitter.bound[first] = emitter.top
 
         def moved(by: int, name: str) -> list[Poly]:
-            from dslc.codegen.poly import replaced
-
             return [replaced(place, {var: of(Var(name)) + by}, emitter.ranges) for place in at]
 
         emitter.ranges.extents[Var(first)] = extent - (size - 1)
         full, rest, one = Block(), Block(), Block()
         with emitter.level(full, fence=True):
+            emitter.tile = Var(first) if block.turned else None
             self._pieces(vars[lane], start, stop, [moved(u, first) for u in range(size)], step)
+            emitter.tile = None
         each = emitter.variable("b", extent)
         with emitter.level(rest, fence=True), emitter.level(one, each):
             self._pieces(vars[lane], start, stop, [moved(0, each.name)], step)
@@ -318,7 +181,7 @@ class _Writer:
         step = condition.coefficient(lane)
         if step is None or not step.number:
             return None
-        rest = self.emitter._wide(condition.without(lane))
+        rest = self.emitter.wide(condition.without(lane))
         if step.number > 0:
             return f"k_ceildiv(-{rest}, (int64_t){step.number})"
         return f"k_floordiv({rest}, (int64_t){-step.number}) + 1"
@@ -326,7 +189,7 @@ class _Writer:
     def _boundary(self, quotient: Quotient, datum: Datum, lane: Var) -> str:
         step = quotient.top.coefficient(lane)
         assert step is not None and step.number
-        rest, bottom = self.emitter._wide(quotient.top.without(lane)), self.emitter._wide(quotient.bottom)
+        rest, bottom = self.emitter.wide(quotient.top.without(lane)), self.emitter.wide(quotient.bottom)
         if step.number > 0:
             return f"k_ceildiv(({datum.name} + 1) * {bottom} - {rest}, (int64_t){step.number})"
         return f"k_floordiv({rest} - {datum.name} * {bottom}, (int64_t){-step.number}) + 1"
@@ -357,7 +220,7 @@ class _Writer:
                         self._split(target, notes, build, lane, start, stop)
                 finally:
                     emitter.facts.pop()
-            block.statements.append(Branch(f"{emitter._wide(condition)} >= 0", then, other))
+            block.statements.append(Branch(f"{emitter.wide(condition)} >= 0", then, other))
 
     def _lanes(self, block: Block, lane: Var, piece: tuple[str, str], rows: list[list[Poly]], vectors: int) -> None:
         """One loop over vectors."""
@@ -389,8 +252,6 @@ class _Writer:
 
     def _parts(self, rows: list[list[Poly]], lane: Var | None, vectors: int) -> None:
         """Every part of the stage for some positions of the outer loops."""
-        from dslc.codegen.poly import replaced
-
         emitter = self.emitter
         spots: list[list[Poly]] = []
         for row in rows:
@@ -429,12 +290,13 @@ class _Writer:
         dtype = computed(part.scope.dtype)
         envs = [self._env(placed, spot, each, {}) for spot, each in zip(spots, values, strict=True)]
         self._together(part.scope.body, envs, dtype)
-        for env, each in zip(envs, values, strict=True):
+        for k, (env, each) in enumerate(zip(envs, values, strict=True)):
+            emitter.instance = k
             value = emitter.emit_as(part.scope.body, env, dtype)
             each[part.value] = value
             for tensor, pointer in self.memory.stores.get(part.value, ()):
                 self.pointers[pointer.name] = pointer
-                emitter.store(tensor, self._place(part, env.iters, tensor), value)
+                emitter.store(tensor, self.place(part, env.iters, tensor), value)
 
     def _together(self, body: Scalar, envs: list[Env], dtype: DType) -> None:
         """The reductions of a part for several positions in one loop: what they share is loaded once."""
@@ -476,7 +338,7 @@ class _Writer:
                     part.scope.body, iters, ranges, lambda node, index: self._inner_address(part, node, index)
                 )
             ]
-            out.extend(self._place(part, iters, tensor) for tensor, _ in self.memory.stores.get(part.value, ()))
+            out.extend(self.place(part, iters, tensor) for tensor, _ in self.memory.stores.get(part.value, ()))
             return out
 
         groups = merged(extents, uses)
@@ -491,10 +353,10 @@ class _Writer:
         def element() -> None:
             value = emitter.emit_as(part.scope.body, env, dtype)
             if buffer is not None:
-                emitter.store(buffer, _dot([env.iters[it] for it in part.scope.iters], buffer.strides), value)
+                emitter.store(buffer, dot([env.iters[it] for it in part.scope.iters], buffer.strides), value)
             for tensor, pointer in self.memory.stores.get(part.value, ()):
                 self.pointers[pointer.name] = pointer
-                emitter.store(tensor, self._place(part, env.iters, tensor), value)
+                emitter.store(tensor, self.place(part, env.iters, tensor), value)
 
         block = Block()
         if lane is not None or self.variant.width == 1:
@@ -527,7 +389,7 @@ class _Writer:
                     finally:
                         emitter.lane, emitter.active = None, None
             target.statements.append(
-                Lanes(var.name, piece[0], piece[1], width, None if size is not None and size < width else full, None, width, tail, active)
+                Lanes(var.name, *piece, width, None if size is not None and size < width else full, None, width, tail, active)
             )
 
         self._run_pieces(block, var, "0", emitter.text(extent), build)
@@ -557,7 +419,7 @@ class _Writer:
                 emitter.frozen = {}
         lets, cuts = [], []
         for quotient, datum in notes.frozen.items():
-            lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter._wide(quotient.top)}, {emitter._wide(quotient.bottom)})"))
+            lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter.wide(quotient.top)}, {emitter.wide(quotient.bottom)})"))
             cuts.append(self._boundary(quotient, datum, lane))
         cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
         home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
@@ -582,7 +444,7 @@ class _Writer:
         value = part.args[node.operand]
         if value in self.inside:
             return None
-        return _dot(index, self.memory.tensors[value].strides)
+        return dot(index, self.memory.tensors[value].strides)
 
     def _buffer(self, placed: Placed, lanes: bool) -> Tensor:
         """Memory for the inner positions of a part: a row of it, for each lane where an outer loop has the lanes."""
@@ -607,6 +469,15 @@ class _Writer:
         self.emitter.levels[-1].block.statements.append(block)
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocked:
+    """A loop, by number, of which `size` positions are computed together; `turned`: squares of an operand are transposed."""
+
+    loop: int
+    size: int
+    turned: bool
+
+
 @dataclass(slots=True)
 class _Notes:
     """What was found while a loop was written: where it has to be cut."""
@@ -616,11 +487,4 @@ class _Notes:
     leaves: int
 
 
-def _dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
-    total = const(0)
-    for at, stride in zip(index, strides, strict=True):
-        total = total + at * stride
-    return total
-
-
-__all__ = ["Memory", "Pointer", "StageCode", "code_of"]
+__all__ = ["StageCode", "code_of"]

@@ -199,9 +199,8 @@ def _linear(
     found = uses(places(extents, groups, vars, ranges), ranges)
     if found is None:
         return False
-    return all(
-        not any(isinstance(atom, Quotient) and vars[at] in {*atom.top.deep, *atom.bottom.deep} for atom in value.deep) for value in found
-    )
+    quotients = (atom for value in found for atom in value.deep if isinstance(atom, Quotient))
+    return not any(vars[at] in atom.top.deep | atom.bottom.deep for atom in quotients)
 
 
 def positions_in(

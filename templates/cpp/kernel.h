@@ -176,6 +176,33 @@ template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, in
   for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + i * step, sizeof(S));
   return k_widen<S, N>(raw);
 }
+// the columns of N rows of N elements, of which the first n rows are there
+template <class S, int N> struct k_tile { V<S, N> column[N]; };
+template <class S, int N, int D> K_ONE void k_turn(V<S, N>* rows) {
+#ifdef __clang__
+  V<S, N> out[N];
+  for (int i = 0; i < N; ++i) for (int j = 0; j < N; ++j) out[i][j] = rows[j][i];
+  for (int i = 0; i < N; ++i) rows[i] = out[i];
+#else
+  V<typename k_int<sizeof(S)>::type, N> low, high;
+  for (int i = 0; i < N; ++i) { low[i] = i & D ? N + i - D : i; high[i] = i & D ? N + i : i + D; }
+  for (int i = 0; i < N; ++i)
+    if (!(i & D)) {
+      const V<S, N> a = rows[i], b = rows[i + D];
+      rows[i] = __builtin_shuffle(a, b, low);
+      rows[i + D] = __builtin_shuffle(a, b, high);
+    }
+  if constexpr (D > 1) k_turn<S, N, D / 2>(rows);
+#endif
+}
+template <class S, int N> K_ONE k_tile<S, N> k_load_tile(const S* p, int64_t step, int n) {
+  k_tile<S, N> out;
+  for (int i = 0; i < N; ++i)
+    if (i < n) __builtin_memcpy(&out.column[i], p + i * step, sizeof(V<S, N>));
+    else out.column[i] = V<S, N>{};
+  k_turn<S, N, N / 2>(out.column);
+  return out;
+}
 template <int N> K_ONE V<int64_t, N> k_within(V<int64_t, N> at, int64_t total) {
   at = at < total ? at : (V<int64_t, N>{} + (total - 1));
   return at > 0 ? at : V<int64_t, N>{};

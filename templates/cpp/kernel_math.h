@@ -1,6 +1,6 @@
 // ---- functions of vectors of f32: polynomials fitted over the ranges that the reductions leave; f64 is element by element ------
 // exact where the last bit of the result is: k_sqrt, k_floor, k_ceil, k_trunc, k_round. Largest errors against float64, in units
-// of the last place, as tests/codegen/test_functions.py measures them:
+// of the last place, as tests/codegen/test_kernel_functions.py measures them:
 //   k_exp 2, k_log 2, k_log1p 3, k_tanh 6, k_erf 6, k_sin 2 and k_cos 2 for |x| < 8192 (of the libm beyond)
 template <class T> constexpr bool k_f32_lanes = k_of<T>::vector && __is_same(k_element<T>, float);
 template <class T> using k_bits_of = V<int32_t, k_width<T>>;

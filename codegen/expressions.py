@@ -1,0 +1,265 @@
+"""Expressions in C++: functions, conversions and choices, each in the type that the language gives it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+
+from dslc.codegen.functions import COMPARISONS, computed, function_text, store_type
+from dslc.codegen.positions import POSITIONS, Positions
+from dslc.codegen.text import NotGenerated, Reason
+from dslc.codegen.values import Env, Val, is_whole, literal
+from dslc.ir.dtype import DType, integer_range
+from dslc.ir.element import element_type
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table, apply, num, raw_apply
+
+
+class Expressions(Positions):
+    """What is computed from elements."""
+
+    @abstractmethod
+    def element(self, node: Read, env: Env) -> Val:
+        """An element of an operand."""
+
+    @abstractmethod
+    def table(self, node: Table, env: Env, want: DType) -> Val:
+        """A number of a table that is written in the rules."""
+
+    @abstractmethod
+    def reductions(self, wanted: Sequence[tuple[Reduce, Env]], want: DType) -> list[Val]:
+        """Reductions over the same ranges, in one loop nest."""
+
+    # ---- values ----------------------------------------------------------------------------------------------------------
+
+    def emit_as(self, node: Scalar, env: Env, dtype: DType) -> Val:
+        """An expression as a value of an element type."""
+        return self.cast(self.emit(node, env, dtype), dtype)
+
+    def emit(self, node: Scalar, env: Env, want: DType) -> Val:
+        """An expression; bare numbers take the type that is wanted."""
+        if isinstance(node, Num):
+            number = node.value
+            if isinstance(number, bool):
+                return literal(number, DType.BOOL)
+            if isinstance(number, int) and not want.is_float:
+                return literal(number, want if want is not DType.BOOL else DType.I64)
+            return literal(number, want if want.is_float or isinstance(number, float) else DType.F64)
+        free = None if env.type_of(node) is not None else want
+        key = (node, id(env), free, self.guarded > 0)
+        found = self.recall(key) or self.recall((node, id(env), free, False))
+        if found is not None:
+            return found
+        value = self._fresh(node, env, want)
+        # kept alive, so that its identity stays its own
+        self.envs.append(env)
+        return self.remember(key, value)
+
+    def remember_reduction(self, node: Reduce, env: Env, want: DType, value: Val) -> None:
+        """A reduction that was computed together with others."""
+        free = None if env.type_of(node) is not None else want
+        self.envs.append(env)
+        self.remember((node, id(env), free, False), value)
+
+    def _fresh(self, node: Scalar, env: Env, want: DType) -> Val:
+        if node.integral and (not isinstance(node, Apply) or (node.name in POSITIONS and self.is_polynomial(node, env))):
+            return self.number(self.poly(node, env), want if want is not DType.BOOL else DType.I64)
+        if isinstance(node, Read):
+            return self.element(node, env)
+        if isinstance(node, Table):
+            return self.table(node, env, want)
+        if isinstance(node, Reduce):
+            return self.reductions([(node, env)], want)[0]
+        assert isinstance(node, Apply)
+        return self._apply(node, env, want)
+
+    def _apply(self, node: Apply, env: Env, want: DType) -> Val:
+        name = node.name
+        if name == "select":
+            return self._select(node, env, want)
+        if name.startswith("convert:"):
+            return self._convert(node, env)
+        if name in {"and", "or"}:
+            out = self.emit_as(node.args[0], env, DType.BOOL)
+            for arg in node.args[1:]:
+                if out.literal and out.number != (name == "and"):
+                    return out
+                out = self.logic(name, out, self.emit_as(arg, env, DType.BOOL))
+            return out
+        if name in COMPARISONS:
+            found = self.compare(node, env)
+            if found is not None:
+                return found
+            dtype = element_type(raw_apply("+", *node.args), env.part.dtypes, env.types)
+            dtype = dtype or (DType.I64 if all(arg.integral for arg in node.args) else DType.F64)
+            dtype = self._wide_enough(node, env, dtype)
+            return self.apply(name, tuple(self.emit_as(arg, env, computed(dtype)) for arg in node.args), computed(dtype))
+        if name in {"floor", "ceil", "trunc"} and isinstance(node.args[0], Apply) and node.args[0].name == "/":
+            inner = node.args[0]
+            dtype = env.type_of(inner)
+            if (dtype is not None and not dtype.is_float) or all(arg.integral for arg in inner.args):
+                function = "truncdiv" if dtype is not None else {"floor": "//", "ceil": "ceildiv", "trunc": "truncdiv"}[name]
+                dtype = dtype or DType.I64
+                return self.apply(function, tuple(self.emit_as(arg, env, dtype) for arg in inner.args), dtype)
+        dtype = env.type_of(node)
+        if name in {"isnan", "isinf", "not"}:
+            dtype = DType.BOOL if name == "not" else env.type_of(node.args[0])
+        if dtype is None:
+            # positions and fractions: exactly where they are integers, else in double precision
+            if name in {"floor", "ceil"} and self.is_polynomial(node, env):
+                return self.number(self.poly(node, env), want if want is not DType.BOOL else DType.I64)
+            whole = name in {"+", "*", "min", "max", "abs", "sign", "//", "%", "^"} and all(is_whole(arg) for arg in node.args)
+            dtype = DType.I64 if whole else DType.F64
+        dtype = computed(dtype)
+        if name == "^":
+            return self._power(node, env, dtype)
+        if name == "/" and not dtype.is_float:
+            return self.apply("truncdiv", tuple(self.emit_as(arg, env, dtype) for arg in node.args), dtype)
+        if name == "log" and isinstance(node.args[0], Apply) and node.args[0].name == "+" and dtype.is_float:
+            # log(1 + x) loses digits where x is small
+            rest = list(node.args[0].args)
+            for k, arg in enumerate(rest):
+                if isinstance(arg, Num) and arg.value == 1 and len(rest) == 2:
+                    return self.apply("log1p", (self.emit_as(rest[1 - k], env, dtype),), dtype)
+        if name == "max" and len(node.args) == 2 and dtype.is_float:
+            a, b = node.args
+            if apply("*", num(-1), a) is b or apply("*", num(-1), b) is a:
+                return self.apply("abs", (self.emit_as(a, env, dtype),), dtype)
+        if name in {"//", "%", "min", "max"}:
+            dtype = self._wide_enough(node, env, dtype)
+        args = [self.emit_as(arg, env, dtype) for arg in node.args]
+        if name in {"floor", "ceil", "round", "trunc"} and not dtype.is_float:
+            return args[0]
+        if name in {"+", "*", "min", "max"}:
+            return self._folded(name, args, dtype)
+        if name == "/":
+            return self._divide(args[0], args[1], dtype)
+        return self.apply(name, tuple(args), dtype)
+
+    @staticmethod
+    def _wide_enough(node: Apply, env: Env, dtype: DType) -> DType:
+        """The type for a function that is not one modulo 2^bits: bare numbers may be larger than the elements that they meet."""
+        if not dtype.is_integer or dtype.bytes == 8:
+            return dtype
+        low, high = integer_range(dtype)
+        for arg in node.args:
+            if env.type_of(arg) is None and not (isinstance(arg, Num) and low <= arg.value <= high):
+                return DType.I64
+        return dtype
+
+    def _folded(self, name: str, args: list[Val], dtype: DType) -> Val:
+        """What does not vary first: it is computed outside. In a sum last: x - m - n is small where x and m are large and near."""
+        ordered = sorted(args, key=lambda arg: (arg.lanes, arg.level), reverse=name == "+" and dtype.is_float)
+        out = ordered[0]
+        for arg in ordered[1:]:
+            out = self.apply(name, (out, arg), dtype)
+        return out
+
+    def _divide(self, a: Val, b: Val, dtype: DType) -> Val:
+        if b.number is not None and 1e-30 < abs(b.number) < 1e30:
+            return self.apply("*", (a, literal(1.0 / b.number, dtype)), dtype)
+        if (a.lanes and not b.lanes) or a.level > b.level:
+            # one quotient outside, products inside
+            return self.apply("*", (a, self.apply("/", (literal(1, dtype), b), dtype)), dtype)
+        return self.apply("/", (a, b), dtype)
+
+    def _power(self, node: Apply, env: Env, dtype: DType) -> Val:
+        base = self.emit_as(node.args[0], env, dtype)
+        exponent = node.args[1]
+        if isinstance(exponent, Num):
+            value = exponent.value
+            if value == Fraction(1, 2) and dtype.is_float:
+                return self.apply("sqrt", (base,), dtype)
+            if value == Fraction(-1, 2) and dtype.is_float:
+                return self.apply("/", (literal(1, dtype), self.apply("sqrt", (base,), dtype)), dtype)
+            if not isinstance(value, bool) and value == int(value) and abs(int(value)) <= 16 and (dtype.is_float or value >= 0):
+                return self._integer_power(base, int(value), dtype)
+        kind = env.type_of(exponent)
+        other = self.emit(exponent, env, dtype if kind is None else kind)
+        if dtype.is_float:
+            return self.apply("^", (base, self.cast(other, dtype)), dtype)
+        if other.dtype.is_float:
+            return self.cast(self.apply("^", (self.cast(base, DType.F64), self.cast(other, DType.F64)), DType.F64), dtype)
+        return self.apply("^", (base, self.cast(other, dtype)), dtype)
+
+    def _integer_power(self, base: Val, exponent: int, dtype: DType) -> Val:
+        if exponent == 0:
+            return literal(1, dtype)
+        if exponent < 0:
+            return self.apply("/", (literal(1, dtype), self._integer_power(base, -exponent, dtype)), dtype)
+        out: Val | None = None
+        while exponent:
+            if exponent & 1:
+                out = base if out is None else self.apply("*", (out, base), dtype)
+            exponent >>= 1
+            if exponent:
+                base = self.apply("*", (base, base), dtype)
+        assert out is not None
+        return out
+
+    def _convert(self, node: Apply, env: Env) -> Val:
+        target = DType(node.name.split(":")[1])
+        source = env.type_of(node.args[0])
+        value = self.emit(node.args[0], env, source or target)
+        out = self.cast(value, computed(target))
+        if target in {DType.F16, DType.BF16} and source is not target:
+            return self.apply(f"round_{target}", (out,), DType.F32)
+        return out
+
+    def _select(self, node: Apply, env: Env, want: DType) -> Val:
+        condition = self.emit_as(node.args[0], env, DType.BOOL)
+        dtype = computed(env.type_of(node) or (want if want is not DType.BOOL else DType.I64))
+        if env.type_of(node) is None and not all(is_whole(arg) for arg in node.args[1:]) and not want.is_float:
+            dtype = DType.F64
+        if condition.literal:
+            return self.emit_as(node.args[1] if condition.number else node.args[2], env, dtype)
+        self.guarded += 1
+        splitting, self.splitting = self.splitting, False
+        try:
+            then, other = (self.emit_as(arg, env, dtype) for arg in node.args[1:])
+        finally:
+            self.splitting = splitting
+            self.guarded -= 1
+        return self.apply("select", (condition, then, other), dtype)
+
+    def cast(self, value: Val, dtype: DType) -> Val:
+        """A value as one of another type; what cannot be held is undefined for floats, and modulo 2^bits for integers."""
+        dtype = computed(dtype)
+        if value.dtype is dtype:
+            return value
+        if value.number is not None and (dtype.is_float or value.dtype is not DType.F32):
+            return literal(value.number, dtype)
+        width, target = self.width, store_type(dtype)
+        if not value.lanes:
+            text = f"k_to_one<{target}>({value.text})"
+        elif dtype is DType.BOOL:
+            text = f"k_truth<{width}>({value.text})"
+        elif value.dtype is DType.BOOL:
+            text = f"k_count<{target}, {width}>({value.text})"
+        else:
+            text = f"k_to<{target}, {width}>({value.text})"
+        return self.let(("cast", value.text, dtype), text, dtype, value.lanes, value.level)
+
+    def spread(self, value: Val) -> Val:
+        """A scalar in every lane."""
+        if value.lanes:
+            return value
+        kind = "int32_t" if value.dtype is DType.BOOL else store_type(value.dtype)
+        number = f"-(int32_t){value.text}" if value.dtype is DType.BOOL else value.text
+        text = f"k_all<{kind}, {self.width}>({number})"
+        return self.let(("spread", value.text, value.dtype), text, value.dtype, True, value.level)
+
+    def apply(self, name: str, args: Sequence[Val], dtype: DType) -> Val:
+        """A function of values of one type; a select has a condition first."""
+        lanes = any(arg.lanes for arg in args)
+        if lanes:
+            args = [self.spread(arg) for arg in args]
+        level = max((arg.level for arg in args), default=0)
+        result = DType.BOOL if name in COMPARISONS or name in {"isnan", "isinf", "and", "or", "not"} else dtype
+        text = function_text(name, [arg.text for arg in args], dtype, lanes)
+        if text is None:
+            raise NotGenerated(Reason.FUNCTION, name)
+        return self.let(("apply", name, dtype, tuple(arg.text for arg in args)), text, result, lanes, level)
+
+
+__all__ = ["Expressions"]

@@ -1,0 +1,196 @@
+"""What a stage reads and writes where, and which of its loops is best spread over lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dslc.codegen.group import Part
+from dslc.codegen.poly import Poly, Ranges, Var, const, of, product
+from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, sizes
+from dslc.codegen.values import Tensor
+from dslc.codegen.variant import Variant
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Memory that a stage uses: an input or output by number, a place in the scratch memory, or a buffer of its own."""
+
+    kind: str
+    type: str
+    name: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where the values of a group are: tensors that every stage sees, and how each is declared."""
+
+    tensors: dict[Value, Tensor]
+    pointers: dict[Value, Pointer]
+    #: values that are written to memory, by the tensors that they go to
+    stores: dict[Value, tuple[tuple[Tensor, Pointer], ...]]
+
+
+class Layout:
+    """The positions of a stage, and estimates over them."""
+
+    def __init__(self, stage: Stage, memory: Memory, variant: Variant) -> None:
+        self.stage, self.memory, self.variant = stage, memory, variant
+        self.inside = stage.values
+        self.groups = merged(stage.extents, self._uses)
+        self.extents = [product(stage.extents[k] for k in group) for group in self.groups]
+
+    # ---- what positions there are ------------------------------------------------------------------------------------------
+
+    def _uses(self, at: list[Poly], ranges: Ranges) -> Iterable[Poly] | None:
+        return [value for placed in self.stage.placed for value, _, _ in self.positions(placed, at, ranges)]
+
+    def positions(self, placed: Placed, at: list[Poly], ranges: Ranges) -> Iterable[tuple[Poly, bool, float]]:
+        """Every position that a part uses, for the positions of the outer loops."""
+        part = placed.part
+        iters, inner, volume = self._iters(placed, at, ranges)
+        out = list(positions_in(part.scope.body, iters, ranges, lambda node, index: self.address(part, node, index, inner), volume))
+        if part.value in self.memory.stores:
+            (tensor, _) = self.memory.stores[part.value][0]
+            out.append((self.place(part, iters, tensor), True, volume))
+        return out
+
+    def _iters(self, placed: Placed, at: list[Poly], ranges: Ranges) -> tuple[dict[Iter, Poly], set[Var], float]:
+        extents = sizes(placed.part)
+        iters: dict[Iter, Poly] = {it: const(0) for it in placed.part.scope.iters}
+        for number, place in zip(placed.outer, at, strict=True):
+            iters[placed.part.scope.iters[number]] = place
+        inner = set()
+        volume = 1.0
+        for number in placed.inner:
+            var = Var(f"inner{number}")
+            ranges.extents[var] = extents[number]
+            iters[placed.part.scope.iters[number]] = of(var)
+            inner.add(var)
+            volume *= extents[number].number or 16
+        return iters, inner, volume
+
+    def address(self, part: Part, node: Read, index: list[Poly], inner: set[Var]) -> Poly | None:
+        value = part.args[node.operand]
+        if value in self.inside:
+            return None
+        return dot(index, self.memory.tensors[value].strides)
+
+    @staticmethod
+    def place(part: Part, iters: dict[Iter, Poly], tensor: Tensor) -> Poly:
+        """Where the element of a part is in a tensor that holds all of it."""
+        extents = sizes(part)
+        index, at = [], 0
+        for count in part.scope.groups or (1,) * len(extents):
+            whole = const(0)
+            for k in range(at, at + count):
+                whole = whole * extents[k] + iters[part.scope.iters[k]]
+            index.append(whole)
+            at += count
+        return dot(index, tensor.strides)
+
+    # ---- which loop has the lanes --------------------------------------------------------------------------------------------
+
+    def lane(self) -> int | None:
+        """The number of the outer loop that is spread over lanes; None where inner loops and reductions are."""
+        width = self.variant.width
+        if width == 1:
+            return None
+        ranges = Ranges({})
+        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
+        ranges.extents.update(zip(vars, self.extents, strict=True))
+        at = places(self.stage.extents, self.groups, vars, ranges)
+        costs: dict[int | None, float] = {}
+        for lane in (None, *range(len(vars))):
+            costs[lane] = sum(self._cost(placed, at, ranges, None if lane is None else vars[lane]) for placed in self.stage.placed)
+        if self.variant.lane is not None and self.variant.lane < len(costs):
+            ordered = sorted(costs, key=lambda lane: (costs[lane], -1 if lane is None else -lane))
+            return ordered[self.variant.lane]
+        return min(reversed(costs), key=lambda lane: costs[lane])
+
+    def _cost(self, placed: Placed, at: list[Poly], ranges: Ranges, lane: Var | None) -> float:
+        """Instructions per row, roughly, where a loop is spread over lanes."""
+        width = float(self.variant.width)
+        inner_lane: Var | None = lane
+        part = placed.part
+        if lane is None and placed.inner:
+            inner_lane = Var(f"inner{placed.inner[-1]}")
+        used = 1.0
+        extent = None if inner_lane is None else ranges.extents.get(inner_lane)
+        if inner_lane is not None and extent is None:
+            extent = sizes(part)[placed.inner[-1]]
+        if extent is not None and extent.number is not None:
+            used = max(extent.number, 1) / (-(-max(extent.number, 1) // width) * width)
+        gain = width * used
+        total = 0.0
+        for value, element, times in self.positions(placed, at, ranges):
+            if not element:
+                continue
+            best = inner_lane
+            if lane is None and times > 1 and not placed.inner:
+                # a reduction has lanes of its own: its last iterator
+                loops = [atom for atom in value.deep if isinstance(atom, Var) and "/" in atom.name]
+                best = max(loops, key=lambda var: int(var.name.split("/")[1]), default=None)
+            if best is None:
+                total += times
+                continue
+            step = value.coefficient(best)
+            flat = step is not None and step.number in {0, 1}
+            if lane is None and best is not inner_lane:
+                size = ranges.extents.get(best)
+                short = size is not None and size.number is not None and size.number < width
+                gain = 1.0 if short else width
+            total += times / gain if flat else times * 1.3
+        volume = 1.0
+        for k in placed.inner:
+            volume *= sizes(part)[k].number or 16
+        operations = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply) and not node.integral)
+        reductions = sum(1 for node in walk(part.scope.body) if isinstance(node, Reduce))
+        vector = lane is not None or bool(placed.inner)
+        total += operations * volume / (gain if vector else 1.0 if reductions == 0 else 2.0)
+        if lane is None:
+            # the lanes of a reduction are joined; one that needs no inner position is computed once a row
+            own = {part.scope.iters[k] for k in placed.inner}
+            total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
+        return total
+
+    def shared(self, lane: int) -> bool:
+        """Whether a reduction is the same for all lanes: then they should be many."""
+        for placed in self.stage.placed:
+            own = {placed.part.scope.iters[placed.outer[k]] for k in self.groups[lane]}
+            if any(isinstance(node, Reduce) and not node.free & own for node in walk(placed.part.scope.body)):
+                return True
+        return False
+
+    def volume(self) -> float:
+        """Evaluations of expressions per point of the outer loops."""
+        total = 0.0
+        for placed in self.stage.placed:
+            volume = 1.0
+            for k in placed.inner:
+                volume *= sizes(placed.part)[k].number or 64
+            for node in walk(placed.part.scope.body):
+                if isinstance(node, Reduce):
+                    times = 1.0
+                    for extent in node.extents:
+                        times *= int(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 64
+                    volume *= max(1.0, times)
+                    break
+            total += volume
+        return total
+
+    def has_products(self) -> bool:
+        return any(isinstance(node, Reduce) for placed in self.stage.placed for node in walk(placed.part.scope.body))
+
+
+def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
+    total = const(0)
+    for at, stride in zip(index, strides, strict=True):
+        total = total + at * stride
+    return total
+
+
+__all__ = ["Layout", "Memory", "Pointer", "dot"]

@@ -1,0 +1,374 @@
+"""Positions in C++: addresses, which of them differ between lanes, and conditions on them that code may branch on."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from dslc.codegen.functions import c_type
+from dslc.codegen.nest import Block, Let
+from dslc.codegen.poly import (
+    Atom,
+    Datum,
+    NotPolynomial,
+    Poly,
+    Quotient,
+    Ranges,
+    Var,
+    const,
+    of,
+    of_scalar,
+    product,
+    replaced,
+)
+from dslc.codegen.values import Env, Frozen, Level, Undecided, Val, literal
+from dslc.ir.dtype import DType
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym
+
+#: functions of positions that stay positions
+POSITIONS = frozenset({"+", "*", "//", "%", "floor", "ceil"})
+
+
+class Positions(ABC):
+    """The loops that are open, and positions in them."""
+
+    def __init__(self, sizes: dict[Sym, str], width: int, unroll: int) -> None:
+        self.sizes = sizes
+        self.width = width
+        #: vectors at a time in a reduction
+        self.unroll = unroll
+        self.envs: list[Env] = []
+        #: constant tables by their numbers
+        self.tables: dict[tuple[str, DType], str] = {}
+        self.ranges = Ranges({})
+        self.root = Block()
+        self.levels: list[Level] = [Level(self.root)]
+        #: the loop, by number, that binds a variable
+        self.bound: dict[str, int] = {}
+        self.lane: Var | None = None
+        #: how many lanes are active, where that is not all of them
+        self.active: str | None = None
+        #: conditions that hold in the piece that is being written
+        self.facts: list[Poly] = []
+        #: whether a condition on positions may still become a branch
+        self.splitting = False
+        self.frozen: dict[Quotient, Datum] = {}
+        self.guarded = 0
+        #: the loop of which as many positions as lanes are computed together, and the one that is being written
+        self.tile: Var | None = None
+        self.instance = 0
+        self._names = 0
+
+    @abstractmethod
+    def emit(self, node: Scalar, env: Env, want: DType) -> Val:
+        """An expression; bare numbers take the type that is wanted."""
+
+    @abstractmethod
+    def cast(self, value: Val, dtype: DType) -> Val:
+        """A value as one of another type; what cannot be held is undefined for floats, and modulo 2^bits for integers."""
+
+    @abstractmethod
+    def apply(self, name: str, args: Sequence[Val], dtype: DType) -> Val:
+        """A function of values of one type; a select has a condition first."""
+
+    # ---- names and levels ------------------------------------------------------------------------------------------
+
+    def name(self, prefix: str = "t") -> str:
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def variable(self, prefix: str, extent: Poly) -> Var:
+        """A new loop variable, not bound yet."""
+        var = Var(self.name(prefix))
+        self.ranges.extents[var] = extent
+        return var
+
+    @contextmanager
+    def level(self, block: Block, *vars: Var, fence: bool = False) -> Iterator[None]:
+        """Inside, code is written into a block in which some variables are bound."""
+        depth = len(self.levels)
+        self.levels.append(Level(block, fence=fence))
+        for var in vars:
+            self.bound[var.name] = depth
+        try:
+            yield
+        finally:
+            # a piece that is written again leaves at once
+            del self.levels[depth:]
+
+    @contextmanager
+    def at(self, level: int) -> Iterator[None]:
+        """Inside, code is written at an outer loop, after what is there."""
+        hidden = self.levels[level + 1 :]
+        del self.levels[level + 1 :]
+        try:
+            yield
+        finally:
+            del self.levels[level + 1 :]
+            self.levels.extend(hidden)
+
+    @property
+    def top(self) -> int:
+        return len(self.levels) - 1
+
+    @property
+    def fence(self) -> int:
+        return max((k for k, level in enumerate(self.levels) if level.fence), default=0)
+
+    def level_of(self, value: Poly) -> int:
+        return max((self.bound.get(atom.name, 0) for atom in value.deep if isinstance(atom, Var | Datum)), default=0)
+
+    def let(self, key: Any, text: str, dtype: DType, lanes: bool, level: int) -> Val:
+        """A constant at a loop, or the one that is there for the same key."""
+        for each in self.levels[: level + 1]:
+            found = each.memo.get(key)
+            if found is not None:
+                return found
+        name = self.name()
+        self.levels[level].block.statements.append(Let(c_type(dtype, self.width if lanes else 0), name, text))
+        out = Val(name, dtype, lanes, level)
+        self.levels[level].memo[key] = out
+        self.bound[name] = level
+        return out
+
+    def remember(self, key: Any, value: Val) -> Val:
+        # in a branch a value may be what it is in that branch only
+        self.levels[max(value.level, self.fence)].memo[key] = value
+        return value
+
+    def recall(self, key: Any) -> Val | None:
+        for each in reversed(self.levels):
+            found = each.memo.get(key)
+            if found is not None:
+                return found
+        return None
+
+    # ---- positions ---------------------------------------------------------------------------------------------------
+
+    def poly(self, node: Scalar, env: Env) -> Poly:
+        """An integer expression; what is no polynomial is computed first."""
+
+        def leaf(each: Scalar) -> Poly | None:
+            if isinstance(each, Iter):
+                return env.iters[each]
+            if isinstance(each, Num | Sym):
+                return None
+            if isinstance(each, Apply) and each.name in POSITIONS and self.is_polynomial(each, env):
+                return None
+            return self._datum(each, env)
+
+        return self.thawed(of_scalar(node, leaf, self.ranges))
+
+    def is_polynomial(self, node: Apply, env: Env) -> bool:
+        """Whether an expression is one of positions; else it is computed."""
+        key = ("polynomial", node, id(env))
+        found = self.recall(key)
+        if found is not None:
+            return bool(found.number)
+        try:
+            of_scalar(node, lambda each: env.iters.get(each) if isinstance(each, Iter) else self._tentative(each, env), self.ranges)
+            held = True
+        except NotPolynomial:
+            held = False
+        self.levels[-1].memo[key] = Val("", DType.BOOL, False, 0, held)
+        return held
+
+    def _tentative(self, node: Scalar, env: Env) -> Poly | None:
+        integral = isinstance(node, Read) or (isinstance(node, Apply) and node.name in {"select", "min", "max"})
+        if integral and not (env.type_of(node) or DType.I64).is_float:
+            return of(Datum("?", True))
+        return None
+
+    def _datum(self, node: Scalar, env: Env) -> Poly:
+        value = self.cast(self.emit(node, env, DType.I64), DType.I64)
+        if value.literal:
+            return const(int(value.number or 0))
+        return of(Datum(value.text, value.lanes))
+
+    def thawed(self, value: Poly) -> Poly:
+        """A position with what is constant in this piece as such."""
+        if self.lane is None:
+            return value
+        if self.frozen and value.deep & self.frozen.keys():
+            value = replaced(value, {quotient: of(datum) for quotient, datum in self.frozen.items()}, self.ranges)
+        if self.splitting:
+            for atom in value.deep:
+                if isinstance(atom, Quotient) and self.lane in atom.top.deep and self._freezes(atom):
+                    raise Frozen(atom)
+        return value
+
+    def _freezes(self, quotient: Quotient) -> bool:
+        """Whether a quotient is constant for many lanes at a time."""
+        assert self.lane is not None
+        step = quotient.top.coefficient(self.lane)
+        if step is None or not step.number or self.lane in quotient.bottom.deep:
+            return False
+        if self.level_of(quotient.top) > self.bound[self.lane.name]:
+            return False
+        size = quotient.bottom.number
+        return size is None or size // abs(step.number) * 2 >= self.width
+
+    def text(self, value: Poly) -> str:
+        """A position in C++; the lanes' variable is that of the first lane."""
+        if not value.terms:
+            return "0"
+        parts = []
+        for monomial, factor in value.terms:
+            factors = [self._atom(atom) for atom in monomial]
+            if not factors:
+                parts.append(f"{factor}" if abs(factor) < 1 << 31 else f"{factor}L")
+            elif factor == 1:
+                parts.append("*".join(factors))
+            elif factor == -1:
+                parts.append("-" + "*".join(factors))
+            else:
+                parts.append(f"{factor}*" + "*".join(factors))
+        # the largest part last: what varies least is added first
+        parts.reverse()
+        joined = " + ".join(parts)
+        return joined if joined.isidentifier() or joined.isdigit() else f"({joined})"
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Sym):
+            return self.sizes[atom]
+        if isinstance(atom, Quotient):
+            return f"k_floordiv({self.wide(atom.top)}, {self.wide(atom.bottom)})"
+        return atom.name
+
+    def wide(self, value: Poly) -> str:
+        return f"(int64_t)({self.text(value)})"
+
+    def varies(self, value: Poly) -> bool:
+        """Whether a position differs between lanes."""
+        return self.lane is not None and any(
+            atom == self.lane or (isinstance(atom, Datum) and atom.lanes) for atom in value.deep
+        )
+
+    def step(self, value: Poly) -> Poly | None:
+        """How far a position moves from lane to lane; None where that is not one number for all of them."""
+        if self.lane is None or not self.varies(value):
+            return const(0)
+        if any(isinstance(atom, Datum) and atom.lanes for atom in value.deep):
+            return None
+        found = value.coefficient(self.lane)
+        return None if found is None or self.varies(found) else found
+
+    def number(self, value: Poly, dtype: DType) -> Val:
+        """A position as a number of an element type."""
+        if value.number is not None:
+            return literal(value.number, dtype)
+        if not self.varies(value):
+            level = self.level_of(value)
+            whole = self.let(("at", value), self.text(value), DType.I64, False, level)
+            return self.cast(whole, dtype)
+        whole = self.lane_numbers(value)
+        return self.cast(whole, dtype)
+
+    def lane_numbers(self, value: Poly) -> Val:
+        """A position as a vector of int64."""
+        step, level = self.step(value), self.level_of(value)
+        if step is not None:
+            text = f"k_iota<int64_t, {self.width}>({self.text(value)}, {self.text(step)})"
+            return self.let(("lanes", value, self.active), text, DType.I64, True, level)
+        total: Val | None = None
+        for monomial, factor in value.terms:
+            part: Val | None = None
+            rest: list[Atom] = []
+            for atom in monomial:
+                if not self.varies(of(atom)):
+                    rest.append(atom)
+                    continue
+                if isinstance(atom, Quotient):
+                    a, b = self.number(atom.top, DType.I64), self.number(atom.bottom, DType.I64)
+                    each = self.apply("//", (a, b), DType.I64)
+                elif isinstance(atom, Datum):
+                    each = Val(atom.name, DType.I64, True, self.bound[atom.name])
+                else:
+                    each = self.lane_numbers(of(atom))
+                part = each if part is None else self.apply("*", (part, each), DType.I64)
+            scale = self.number(product(of(atom) for atom in rest) * factor, DType.I64)
+            part = scale if part is None else part if scale.text == "1L" else self.apply("*", (scale, part), DType.I64)
+            total = part if total is None else self.apply("+", (total, part), DType.I64)
+        assert total is not None
+        return total
+
+    # ---- conditions on positions ---------------------------------------------------------------------------------------
+
+    def decided(self, condition: Poly) -> bool | None:
+        """Whether `condition >= 0`, where that is known here."""
+        number = condition.number
+        if number is not None:
+            return number >= 0
+        if self.ranges.at_least(condition, 0):
+            return True
+        if self.ranges.at_least(condition * -1, 1):
+            return False
+        for fact in self.facts:
+            if self.ranges.at_least(condition - fact, 0):
+                return True
+            if self.ranges.at_least(condition * -1 - 1 - fact, 0):
+                return False
+        return None
+
+    def condition(self, condition: Poly) -> Val:
+        """`condition >= 0`. Raises Undecided where the code is to branch on it."""
+        known = self.decided(condition)
+        if known is not None:
+            return literal(known, DType.BOOL)
+        if self.splitting and self._splits(condition):
+            raise Undecided(condition)
+        step = self.step(condition)
+        if not self.varies(condition):
+            return self.let(("holds", condition), f"{self.wide(condition)} >= 0", DType.BOOL, False, self.level_of(condition))
+        level = self.level_of(condition)
+        if step is not None and step.number is not None:
+            text = f"k_from<{self.width}>({self.text(condition)}, {step.number})"
+            return self.let(("holds", condition, self.active), text, DType.BOOL, True, level)
+        return self.apply(">=", (self.lane_numbers(condition), literal(0, DType.I64)), DType.I64)
+
+    def _splits(self, condition: Poly) -> bool:
+        if self.lane is None:
+            return False
+        if any(isinstance(atom, Datum) and (atom.lanes or not atom.name.startswith("q")) for atom in condition.deep):
+            return False
+        if self.level_of(condition) > self.bound[self.lane.name]:
+            return False
+        if not self.varies(condition):
+            return True
+        step = self.step(condition)
+        return step is not None and step.number is not None
+
+    def compare(self, node: Apply, env: Env) -> Val | None:
+        """A comparison of positions; None for other ones."""
+        a, b = node.args
+        if not (self._index(a, env) and self._index(b, env)):
+            return None
+        left, right = self.poly(a, env), self.poly(b, env)
+        gap = left - right
+        if node.name == ">=":
+            return self.condition(gap)
+        if node.name == ">":
+            return self.condition(gap - 1)
+        if node.name == "<=":
+            return self.condition(gap * -1)
+        if node.name == "<":
+            return self.condition(gap * -1 - 1)
+        up, down = self.condition(gap), self.condition(gap * -1)
+        both = self.logic("and", up, down)
+        return both if node.name == "==" else self.apply("not", (both,), DType.BOOL)
+
+    def _index(self, node: Scalar, env: Env) -> bool:
+        if node.integral:
+            return not isinstance(node, Apply) or self.is_polynomial(node, env)
+        return False
+
+    def logic(self, name: str, a: Val, b: Val) -> Val:
+        for one, other in ((a, b), (b, a)):
+            if one.literal:
+                return other if one.number == (name == "and") else one
+        return self.apply(name, (a, b), DType.BOOL)
+
+
+__all__ = ["POSITIONS", "Positions"]
