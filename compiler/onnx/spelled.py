@@ -19,7 +19,21 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.element import element_type
 from dslc.ir.graph import ScopeNode, Value, opaque, product
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, Table, as_scalar, raw_apply, reduce, substitute, walk
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    Table,
+    as_scalar,
+    raw_apply,
+    reduce,
+    substitute,
+    walk,
+)
 from dslc.onnx.context import OpaqueNode
 from dslc.onnx.external import small_constant
 from dslc.onnx.protos import ELEM_TYPES
@@ -297,9 +311,8 @@ class _Speller:
                 return None
             last = offset + factor * (extent - 1)
             before, after = max(0, -offset), max(0, last - size + 1)
-            if before or after:
-                if not isinstance(part.other, Num) or before > extent * factor or after > extent * factor:
-                    return None
+            if (before or after) and (not isinstance(part.other, Num) or max(before, after) > extent * factor):
+                return None
             pads.append((before, after))
             ends.append((axis, offset + before, last + before + 1, factor))
         value = self.padded(value, {axis: pad for (axis, *_), pad in zip(ends, pads, strict=True)}, part.other)
@@ -438,10 +451,11 @@ def _affine(index: Scalar) -> tuple[Iter | None, int, int] | None:
 
 
 def _sums(index: Scalar) -> bool:
-    """Whether it consists of sums and products of numbers and iterators."""
-    return all(isinstance(part, Num | Iter) or (isinstance(part, Apply) and part.name in ("+", "*")) for part in walk(index)) and not any(
-        isinstance(part, Apply) and part.name == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1 for part in walk(index)
-    )
+    """Whether it consists of numbers, iterators, sums and products with numbers."""
+    applied = [part for part in walk(index) if not isinstance(part, Num | Iter)]
+    if not all(isinstance(part, Apply) and part.name in ("+", "*") for part in applied):
+        return False
+    return all(part.name == "+" or sum(not isinstance(arg, Num) for arg in part.args) < 2 for part in applied if isinstance(part, Apply))
 
 
 __all__ = ["NotSpelled", "spelled"]
