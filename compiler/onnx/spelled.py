@@ -455,7 +455,8 @@ def _sums(index: Scalar) -> bool:
     applied = [part for part in walk(index) if not isinstance(part, Num | Iter)]
     if not all(isinstance(part, Apply) and part.name in ("+", "*") for part in applied):
         return False
-    return all(part.name == "+" or sum(not isinstance(arg, Num) for arg in part.args) < 2 for part in applied if isinstance(part, Apply))
+    factors = [part.args for part in applied if isinstance(part, Apply) and part.name == "*"]
+    return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)
 
 
 __all__ = ["NotSpelled", "spelled"]
