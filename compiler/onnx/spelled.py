@@ -311,9 +311,8 @@ class _Speller:
                 return None
             last = offset + factor * (extent - 1)
             before, after = max(0, -offset), max(0, last - size + 1)
-            if before or after:
-                if not isinstance(part.other, Num) or before > extent * factor or after > extent * factor:
-                    return None
+            if (before or after) and (not isinstance(part.other, Num) or max(before, after) > extent * factor):
+                return None
             pads.append((before, after))
             ends.append((axis, offset + before, last + before + 1, factor))
         value = self.padded(value, {axis: pad for (axis, *_), pad in zip(ends, pads, strict=True)}, part.other)
@@ -452,10 +451,12 @@ def _affine(index: Scalar) -> tuple[Iter | None, int, int] | None:
 
 
 def _sums(index: Scalar) -> bool:
-    """Whether it consists of sums and products of numbers and iterators."""
-    return all(isinstance(part, Num | Iter) or (isinstance(part, Apply) and part.name in ("+", "*")) for part in walk(index)) and not any(
-        isinstance(part, Apply) and part.name == "*" and sum(not isinstance(arg, Num) for arg in part.args) > 1 for part in walk(index)
-    )
+    """Whether it consists of numbers, iterators, sums and products with numbers."""
+    applied = [part for part in walk(index) if not isinstance(part, Num | Iter)]
+    if not all(isinstance(part, Apply) and part.name in ("+", "*") for part in applied):
+        return False
+    factors = [part.args for part in applied if isinstance(part, Apply) and part.name == "*"]
+    return all(sum(not isinstance(arg, Num) for arg in args) < 2 for args in factors)
 
 
 __all__ = ["NotSpelled", "spelled"]

@@ -115,7 +115,8 @@ def main_of(named: list[tuple[str, KernelText]]) -> str:
             shapes = list(CASES[case][3](size).values())
             dims = ", ".join(f"d{k}" for k in range(len(shapes)))
             lines = [f"static const int64_t d{k}[] = {{{', '.join(map(str, shape))}}};" for k, shape in enumerate(shapes)]
-            lines += [f"const int64_t* dims[] = {{{dims}}}; int64_t sizes[64], shape[16];", f"if (!{text.name}_sizes(dims, sizes)) return 1;"]
+            lines.append(f"const int64_t* dims[] = {{{dims}}}; int64_t sizes[64], shape[16];")
+            lines.append(f"if (!{text.name}_sizes(dims, sizes)) return 1;")
             widths = [int(np.prod(shape)) * 4 for shape in shapes]
             lines += [f"Tensor i{k} = tensor({width}, {4 * k + 4});" for k, width in enumerate(widths)]
             lines.append(f"const void* in[] = {{{', '.join(f'i{k}.at' for k in range(len(shapes)))}}};")
@@ -142,8 +143,10 @@ def main_of(named: list[tuple[str, KernelText]]) -> str:
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers_find_nothing(std: Rules, tmp_path: Path, sanitizer: str) -> None:
-    """No access outside of tensors, no undefined behaviour, no two threads at one place; in every variant, on unaligned memory."""
-    named = [(case, text) for case in CASES for text in texts(std, case)[1]]
+    """No access outside of tensors, no undefined behaviour, no two threads at one place: the first and the last variant, on unaligned
+    memory. Vectors are those that any processor has: what a sanitizer does not know, it does not see."""
+    every = [(case, texts(std, case)[1]) for case in CASES]
+    named = [(case, text) for case, own in every for text in dict.fromkeys((own[0], own[-1]))]
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: text for _, text in named}) + main_of(named))
     flags = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]

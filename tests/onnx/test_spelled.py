@@ -31,7 +31,9 @@ OPERATORS = {
         "(X: T[N, C]) -> Y: T[N, C] { where floating(T)\n"
         " let m[n: N] = (sum[c: C] X[n, c]) / C\n Y[n, c] = (X[n, c] - m[n]) / sqrt(1 + (sum[k: C] (X[n, k] - m[n]) ^ 2)) }", [(3, 4)],
     ),
-    "product": ("(A: T[M, K], B: T[N, K]) -> Y: T[N, M] { where floating(T)\n Y[n, m] = sum[k: K] A[m, k] * B[n, k] }", [(3, 4), (5, 4)]),
+    "product": (
+        "(A: T[M, K], B: T[N, K]) -> Y: T[N, M] { where floating(T)\n Y[n, m] = sum[k: K] A[m, k] * B[n, k] }", [(3, 4), (5, 4)],
+    ),
     "scaled product": (
         "(A: T[M, K], B: T[K]) -> Y: T[M] { where floating(T)\n Y[m] = sum[k: K] (A[m, k] + 1) * B[k] * 0.5 }", [(3, 4), (4,)],
     ),
@@ -47,7 +49,10 @@ OPERATORS = {
     "repeated": ("(X: T[N]) -> Y: T[N, 3] { Y[n, i] = X[n] }", [(4,)]),
     "constant summand": ("(X: T[N]) -> Y: T[N] { where floating(T)\n Y[n] = sum[k: 5] X[n] }", [(4,)]),
     "where": ("(X: T[N, M]) -> Y: T[N] { where floating(T)\n Y[n] = sum[k: M where k > 1] X[n, k] }", [(3, 4)]),
-    "table": ("(X: T[N, 2]) -> Y: T[N, 2] { where floating(T)\n let W = [[1, 1 / 2], [-1, 3]]\n Y[n, i] = sum[k: 2] W[i, k] * X[n, k] }", [(3, 2)]),
+    "table": (
+        "(X: T[N, 2]) -> Y: T[N, 2] { where floating(T)\n"
+        " let W = [[1, 1 / 2], [-1, 3]]\n Y[n, i] = sum[k: 2] W[i, k] * X[n, k] }", [(3, 2)],
+    ),
 }  # fmt: skip
 
 
