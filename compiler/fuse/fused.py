@@ -30,7 +30,7 @@ ROUNDS, KERNELS = 4, 10
 #: a graph with those kernels only that are so many times faster is a candidate of its own
 CLEARLY = 1.5
 #: parts of the time: until prices are known, and until kernels are measured
-PRICING, TRYING = 0.4, 0.95
+PRICING, TRYING = 0.4, 0.85
 
 
 @dataclass(frozen=True, slots=True)
