@@ -282,7 +282,7 @@ def words(program: Graph) -> str:
 
 def softened(rules: Rules) -> Graph:
     """`softmax(exp(x))`: it may be cut before the rows are looked at."""
-    (soft,) = apply(rules, "std.softmax", [chained(rules, x(64, 64), "exp")], {"axis": 1})
+    (soft,) = apply(rules, "std.softmax", [chained(rules, x(1024, 1024), "exp")], {"axis": 1})
     return graph(soft)
 
 
