@@ -27,6 +27,8 @@ LEAST, SECONDS = 0.1, 5e-7
 HOPE = 3.0
 #: how often a choice is made and tried, and the kernels of a library
 ROUNDS, KERNELS = 4, 10
+#: what may hold for a group and not for its parts
+SPLIT = (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT, Why.DIFFERS)
 #: choices of what was measured, each without what the one before it had wrong
 CHOICES = 8
 #: a graph with those kernels only that are so many times faster is a candidate of its own
@@ -225,18 +227,21 @@ class _Fusing:
         return price - found.kernel
 
     def _split(self, picked: Sequence[Offer]) -> None:
-        """Halves of what has no kernel are offers of their own."""
+        """Halves of what has no kernel, and what it is without its first or last node, are offers of their own."""
         known = {offer.group.nodes for offer in self.offers}
-        new = []
+        new: list[Offer] = []
         for offer in picked:
             found = self.found.get(offer.program)
-            if isinstance(found, Dropped) and found.why in (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT):
-                new += [self.prices.offer(part) for part in self._halves(offer.group) if part.nodes not in known]
+            if isinstance(found, Dropped) and found.why in SPLIT:
+                for part in self._halves(offer.group):
+                    if part.nodes not in known:
+                        known.add(part.nodes)
+                        new.append(self.prices.offer(part))
         self.offers += new
 
     def _halves(self, group: Group) -> Iterator[Group]:
         middle = len(group.nodes) // 2
-        for half in (group.nodes[:middle], group.nodes[middle:]):
+        for half in (group.nodes[1:], group.nodes[:-1], group.nodes[:middle], group.nodes[middle:]):
             for part in self.around.connected(half):
                 yield self.around.group(part)
 
