@@ -13,6 +13,7 @@ from dslc.codegen.expressions import Expressions
 from dslc.codegen.functions import c_type, computed, function_text, neutral, store_type
 from dslc.codegen.nest import Assign, Block, Lanes, Let, Loop, Store, Variable
 from dslc.codegen.poly import Datum, Poly, Var, const, of
+from dslc.codegen.stages import ragged
 from dslc.codegen.values import Env, Tensor, Val, flat, is_whole, literal
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Table, raw_apply, read, walk
@@ -302,7 +303,8 @@ class Emitter(Expressions):
     def _across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
         """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
         last = extents[-1].number if extents else 0
-        if not vars or self.width == 1 or (last is not None and last < self.width // 2):
+        uneven = any(ragged(node.body, node.iters[-1:]) for node, _ in places)
+        if not vars or self.width == 1 or uneven or (last is not None and last < self.width // 2):
             return self._nested(places, dtypes, vars, extents)
         home = self.top
         unroll = self.unroll if last is None or last >= self.unroll * self.width else 1

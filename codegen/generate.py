@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dslc.codegen.emit import Emitter
@@ -12,6 +13,7 @@ from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
 from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
+from dslc.codegen.separate import separated
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
@@ -31,7 +33,8 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
     Raises:
         NotGenerated: there is no kernel for the group.
     """
-    stages = stages_of(parts_of(rules, group))
+    with _reasons():
+        stages = stages_of(separated(parts_of(rules, group)))
     lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
     first = Variant(width=lanes)
     out = [first]
@@ -53,11 +56,19 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     Raises:
         NotGenerated: with the reason.
     """
-    parts = parts_of(rules, group)
+    with _reasons():
+        return _Kernel(separated(parts_of(rules, group)), variant or Variant()).text()
+
+
+@contextmanager
+def _reasons() -> Iterator[None]:
+    """What cannot be generated as such, whatever found it."""
     try:
-        return _Kernel(parts, variant or Variant()).text()
+        yield
     except NotPolynomial as problem:
         raise NotGenerated(Reason.FORM, f"the position {problem}") from problem
+    except RecursionError as problem:
+        raise NotGenerated(Reason.TOO_LARGE, "an expression is nested too deeply") from problem
 
 
 class _Kernel:

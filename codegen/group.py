@@ -39,6 +39,8 @@ class Part:
     value: Value
     scope: Scope
     args: tuple[Value, ...]
+    #: whether it has a stage of its own, for the sake of its tasks
+    alone: bool = False
 
     @property
     def type(self) -> TensorType:

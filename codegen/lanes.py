@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 from dslc.codegen.group import Part
 from dslc.codegen.poly import Poly, Ranges, Var, const, of, product
-from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, sizes
+from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, ragged, sizes
 from dslc.codegen.values import Tensor
 from dslc.codegen.variant import Variant
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, walk
+
+#: elements of work that are worth a task
+GRAIN = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +108,19 @@ class Layout:
         at = places(self.stage.extents, self.groups, vars, ranges)
         costs: dict[int | None, float] = {}
         for lane in (None, *range(len(vars))):
+            if lane is not None and self._ragged(lane):
+                continue
             costs[lane] = sum(self._cost(placed, at, ranges, None if lane is None else vars[lane]) for placed in self.stage.placed)
         if self.variant.lane is not None and self.variant.lane < len(costs):
             ordered = sorted(costs, key=lambda lane: (costs[lane], -1 if lane is None else -lane))
             return ordered[self.variant.lane]
         return min(reversed(costs), key=lambda lane: costs[lane])
+
+    def _ragged(self, lane: int) -> bool:
+        return any(
+            ragged(placed.part.scope.body, [placed.part.scope.iters[placed.outer[k]] for k in self.groups[lane]])
+            for placed in self.stage.placed
+        )
 
     def _cost(self, placed: Placed, at: list[Poly], ranges: Ranges, lane: Var | None) -> float:
         """Instructions per row, roughly, where a loop is spread over lanes."""
@@ -169,6 +180,10 @@ class Layout:
         """Evaluations of expressions per point of the outer loops."""
         total = 0.0
         for placed in self.stage.placed:
+            if placed.part.alone:
+                # a piece of a long reduction is a task
+                total += GRAIN
+                continue
             volume = 1.0
             for k in placed.inner:
                 volume *= sizes(placed.part)[k].number or 64
@@ -193,4 +208,4 @@ def dot(index: Sequence[Poly], strides: Sequence[Poly]) -> Poly:
     return total
 
 
-__all__ = ["Layout", "Memory", "Pointer", "dot"]
+__all__ = ["GRAIN", "Layout", "Memory", "Pointer", "dot"]

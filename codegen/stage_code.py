@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
-from dslc.codegen.lanes import Layout, Memory, Pointer, dot
+from dslc.codegen.lanes import GRAIN, Layout, Memory, Pointer, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
-from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, sizes
+from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, ragged, sizes
 from dslc.codegen.values import Env, Frozen, Tensor, Undecided, Val
 from dslc.codegen.variant import Variant
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
 
-#: lanes that one task takes of a long loop, elements of work that are worth a task, branches of one loop
-_CHUNK, _GRAIN, _LEAVES = 8192, 8192, 8
+#: lanes that one task takes of a long loop, and branches of one loop
+_CHUNK, _LEAVES = 8192, 8
 
 
 @dataclass(slots=True)
@@ -93,7 +93,7 @@ class _Writer(Layout):
         if lane is not None and not chunk:
             # no rows where the lanes' loop is empty
             count = f"{count} * (({emitter.text(self.extents[lane])}) > 0)"
-        code = StageCode(count, work, str(_GRAIN), emitter.root)
+        code = StageCode(count, work, str(GRAIN), emitter.root)
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 
@@ -359,7 +359,7 @@ class _Writer(Layout):
                 emitter.store(tensor, self.place(part, env.iters, tensor), value)
 
         block = Block()
-        if lane is not None or self.variant.width == 1:
+        if lane is not None or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
             self._nest(block, vars, whole, element)
         else:
             def innermost() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dslc.codegen.group import Part, Parts, reads_of
 from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const, floordiv, known, of, of_scalar, of_size
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, walk
 from dslc.ir.scopes import positions
 
 #: elements of a row's buffer, and of all that may be done by one task: beyond, values go through memory
@@ -66,7 +66,7 @@ def _alone(part: Part) -> Stage:
 
 def _joined(stage: Stage, part: Part) -> Stage | None:
     """A stage with one part more; None where they have too little in common."""
-    found = _mapping(stage, part)
+    found = None if part.alone or any(each.part.alone for each in stage.placed) else _mapping(stage, part)
     if found is None:
         return None
     kept = [k for k, at in enumerate(found) if at is not None]
@@ -143,6 +143,12 @@ def _plain(node: Scalar, own: dict[str, Var], ranges: Ranges) -> Var | None:
         (atom,) = value.terms[0][0]
         return atom if isinstance(atom, Var) else None
     return None
+
+
+def ragged(body: Scalar, iters: Iterable[Iter]) -> bool:
+    """Whether the length of a reduction depends on some iterators: then none of them can be spread over lanes."""
+    found = frozenset(iters)
+    return any(extent.free & found for node in walk(body) if isinstance(node, Reduce) for extent in node.extents)
 
 
 # ---- loops that are one --------------------------------------------------------------------------------------------------
@@ -266,4 +272,4 @@ def positions_in(
         stack.extend((child, times) for child in each.children)
 
 
-__all__ = ["Placed", "Stage", "merged", "places", "positions_in", "sizes", "split_up", "stages_of"]
+__all__ = ["Placed", "Stage", "merged", "places", "positions_in", "ragged", "sizes", "split_up", "stages_of"]

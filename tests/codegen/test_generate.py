@@ -19,6 +19,8 @@ from dslc.semantics.library import standard
 from tests.codegen.groups import SIZES, Case, M, N, Room, compare, group, needs_compiler
 
 BEST = (Variant(),)
+#: reductions that are done in pieces
+LONG = ({"N": 700, "M": 131}, {"N": 5, "M": 3})
 
 
 def chain(r: Room) -> Value:
@@ -135,6 +137,9 @@ GROUPS = [
     Case("sum over the first axis", lambda r: r.op("reduce_sum", r.input(N, M), axes=(0,))),
     Case("sum over the last axis", lambda r: r.op("reduce_sum", r.input(N, M), axes=(1,))),
     Case("sum over everything", lambda r: r.op("reduce_sum", r.input(N, 3, M), axes=(0, 1, 2)), tolerance=1e-4),
+    Case("long sum", lambda r: r.op("reduce_sum", r.op("mul", x := r.input(N, M), x), axes=(0, 1)), sizes=LONG, tolerance=1e-4),
+    Case("long row", lambda r: r.op("softmax", r.input(1, N), axis=1), sizes=({"N": 70001},), tolerance=1e-4),
+    Case("long norm", lambda r: r.op("layer_norm", r.input(3, N), r.input(N), r.input(N)), sizes=({"N": 70001},), tolerance=1e-3),
     Case("product over an axis", lambda r: r.op("reduce_prod", r.input(N, 4, M), axes=(1,))),
     Case("log of a sum of exponentials", lambda r: r.op("reduce_log_sum_exp", r.input(N, M), axes=(1,))),
     Case("largest and its place", lambda r: (r.op("argmax", x := r.input(N, M), axis=1), r.op("reduce_max", x, axes=(1,)))),
@@ -310,6 +315,25 @@ def test_weights_are_arguments() -> None:
     with pytest.raises(NotGenerated) as found:
         generate(standard(), group(build))
     assert found.value.reason is Reason.WEIGHT
+
+
+def test_long_reductions_have_many_tasks() -> None:
+    """A sum of a million numbers is not the work of one thread, a sum of a thousand is."""
+    texts = [generate(standard(), group(lambda r, n=n: r.op("reduce_sum", r.input(n), axes=(0,)))).text for n in (1_000_000, 1000)]
+    stages = ["_stage1(" in text for text in texts]
+    assert stages == [True, False]
+
+
+def test_what_is_too_large_is_refused() -> None:
+    def deep(r: Room) -> Value:
+        x = r.input(N)
+        for _ in range(1500):
+            x = r.op("tanh", x)
+        return x
+
+    with pytest.raises(NotGenerated) as found:
+        generate(standard(), group(deep))
+    assert found.value.reason is Reason.TOO_LARGE
 
 
 def test_sizes_that_no_input_has_are_refused() -> None:
