@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import onnx
 
 
-def filled(model: bytes, weights: Sequence[str], copies: int) -> tuple[bytes, Mapping[str, Any]]:
+def filled(model: bytes, weights: Sequence[str], copies: int, like: bytes = b"") -> tuple[bytes, Mapping[str, Any]]:
     """So many copies of a model side by side, the named inputs as random weights inside, and random values for the other inputs.
 
-    The same for the same arguments.
+    The same for the same arguments. `like` is a model with the same inputs, whose nodes say which integers they may be.
     """
     from dslc.onnx.inputs import draw, input_specs
     from dslc.onnx.small import beside, with_weights
@@ -19,7 +20,9 @@ def filled(model: bytes, weights: Sequence[str], copies: int) -> tuple[bytes, Ma
     random = np.random.default_rng(0)
     parts = [with_weights(model, weights, lambda dtype, shape: _drawn(random, dtype, shape)) for _ in range(copies)]
     whole = beside(parts)
-    specs, _, _ = input_specs(whole, {})
+    limits = beside([onnx.ModelProto.FromString(like)] * copies) if like else whole
+    names = {end.name for end in whole.graph.input}
+    specs = [spec for spec in input_specs(limits, {})[0] if spec.name in names]
     return whole.SerializeToString(), draw(specs, 0)
 
 

@@ -28,6 +28,10 @@ CHAIN = 32
 METHOD = "sessions"
 
 
+#: makes a model; None: ONNX cannot say it
+Like = Callable[[], "bytes | None"]
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A model to be measured, which computes the same thing `copies` times on inputs and weights of their own.
@@ -35,7 +39,8 @@ class Sample:
     `text` says what it is in the words of the rules, so that nothing has to be built for what is known; `build` makes the model
     with inputs for weights (None: ONNX cannot say it), whose contents are the key under which equal models of differently named
     operators meet; `weights` are the inputs that become constants where it is measured: a runtime packs those. `library` is the
-    path of one that has the kernels of the model; the model is then not looked at for layouts.
+    path of one that has the kernels of the model; the model is then not looked at for layouts, and `like` makes one that says what its
+    inputs may be.
     """
 
     text: str
@@ -43,6 +48,7 @@ class Sample:
     copies: int = 1
     weights: tuple[str, ...] = ()
     library: str = ""
+    like: Like | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ class Measurer:
         contents = hashlib.sha256(model + repr((sample.weights, sample.copies)).encode()).hexdigest()
         by_model = f"model:{contents}{which}"
         found = self._known(by_model) or self._measure(
-            model, sample.weights, sample.copies, not turn and not sample.library, sample.library
+            model, sample.weights, sample.copies, not turn and not sample.library, sample.library, sample.like
         )
         parts = {"": found.seconds, ":layout": float(found.number)}
         self.cache.put_seconds(
@@ -138,10 +144,12 @@ class Measurer:
         seconds = self.cache.seconds(self._context, key)
         return None if seconds is None else Measured.of(seconds, self.cache.seconds(self._context, f"{key}:layout") or 0.0)
 
-    def _measure(self, model: bytes, weights: Sequence[str], copies: int, layout: bool, library: str = "") -> Measured:
+    def _measure(
+        self, model: bytes, weights: Sequence[str], copies: int, layout: bool, library: str = "", like: Like | None = None
+    ) -> Measured:
         try:
             overhead = self.overhead
-            answer = self._ask(model, weights, copies, layout, library)
+            answer = self._ask(model, weights, copies, layout, library, (like and like()) or b"")
         except WorkerFailed as failed:
             if failed.late:
                 raise TimeUp from None
@@ -152,14 +160,15 @@ class Measurer:
         return Measured(max(LEAST, (answer["seconds"] - overhead) / copies), tuple(entering), leaving, blocked)
 
     def _ask(
-        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = ""
-    ) -> dict[str, Any]:
+        self, model: bytes, weights: Sequence[str] = (), copies: int = 1, layout: bool = False, library: str = "",
+        like: bytes = b"",
+    ) -> dict[str, Any]:  # fmt: skip
         left = self._left()
         if left <= 0:
             raise TimeUp
         longest = min(LONGEST if layout else AGAIN, max(SHORTEST, left / MANY))
         with self._during():
-            return self._worker.measure(model, longest, weights, copies, layout, library)
+            return self._worker.measure(model, longest, weights, copies, layout, library, like)
 
     @property
     def overhead(self) -> float:

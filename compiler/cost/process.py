@@ -137,15 +137,16 @@ class Worker:
         copies: int = 1,
         layout: bool = False,
         library: str = "",
+        like: bytes = b"",
     ) -> dict[str, Any]:
         """The seconds of a run of so many copies of a small model, filled as `dslc.cost.contents` says; with `layout` also what the
-        runtime does about layouts. `library` is the path of one with its kernels.
+        runtime does about layouts. `library` is the path of one with its kernels, `like` a model that says what its inputs may be.
 
         It takes about `seconds` at most, kernels that are built for the model not counted; raises WorkerFailed.
         """
         prepared(model)
         request = {"do": "measure", "model": model, "weights": tuple(weights), "copies": copies, "seconds": seconds}
-        return self.ask({**request, "layout": layout, "threads": self.threads, "library": library})
+        return self.ask({**request, "layout": layout, "threads": self.threads, "library": library, "like": like})
 
     def start(self) -> None:
         """Starts the process where there is none, and does not wait for it."""

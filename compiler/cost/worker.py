@@ -291,7 +291,7 @@ class Server:
         from dslc.cost.contents import filled
 
         # contents are made here: what a large model weighs would take longer to send than to measure
-        model, feeds = filled(request["model"], request["weights"], request["copies"])
+        model, feeds = filled(request["model"], request["weights"], request["copies"], request.get("like", b""))
         loaded = Loaded(model, None, request["threads"], library=request.get("library", ""))
         loaded.bind(feeds)
         seconds = fastest(_bound(loaded), request["seconds"], loaded.clock)

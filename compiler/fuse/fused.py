@@ -27,10 +27,14 @@ LEAST, SECONDS = 0.1, 5e-7
 HOPE = 3.0
 #: how often a choice is made and tried, and the kernels of a library
 ROUNDS, KERNELS = 4, 10
+#: what may hold for a group and not for its parts
+SPLIT = (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT, Why.DIFFERS)
+#: choices of what was measured, each without what the one before it had wrong
+CHOICES = 8
 #: a graph with those kernels only that are so many times faster is a candidate of its own
 CLEARLY = 1.5
 #: parts of the time: until prices are known, and until kernels are measured
-PRICING, TRYING = 0.4, 0.95
+PRICING, TRYING = 0.4, 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,7 @@ class _Fusing:
         self.offers: list[Offer] = []
         self.found: dict[Graph, Tried | Dropped] = {}
         self.priced: set[Graph] = set()
+        self.banned: set[Offer] = set()
         self.most: dict[Offer, float] = {}
         self.share: dict[Offer, float] = {}
 
@@ -133,8 +138,39 @@ class _Fusing:
             self.found.update(self.trials.tried(_first(new)))
             self._split(picked)
             self._relate()
-        picked = [o for o in chosen(self.graph, self.offers, self.kernels, self._measured) if self._measured(o) > 0]
-        return self._result(picked, proposed)
+        return self._result(self._kept(), proposed)
+
+    def _kept(self) -> list[Offer]:
+        """The best choice of what was measured; parts of a group that the runtime runs faster as a whole must save more than that."""
+        picked: list[Offer] = []
+        for _ in range(CHOICES):
+            picked = chosen(self.graph, self.offers, self.kernels, self._measured)
+            wrong = {offer for whole in self._wholes() for offer in self._broken(whole, picked)}
+            if not wrong:
+                break
+            self.banned |= wrong
+        return [offer for offer in picked if offer not in self.banned]
+
+    def _wholes(self) -> list[Offer]:
+        """Groups that were measured as a whole."""
+        return [offer for offer in self.offers if offer.measured and self._nodes(offer) < inf]
+
+    def _nodes(self, offer: Offer) -> float:
+        """What the nodes of an offer take by themselves, where that is known."""
+        found = self.found.get(offer.program)
+        return inf if found is None else found.nodes
+
+    def _broken(self, whole: Offer, picked: Sequence[Offer]) -> list[Offer]:
+        """Those parts of a group that, with the nodes that are left of it, take no less than all of its nodes or its kernel."""
+        nodes = set(whole.group.nodes)
+        parts = [offer for offer in picked if len(offer.group.nodes) < len(nodes) and nodes.issuperset(offer.group.nodes)]
+        taken = [found for part in parts if isinstance(found := self.found.get(part.program), Tried)]
+        if not parts or len(taken) < len(parts):
+            return []
+        rest = max(0.0, whole.price - sum(part.price for part in parts))
+        own = self.found[whole.program]
+        best = min(own.nodes, own.kernel if isinstance(own, Tried) else inf)
+        return parts if sum(found.kernel for found in taken) + rest >= best else []
 
     def _priced(self) -> list[Offer]:
         """The best choice as of now, its prices measured: what is chosen by guesses is priced, until a choice has its prices."""
@@ -185,24 +221,27 @@ class _Fusing:
     def _measured(self, offer: Offer) -> float:
         """What an offer saves by measurement: of the nodes' price in the graph, and of what they take by themselves."""
         found = self.found.get(offer.program)
-        if not isinstance(found, Tried):
+        if not isinstance(found, Tried) or offer in self.banned:
             return 0.0
         price = min(self._price_of(offer), found.nodes) if offer.measured else found.nodes * self.share.get(offer, 1.0)
         return price - found.kernel
 
     def _split(self, picked: Sequence[Offer]) -> None:
-        """Halves of what has no kernel are offers of their own."""
+        """Halves of what has no kernel, and what it is without its first or last node, are offers of their own."""
         known = {offer.group.nodes for offer in self.offers}
-        new = []
+        new: list[Offer] = []
         for offer in picked:
             found = self.found.get(offer.program)
-            if isinstance(found, Dropped) and found.why in (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT):
-                new += [self.prices.offer(part) for part in self._halves(offer.group) if part.nodes not in known]
+            if isinstance(found, Dropped) and found.why in SPLIT:
+                for part in self._halves(offer.group):
+                    if part.nodes not in known:
+                        known.add(part.nodes)
+                        new.append(self.prices.offer(part))
         self.offers += new
 
     def _halves(self, group: Group) -> Iterator[Group]:
         middle = len(group.nodes) // 2
-        for half in (group.nodes[:middle], group.nodes[middle:]):
+        for half in (group.nodes[1:], group.nodes[:-1], group.nodes[:middle], group.nodes[middle:]):
             for part in self.around.connected(half):
                 yield self.around.group(part)
 

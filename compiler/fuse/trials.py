@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 
 from dslc.codegen.generate import generate, variants
+from dslc.codegen.host.compiler import BuildReason
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.cost.clock import TimeUp
@@ -35,6 +36,8 @@ VARIANTS = 8
 HOPELESS = 3.0
 #: how much faster than its nodes a kernel must be
 MARGIN = 1.05
+#: seconds without which no compiler is called
+ENOUGH = 3.0
 #: what touches fewer bytes is measured so many times at once
 _TINY, _COPIES = 1 << 16, 8
 #: what arguments hold in a few places where kernels are compared with their nodes
@@ -186,23 +189,25 @@ class Trials:
             return found
         try:
             seconds = min(60.0, self.left())
-            if seconds <= 0:
+            if seconds <= ENOUGH:
                 raise TimeUp
             library = build([one.text for own in texts.values() for one in own], self.folder, seconds=seconds)
         except NotBuilt as problem:
-            out.update((subject.program, Dropped(subject.program, Why.NOT_BUILT, str(problem))) for subject in texts)
+            why = Why.LATE if problem.reason is BuildReason.TIMEOUT and seconds < 60 else Why.NOT_BUILT
+            out.update((subject.program, Dropped(subject.program, why, str(problem))) for subject in texts)
             return found
         except TimeUp:
             out.update((subject.program, Dropped(subject.program, Why.LATE)) for subject in texts)
             return found
-        broken = {failure.op: failure.detail for failure in library.failed}
+        broken = {failure.op: failure for failure in library.failed}
         for subject, own in texts.items():
             built = [one for one in own if one.text.name in library.kernels]
             try:
                 if self.left() <= 0:
                     raise TimeUp
                 if not built:
-                    raise _Out(Why.NOT_BUILT, broken.get(own[0].text.name, ""))
+                    failure = broken[own[0].text.name]
+                    raise _Out(Why.LATE if failure.reason is BuildReason.TIMEOUT else Why.NOT_BUILT, failure.detail)
                 found[subject] = self._best(subject, built, library)
             except TimeUp:
                 out[subject.program] = Dropped(subject.program, Why.LATE)
@@ -264,7 +269,10 @@ class Trials:
         def model() -> bytes:
             return self._kernel_model(subject, text)
 
-        return self._seconds(Sample(words, model, self._copies(subject), weights, str(library.path)), turn)
+        def nodes() -> bytes | None:
+            return self._nodes_model(subject)
+
+        return self._seconds(Sample(words, model, self._copies(subject), weights, str(library.path), nodes), turn)
 
     def _nodes(self, subject: Subject, turn: str) -> float:
         inputs = self._types(subject.program.inputs)
@@ -273,6 +281,7 @@ class Trials:
         def model() -> bytes | None:
             return self._nodes_model(subject)
 
+        # all is drawn as it is for the kernel
         return self._seconds(Sample(words, model, self._copies(subject), self._weights(subject)), turn)
 
     def _nodes_model(self, subject: Subject) -> bytes | None:
@@ -294,9 +303,8 @@ class Trials:
         return _COPIES if sum(self.sizes.bytes(value.type) for value in touched) <= _TINY else 1
 
     def _weights(self, subject: Subject) -> tuple[str, ...]:
-        """Holes that become constants where they are measured: weights, and integers, which may be positions."""
-        holes = zip(subject.program.inputs, subject.weights, strict=True)
-        return tuple(f"x{k}" for k, (hole, weight) in enumerate(holes) if weight or hole.type.dtype.is_integer)
+        """Holes that become constants where they are measured."""
+        return tuple(f"x{k}" for k, weight in enumerate(subject.weights) if weight)
 
     def _types(self, values: Sequence[Value]) -> list[TensorType]:
         """Types at the sizes at which kernels are measured."""

@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import Dim, TensorType
-from dslc.ir.graph import Graph, Kernel, Opaque, Value, input_value, replace
-from dslc.ir.scalar import Scalar, Sym, dimension, walk
+from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Opaque, Value, input_value, replace
+from dslc.ir.scalar import Scalar, Sym, dimension, substitute, walk
 from dslc.onnx.bindings import bind_graph
 from dslc.onnx.metadata import DOMAIN, KEY, VERSION, keep_metadata, set_metadata
 from dslc.onnx.protos import domain_of, opsets, subgraphs
-from dslc.semantics.apply import rules_cache
+from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 #: the first version of the format that knows functions
@@ -53,13 +55,61 @@ def function_of(rules: Rules, group: Graph, opset: int, where: str = "the kernel
     key = (group.inputs, group.outputs, opset)
     found = cache.get(key)
     if found is None:
-        own = standard_sizes(group)
+        own = standard_sizes(general_sizes(rules, group))
         proto = _body(rules, own, opset, where)
         proto.name = name_of(proto, [value.type for value in own.inputs])
         # the group is kept with what it is the key of: a node that is gone may be made again
         found = cache[key] = (group, Function(proto, own, definition_of(rules, proto.name, own)))
     function: Function = found[1]
     return function
+
+
+def general_sizes(rules: Rules, group: Graph) -> Graph:
+    """The group with a name for each size of an input that is an expression, where the group holds for any such size.
+
+    `h0: f32[(n + 1) // 2] -> relu(h0)` → `h0: f32[m] -> relu(h0)`: a kernel learns its sizes from the shapes of its inputs. The group
+    as it is where a part of it needs to know what the expression says.
+    """
+    sizes = [size for value in group.inputs for size in value.type.shape if isinstance(size, Scalar)]
+    table: dict[Scalar, Scalar] = {}
+    for size in sizes:
+        if not isinstance(size, Sym):
+            table.setdefault(size, dimension(f"size of a kernel {len(table)}"))
+    if not table:
+        return group
+    known = {*table.values(), *(size for size in sizes if isinstance(size, Sym))}
+
+    def named(value: Any) -> Any:
+        if isinstance(value, tuple):
+            return tuple(map(named, value))
+        if not isinstance(value, Scalar):
+            return value
+        found = substitute(value, table)
+        if any(isinstance(part, Sym) and part not in known for part in walk(found)):
+            raise ValueError(str(value))
+        return found
+
+    new: dict[Value, Value] = {}
+    try:
+        for node in group.nodes():
+            types = [TensorType(value.type.dtype, named(value.type.shape)) for value in node.values]
+            if isinstance(node, Input):
+                made: tuple[Value, ...] = (input_value(node.name, types[0]),)
+            elif isinstance(node, Call):
+                attrs = {name: named(value) for name, value in node.attrs}
+                made = tuple(apply(rules, node.op, [new[arg] for arg in node.args], attrs))
+            elif isinstance(node, Constant) and not any(isinstance(size, Scalar) for size in node.values[0].type.shape):
+                made = node.values
+            else:
+                return group
+            if [value.type for value in made] != types:
+                return group
+            new.update(zip(node.values, made, strict=True))
+        unread = [input_value(f"h{k}", TensorType(v.type.dtype, named(v.type.shape))) for k, v in enumerate(group.inputs)]
+        inputs = tuple(new.get(value, hole) for value, hole in zip(group.inputs, unread, strict=True))
+    except (DslcError, Mismatch, EvalError, ValueError):
+        return group
+    return Graph(inputs, tuple(new[value] for value in group.outputs))
 
 
 def standard_sizes(group: Graph) -> Graph:
@@ -224,4 +274,4 @@ def _closed(graph: Graph, terms: Mapping[str, Dim], types: Sequence[TensorType])
     return Graph(holes, replace(bound.outputs, dict(zip(bound.inputs, holes, strict=True))))
 
 
-__all__ = ["Function", "add_functions", "function_of", "group_of", "inlined", "name_of", "standard_sizes"]
+__all__ = ["Function", "add_functions", "function_of", "general_sizes", "group_of", "inlined", "name_of", "standard_sizes"]

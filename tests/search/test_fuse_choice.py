@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import combinations
 from math import inf
 
@@ -10,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import dslc.fuse.fused as search
+from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
-from dslc.cost.clock import TimeUp
+from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Target
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
@@ -21,8 +24,9 @@ from dslc.fuse.groups import Group, Neighbours, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
+from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
 from dslc.ir.constants import array_value
-from dslc.ir.graph import Graph, Kernel, Value
+from dslc.ir.graph import Call, Graph, Kernel, Value
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 from tests.search.test_fuse_groups import chained, graph, names, w, x
@@ -96,7 +100,7 @@ class Priced(Measurer):
     """Every operator takes a millisecond, and so does what the runtime runs as one."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count, self.target = 0, Target("", 1, "")
 
     def measured(self, sample: Sample, turn: str = "") -> Measured:
         self.count += 1
@@ -237,3 +241,61 @@ def _best_of_runs(around: Neighbours, offers: list[Offer]) -> float:
 def test_a_number_is_no_weight_of_an_estimate(std: Rules) -> None:
     (doubled,) = apply(std, "std.mul", [x(100, 100), array_value(np.float32(2))])
     assert estimate(kernel(std, doubled), Profiles(std)).bytes == 8e4
+
+
+# ---- what is kept -----------------------------------------------------------------------------------------------
+
+
+class Counted(Priced):
+    """Every node takes a millisecond, kernels next to nothing."""
+
+    def measured(self, sample: Sample, turn: str = "") -> Measured:
+        # an addition and a product that say what the machine can do take next to nothing
+        return Measured(1e-3 * sample.text.count(" = std.") or 1e-6)
+
+
+def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kernels that are kept where trials say what nodes and kernels take, in milliseconds, by operators."""
+
+    class Invented(Trials):
+        def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
+            out: dict[Graph, Tried | Dropped] = {}
+            for subject in subjects:
+                nodes, seconds = told.get(words(subject.program), (1.0, 2.0))
+                text = KernelText("k", (), (), (), "")
+                found = Tried(subject.program, words(subject.program), "", text, nodes / 1e3, seconds / 1e3, 1)
+                slower = Dropped(subject.program, Why.SLOWER, "", nodes / 1e3)
+                out[subject.program] = found if seconds < nodes else slower
+            return out
+
+        def library(self, found: Iterable[Tried]) -> None:
+            return None
+
+    monkeypatch.setattr(search, "Trials", Invented)
+    costs = CostModel(rules, Counted(), lambda inputs, outputs: b"", 17)
+    return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17, Clock()).story.kept]
+
+
+def words(program: Graph) -> str:
+    return " ".join(node.op.removeprefix("std.") for node in program.nodes() if isinstance(node, Call))
+
+
+def softened(rules: Rules) -> Graph:
+    """`softmax(exp(x))`: it may be cut before the rows are looked at."""
+    (soft,) = apply(rules, "std.softmax", [chained(rules, x(1024, 1024), "exp")], {"axis": 1})
+    return graph(soft)
+
+
+def test_the_fastest_kernel_is_kept(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept(std, softened(std), {"exp softmax": (2.0, 0.5), "exp": (1.0, 0.4)}, monkeypatch) == ["exp softmax"]
+
+
+def test_a_part_is_kept_where_the_whole_has_no_fast_kernel(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert kept(std, softened(std), {"exp softmax": (2.0, 3.0), "exp": (1.0, 0.4)}, monkeypatch) == ["exp"]
+
+
+def test_a_part_does_not_break_what_the_runtime_runs_faster_as_a_whole(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    # together the nodes take no longer than one of them: without the first, the second takes a millisecond
+    told = {"exp softmax": (1.0, 3.0), "exp": (1.0, 0.1)}
+    assert kept(std, softened(std), told, monkeypatch) == []
+    assert kept(std, softened(std), {**told, "exp softmax": (1.0, 0.8)}, monkeypatch) == ["exp softmax"]

@@ -127,6 +127,18 @@ def test_equal_blocks_share_a_kernel() -> None:
     assert [node.op_type for node in after.graph.node if node.domain != "dslc"] == ["MatMul"] * 3
 
 
+def test_a_size_that_is_an_expression_is_read_off_the_input() -> None:
+    w = Writer()
+    pooled = w.op("MaxPool", w.input("x", 1, 8, 65, 64, symbolic=("", "", "n")), kernel_shape=[2, 2], strides=[2, 2])
+    model = w.model(w.op("Mul", pooled, w.op("Tanh", w.op("Softplus", pooled))))
+    after, _, story = with_kernels(model, {"n": 65}, 1, 60.0)
+    assert story.kept
+    for size in (65, 2, 130):
+        array = np.random.default_rng(size).standard_normal((1, 8, size, 64)).astype(np.float32)
+        expected, found = (session(each).run(None, {"x": array})[0] for each in (model, after))
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_where_nothing_pays_the_model_stays_as_it_is() -> None:
     w = Writer()
     model = w.model(w.op("MatMul", w.input("x", 64, 64), w.weight(weights(64, 64))))
@@ -240,4 +252,5 @@ def test_kernels_of_random_graphs_give_what_the_interpreter_gives(
         expected = run(std, kernel.group.outputs, feeds, Floats())
         arrays = [np.ascontiguousarray(array, np.float32) for array in feeds.values()]
         for found, right in zip(library.run(text.name, arrays), expected, strict=True):
-            np.testing.assert_allclose(found, np.asarray(right, np.float64), rtol=1e-4, atol=1e-4 * (1 + np.max(np.abs(right), initial=0)))
+            largest = np.max(np.abs(right), initial=0)
+            np.testing.assert_allclose(found, np.asarray(right, np.float64), rtol=1e-4, atol=1e-4 * (1 + largest))
