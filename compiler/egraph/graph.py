@@ -108,7 +108,7 @@ class EGraph:
         out = cls()
         out.inputs = graph.inputs
         values = rebuild(graph.outputs, lambda node, args: out.values_of(out._enter(out._with(node, args))))
-        out.roots = tuple([out._known(value) for value in values])
+        out.roots = tuple([out.number(value) for value in values])
         return out
 
     def clone(self) -> EGraph:
@@ -151,9 +151,15 @@ class EGraph:
         found = self._holes.get(node)
         return self._constants.get(node) if found is None else found
 
-    def _known(self, value: Value) -> int:
+    def number(self, value: Value) -> int:
+        """The number that a value has, whatever class that belongs to now.
+
+        Raises:
+            KeyError: it is none of what stands for classes.
+        """
         found = self._number_of(value.node)
-        assert found is not None, "arguments of e-nodes are classes"
+        if found is None:
+            raise KeyError(value)
         return found
 
     def value(self, number: int) -> Value:
@@ -188,10 +194,14 @@ class EGraph:
 
     def node(self, like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
         """The classes of the results of a node as `like`, over arguments that are classes or terms over them."""
+        return self.values_of(self.entered(like, args))
+
+    def entered(self, like: Node, args: Sequence[Value]) -> tuple[int, ...]:
+        """As `node`: the numbers of the results, which stay those of this very node."""
         holes, values, leader = self._holes, self.values, self._leader
         known = self._number_of(like)
         if known is not None:
-            return (self.value(known),)
+            return (known,)
         if isinstance(like, Input):
             raise ValueError(f"`{like.name}` is no class of the e-graph")
         over: list[Value] = []
@@ -203,7 +213,7 @@ class EGraph:
             while leader[number] != number:
                 number = leader[number]
             over.append(values[number])
-        return self.values_of(self._enter(self._with(like, over)))
+        return self._enter(self._with(like, over))
 
     @staticmethod
     def _with(like: Node, args: Sequence[Value]) -> Node:
@@ -215,7 +225,7 @@ class EGraph:
         entry = memo.get(node)
         if entry is not None:
             return entry.outs
-        kids = tuple([self.find(self._known(arg)) for arg in node.args])
+        kids = tuple([self.find(self.number(arg)) for arg in node.args])
         outs: list[int] = []
         for index, type in enumerate(node.types):
             number = self._number((node, index))
