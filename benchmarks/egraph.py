@@ -43,8 +43,10 @@ def price(node: Node) -> float:
     read = sum(_elements(value) for value in node.args)
     written = sum(_elements(value) for value in node.values)
     work = 0.0
-    if isinstance(node, Call) and len(node.args) == 2 and node.args[0].type.rank == 2 and node.args[0].type.shape != node.types[0].shape:  # type: ignore[union-attr]
-        work = 2.0 * written * int(node.args[0].type.shape[-1])  # type: ignore[call-overload]
+    if isinstance(node, Call) and len(node.args) == 2 and len(node.types) == 1 and {2} == {value.type.rank for value in node.args}:
+        (rows, inner), (again, columns) = (value.type.shape for value in node.args)
+        if inner == again and node.types[0].shape == (rows, columns) and isinstance(inner, int):
+            work = 2.0 * written * inner
     return 2e-6 + 4 * (read + written) / 50e9 + work / 500e9
 
 
@@ -189,7 +191,8 @@ def main() -> None:
                 for what, times in zip(("children", "walk"), measured(egraph, used, options.steps, joint, rng), strict=True):
                     parts = [f"{1e3 * part / times.steps:.2f}" for part in (times.clone, times.match, times.apply, times.extract)]
                     each = [f"{times.added / times.steps:.0f}", f"{times.matches / times.steps:.0f}"]
-                    cells = [name, len(egraph), len(egraph.members), "joint" if joint else "shared", what, f"{times.steps / times.total:.0f}"]
+                    reward = "joint" if joint else "shared"
+                    cells = [name, len(egraph), len(egraph.members), reward, what, f"{times.steps / times.total:.0f}"]
                     print("| " + " | ".join(map(str, [*cells, *parts, *each, f"{clone:.3f}", f"{memory:.0f}"])) + " |", flush=True)
 
 

@@ -213,11 +213,10 @@ def _left(applied: Applied) -> Callable[[int], tuple[Value, ...]]:
 
 def _values(applied: Applied, node: Call) -> tuple[Value, ...]:
     """What stood for the results of a matched call."""
-    found = next(
-        (state for number, state in applied.state.results.items() if applied.state.nodes[number] is node and len(state) == len(node.types)),
-        None,
-    )
-    return node.values if found is None else found
+    for number, found in applied.state.results.items():
+        if applied.state.nodes[number] is node and len(found) == len(node.types):
+            return found
+    return node.values
 
 
 __all__ = ["fact", "used"]

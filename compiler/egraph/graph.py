@@ -1,8 +1,8 @@
 """An e-graph: classes of equal values, where e-nodes are ordinary nodes over the classes' values.
 
-A class is known by a number and stands in terms as a value without a producer: a hole of that number, or a constant for what it is. So
-a term over classes is a term, and the matcher, right sides and the interpreter take it as it is. All that is kept for a class is a tuple
-that is replaced and never changed, so a clone is a few copied dictionaries.
+A class is known by a number and stands in terms as a value without a producer: a hole of that number, or a constant for what it is.
+So a term over classes is a term, and the matcher, right sides and the interpreter take it as it is. All that is kept for a class is a
+tuple that is replaced and never changed, so a clone is a few copied dictionaries.
 
 Numbers are never used twice. A number is of a class as long as it leads it; `find` gives the leader of any.
 """
@@ -175,7 +175,7 @@ class EGraph:
         return value is not None and value.node.constant
 
     def changes(self) -> list[int]:
-        """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or where this was cloned from."""
+        """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or before the clone."""
         found, self._changes = self._changes, []
         return found
 

@@ -281,4 +281,6 @@ def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | Non
     return Saturation(stop, rounds, total, len(egraph), limits.now() - began, frozenset(capped))
 
 
-__all__ = ["Applied", "Built", "Cap", "Caps", "Limits", "Outcome", "Saturation", "Stop", "apply_matches", "matches_of", "saturate", "step"]
+__all__ = [
+    "Applied", "Built", "Cap", "Caps", "Limits", "Outcome", "Saturation", "Stop", "apply_matches", "matches_of", "saturate", "step",
+]  # fmt: skip

@@ -21,7 +21,6 @@ from dslc.search.rulesets import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 
-
 #: thirty rules that make e-graphs grow
 GROWING = Path(__file__).parents[2] / "benchmarks" / "egraph.rules"
 
