@@ -199,11 +199,12 @@ class EGraph:
     def entered(self, like: Node, args: Sequence[Value]) -> tuple[int, ...]:
         """As `node`: the numbers of the results, which stay those of this very node."""
         holes, values, leader = self._holes, self.values, self._leader
-        known = self._number_of(like)
-        if known is not None:
-            return (known,)
-        if isinstance(like, Input):
-            raise ValueError(f"`{like.name}` is no class of the e-graph")
+        if not args:
+            known = self._number_of(like)
+            if known is not None:
+                return (known,)
+            if isinstance(like, Input):
+                raise ValueError(f"`{like.name}` is no class of the e-graph")
         over: list[Value] = []
         for arg in args:
             number = holes.get(arg.node)

@@ -23,6 +23,10 @@ from dslc.match.rule import CompiledRule
 from dslc.match.state import State
 
 
+#: a rule may match so often at one place that its places are shuffled
+_FEW = 8
+
+
 class Cap(Enum):
     """Why something was left out: a run that was capped has not seen everything."""
 
@@ -53,7 +57,7 @@ class Caps:
     """
 
     matches: int = 200
-    looked: int = 800
+    looked: int = 200
     nodes: int = 2_000
     seconds: float = inf
 
@@ -97,10 +101,10 @@ class Outcome:
 def matches_of(
     rule: CompiledRule, view: View, rng: random.Random, caps: Caps, deadline: float = inf, now: Callable[[], float] = time.monotonic
 ) -> tuple[list[Match], frozenset[Cap]]:
-    """Matches of a rule, at most `caps.matches`: where there are more, a random sample of the first `caps.looked` from anywhere."""
+    """Matches of a rule, at most `caps.matches`: where there may be more, they are looked for from random places on."""
     capped: set[Cap] = set()
     found: list[Match] = []
-    many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches for top in rule.left.tops)
+    many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches // _FEW for top in rule.left.tops)
     index: Index = view
     view.deadline, view.now = deadline, now
     try:
