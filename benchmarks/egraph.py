@@ -17,6 +17,7 @@ import time
 import tracemalloc
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_
 from math import prod
 from pathlib import Path
 
@@ -43,8 +44,10 @@ def price(node: Node) -> float:
     read = sum(_elements(value) for value in node.args)
     written = sum(_elements(value) for value in node.values)
     work = 0.0
-    if isinstance(node, Call) and len(node.args) == 2 and node.args[0].type.rank == 2 and node.args[0].type.shape != node.types[0].shape:  # type: ignore[union-attr]
-        work = 2.0 * written * int(node.args[0].type.shape[-1])  # type: ignore[call-overload]
+    if isinstance(node, Call) and len(node.args) == 2 and len(node.types) == 1 and {2} == {value.type.rank for value in node.args}:
+        (rows, inner), (again, columns) = (value.type.shape for value in node.args)
+        if inner == again and node.types[0].shape == (rows, columns) and isinstance(inner, int):
+            work = 2.0 * written * inner
     return 2e-6 + 4 * (read + written) / 50e9 + work / 500e9
 
 
@@ -92,7 +95,9 @@ class Times:
         return self.clone + self.match + self.apply + self.extract
 
 
-def one(state: tuple[EGraph, Growing, View], rule: CompiledRule, rng: random.Random, times: Times) -> tuple[EGraph, Growing, View]:
+def one(
+    state: tuple[EGraph, Growing, View], rule: CompiledRule, rng: random.Random, times: Times, caps: Caps
+) -> tuple[EGraph, Growing, View]:
     """One step from a state; its parts are added to `times`."""
     egraph, best, view = state
     clock = time.process_time
@@ -100,9 +105,9 @@ def one(state: tuple[EGraph, Growing, View], rule: CompiledRule, rng: random.Ran
     child = egraph.clone()
     growing = best.clone(child)
     cloned = clock()
-    matches, _ = matches_of(rule, view, rng, CAPS)
+    matches, _ = matches_of(rule, view, rng, caps)
     matched = clock()
-    outcome = apply_matches(child, matches, CAPS)
+    outcome = apply_matches(child, matches, caps)
     applied = clock()
     growing.best()
     done = clock()
@@ -122,23 +127,25 @@ def live(view: View, rules: Sequence[CompiledRule]) -> list[CompiledRule]:
     return [rule for rule in rules if next(find_matches(rule, view), None) is not None]
 
 
-def measured(egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: bool, rng: random.Random) -> tuple[Times, Times]:
+def measured(
+    egraph: EGraph, rules: Sequence[CompiledRule], steps: int, joint: bool, rng: random.Random, caps: Caps
+) -> tuple[Times, Times]:
     """Steps as children of one state, and as random walks from it."""
     state = (egraph, Growing(egraph, price, joint), View(egraph))
     state[1].best()
     usable = live(state[2], rules)
     children, walks = Times(), Times()
     for _ in range(len(usable)):
-        one(state, rng.choice(usable), rng, Times())
+        one(state, rng.choice(usable), rng, Times(), caps)
     # what is there stays: the collector need not look through rules and states again and again
     gc.collect()
     gc.freeze()
     for _ in range(steps):
-        one(state, rng.choice(usable), rng, children)
+        one(state, rng.choice(usable), rng, children, caps)
     for _ in range(max(1, steps // DEPTH)):
         at = state
         for _ in range(DEPTH):
-            at = one(at, rng.choice(usable), rng, walks)
+            at = one(at, rng.choice(usable), rng, walks, caps)
     return children, walks
 
 
@@ -167,8 +174,10 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", type=int, default=[500, 2000, 10000])
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--matches", type=int, default=CAPS.matches, help="places at which one rule is applied")
     parser.add_argument("--profile", action="store_true", help="profile children of the last size instead of timing them")
     options = parser.parse_args()
+    caps = replace_(CAPS, matches=options.matches, looked=options.matches)
     rules = load_many(["std", str(RULES)])
     used = [rule for rule in chosen_rules(rules) if rule.name.startswith("egraph.")]
     print(f"{len(used)} rules, {sum(len(rule.left.tops) > 1 for rule in used)} of them with several patterns\n")
@@ -180,25 +189,27 @@ def main() -> None:
             rng = random.Random(options.seed)
             egraph = grown(graph, used, size, rng)
             if options.profile:
-                _profile(egraph, used, options.steps, rng)
+                _profile(egraph, used, options.steps, rng, caps)
                 continue
             for joint in (False, True):
                 growing = Growing(egraph, price, joint)
                 growing.best()
                 clone, memory = clone_of(egraph, growing)
-                for what, times in zip(("children", "walk"), measured(egraph, used, options.steps, joint, rng), strict=True):
+                both = measured(egraph, used, options.steps, joint, rng, caps)
+                for what, times in zip(("children", "walk"), both, strict=True):
                     parts = [f"{1e3 * part / times.steps:.2f}" for part in (times.clone, times.match, times.apply, times.extract)]
                     each = [f"{times.added / times.steps:.0f}", f"{times.matches / times.steps:.0f}"]
-                    cells = [name, len(egraph), len(egraph.members), "joint" if joint else "shared", what, f"{times.steps / times.total:.0f}"]
+                    reward = "joint" if joint else "shared"
+                    cells = [name, len(egraph), len(egraph.members), reward, what, f"{times.steps / times.total:.0f}"]
                     print("| " + " | ".join(map(str, [*cells, *parts, *each, f"{clone:.3f}", f"{memory:.0f}"])) + " |", flush=True)
 
 
-def _profile(egraph: EGraph, used: Sequence[CompiledRule], steps: int, rng: random.Random) -> None:
+def _profile(egraph: EGraph, used: Sequence[CompiledRule], steps: int, rng: random.Random, caps: Caps) -> None:
     import cProfile
     import pstats
 
     with cProfile.Profile() as profile:
-        measured(egraph, used, steps, True, rng)
+        measured(egraph, used, steps, True, rng, caps)
     pstats.Stats(profile).sort_stats("tottime").print_stats(35)
 
 

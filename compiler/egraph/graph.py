@@ -1,8 +1,8 @@
 """An e-graph: classes of equal values, where e-nodes are ordinary nodes over the classes' values.
 
-A class is known by a number and stands in terms as a value without a producer: a hole of that number, or a constant for what it is. So
-a term over classes is a term, and the matcher, right sides and the interpreter take it as it is. All that is kept for a class is a tuple
-that is replaced and never changed, so a clone is a few copied dictionaries.
+A class is known by a number and stands in terms as a value without a producer: a hole of that number, or a constant for what it is.
+So a term over classes is a term, and the matcher, right sides and the interpreter take it as it is. All that is kept for a class is a
+tuple that is replaced and never changed, so a clone is a few copied dictionaries.
 
 Numbers are never used twice. A number is of a class as long as it leads it; `find` gives the leader of any.
 """
@@ -108,7 +108,7 @@ class EGraph:
         out = cls()
         out.inputs = graph.inputs
         values = rebuild(graph.outputs, lambda node, args: out.values_of(out._enter(out._with(node, args))))
-        out.roots = tuple([out._known(value) for value in values])
+        out.roots = tuple([out.number(value) for value in values])
         return out
 
     def clone(self) -> EGraph:
@@ -151,9 +151,15 @@ class EGraph:
         found = self._holes.get(node)
         return self._constants.get(node) if found is None else found
 
-    def _known(self, value: Value) -> int:
+    def number(self, value: Value) -> int:
+        """The number that a value has, whatever class that belongs to now.
+
+        Raises:
+            KeyError: it is none of what stands for classes.
+        """
         found = self._number_of(value.node)
-        assert found is not None, "arguments of e-nodes are classes"
+        if found is None:
+            raise KeyError(value)
         return found
 
     def value(self, number: int) -> Value:
@@ -169,7 +175,7 @@ class EGraph:
         return value is not None and value.node.constant
 
     def changes(self) -> list[int]:
-        """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or where this was cloned from."""
+        """The numbers whose e-nodes changed, or that became another's, since this was last asked, here or before the clone."""
         found, self._changes = self._changes, []
         return found
 
@@ -188,12 +194,17 @@ class EGraph:
 
     def node(self, like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
         """The classes of the results of a node as `like`, over arguments that are classes or terms over them."""
+        return self.values_of(self.entered(like, args))
+
+    def entered(self, like: Node, args: Sequence[Value]) -> tuple[int, ...]:
+        """As `node`: the numbers of the results, which stay those of this very node."""
         holes, values, leader = self._holes, self.values, self._leader
-        known = self._number_of(like)
-        if known is not None:
-            return (self.value(known),)
-        if isinstance(like, Input):
-            raise ValueError(f"`{like.name}` is no class of the e-graph")
+        if not args:
+            known = self._number_of(like)
+            if known is not None:
+                return (known,)
+            if isinstance(like, Input):
+                raise ValueError(f"`{like.name}` is no class of the e-graph")
         over: list[Value] = []
         for arg in args:
             number = holes.get(arg.node)
@@ -203,7 +214,7 @@ class EGraph:
             while leader[number] != number:
                 number = leader[number]
             over.append(values[number])
-        return self.values_of(self._enter(self._with(like, over)))
+        return self._enter(self._with(like, over))
 
     @staticmethod
     def _with(like: Node, args: Sequence[Value]) -> Node:
@@ -215,7 +226,7 @@ class EGraph:
         entry = memo.get(node)
         if entry is not None:
             return entry.outs
-        kids = tuple([self.find(self._known(arg)) for arg in node.args])
+        kids = tuple([self.find(self.number(arg)) for arg in node.args])
         outs: list[int] = []
         for index, type in enumerate(node.types):
             number = self._number((node, index))

@@ -9,10 +9,11 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
+from typing import NamedTuple
 
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import OutOfTime, View
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Node, Value, rebuild
 from dslc.match.associative import unwrap
 from dslc.match.cases import Case
 from dslc.match.index import Index
@@ -20,6 +21,9 @@ from dslc.match.matcher import Match, find_matches
 from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
+
+#: a rule may match so often at one place that its places are shuffled
+_FEW = 8
 
 
 class Cap(Enum):
@@ -52,14 +56,26 @@ class Caps:
     """
 
     matches: int = 200
-    looked: int = 800
+    looked: int = 200
     nodes: int = 2_000
     seconds: float = inf
 
 
+class Built(NamedTuple):
+    """A node of a right side: its arguments, the numbers of its results, and what stood for these then."""
+
+    args: tuple[Value, ...]
+    outs: tuple[int, ...]
+    values: tuple[Value, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Applied:
-    """Why two classes are one: a rule at a place, with the e-nodes that it matched and the numbers that their results had."""
+    """Why two classes are one: a rule at a place.
+
+    `outs` are the numbers of the results of the e-nodes that it matched, `roots` what stands for what it replaced, `built` what it
+    added, in order.
+    """
 
     rule: CompiledRule
     state: State
@@ -68,6 +84,7 @@ class Applied:
     number: int
     roots: tuple[Value, ...]
     outs: Mapping[Call, tuple[int, ...]]
+    built: tuple[Built, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +100,10 @@ class Outcome:
 def matches_of(
     rule: CompiledRule, view: View, rng: random.Random, caps: Caps, deadline: float = inf, now: Callable[[], float] = time.monotonic
 ) -> tuple[list[Match], frozenset[Cap]]:
-    """Matches of a rule, at most `caps.matches`: where there are more, a random sample of the first `caps.looked` from anywhere."""
+    """Matches of a rule, at most `caps.matches`: where there may be more, they are looked for from random places on."""
     capped: set[Cap] = set()
     found: list[Match] = []
-    many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches for top in rule.left.tops)
+    many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches // _FEW for top in rule.left.tops)
     index: Index = view
     view.deadline, view.now = deadline, now
     try:
@@ -137,27 +154,38 @@ def apply_matches(
 
 
 def _apply(egraph: EGraph, match: Match) -> int:
-    found = match.cases.replacement(match.state, match.index, match.leaves, match.case, match.number, egraph.node)
+    built: list[Built] = []
+
+    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+        outs = egraph.entered(like, args)
+        values = egraph.values_of(outs)
+        if args:
+            built.append(Built(tuple(args), outs, values))
+        return values
+
+    found = match.cases.replacement(match.state, match.index, match.leaves, match.case, match.number, make)
     pairs: list[tuple[int, int]] = []
+    wraps = match.state.wraps
     for (_, old), (_, pattern), new in zip(match.roots, match.rule.left.roots, found, strict=True):
-        wrap = match.state.wraps.get(pattern.site)
+        wrap = wraps.get(pattern.site) if wraps else None
         if wrap is not None:
             whole = unwrap(match.rule.rules, wrap, egraph.add(new))
             if whole is None or whole.type != old.type:
                 raise Refused("it does not go back into the longer call")
-            new = whole
-        one, other = egraph.class_of(old), egraph.class_of(egraph.add(new))
-        assert one is not None and other is not None, "roots are classes"
-        if one != other:
+            (new,) = rebuild((whole,), make)
+        # the numbers that the match and the right side knew, not those that lead their classes by now: a proof goes by these
+        one, other = egraph.number(old), egraph.number(new if egraph.class_of(new) is not None else egraph.add(new))
+        if egraph.find(one) != egraph.find(other):
             pairs.append((one, other))
     if not pairs:
         return 0
-    index = match.index
-    assert isinstance(index, View)
-    before = index.egraph.memo
-    outs = {node: before[node].outs for node in match.state.nodes.values() if node in before}
+    view = match.index
+    assert isinstance(view, View)
+    state = match.state
+    memo = view.egraph.memo
+    outs = {node: memo[node].outs for node in state.nodes.values() if node in memo}
     roots = tuple([value for _, value in match.roots])
-    reason = Applied(match.rule, match.state, match.case, match.leaves, match.number, roots, outs)
+    reason = Applied(match.rule, state, match.case, match.leaves, match.number, roots, outs, tuple(built))
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
@@ -246,7 +274,8 @@ def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | Non
             break
         if not unions and len(egraph) == size and not here:
             if multi or not several:
-                stop = Stop.SATURATED
+                # this round saw everything, whatever earlier ones left out
+                stop, capped = Stop.SATURATED, set()
             else:
                 capped.add(Cap.ROUNDS)
             break
@@ -255,4 +284,6 @@ def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | Non
     return Saturation(stop, rounds, total, len(egraph), limits.now() - began, frozenset(capped))
 
 
-__all__ = ["Applied", "Cap", "Caps", "Limits", "Outcome", "Saturation", "Stop", "apply_matches", "matches_of", "saturate", "step"]
+__all__ = [
+    "Applied", "Built", "Cap", "Caps", "Limits", "Outcome", "Saturation", "Stop", "apply_matches", "matches_of", "saturate", "step",
+]  # fmt: skip

@@ -38,6 +38,7 @@ class View:
         self.now: Callable[[], float] = time.monotonic
         self._asked = 0
         self._results: dict[Node, tuple[Value, ...]] = {}
+        self._reached: dict[Node, int] = {}
 
     # ---- calls -------------------------------------------------------------------------------------------------
 
@@ -106,29 +107,34 @@ class View:
     @cached_property
     def _below(self) -> dict[int, int]:
         """For every class all that can be reached from it, itself included, as bits by `position`."""
-        position, egraph, out = self.position, self.egraph, dict[int, int]()
+        position, egraph, out, kids = self.position, self.egraph, dict[int, int](), self._kids
         for members in self._components:
-            bits = 0
+            places = [position[egraph.values[number].node] for number in members]
+            places += [position[node] for number in members for node in egraph.members[number] if node.args]
+            row = bytearray((max(places) >> 3) + 1)
+            for place in places:
+                row[place >> 3] |= 1 << (place & 7)
+            bits = int.from_bytes(row, "little")
             for number in members:
-                bits |= 1 << position[egraph.value(number).node]
-                for node in egraph.members[number]:
-                    if node.args:
-                        bits |= 1 << position[node]
-                for kid in self._kids[number]:
+                for kid in kids[number]:
                     bits |= out.get(kid, 0)
             for number in members:
                 out[number] = bits
         return out
 
     def below(self, values: Iterable[Value]) -> int:
-        egraph = self.egraph
+        egraph, reached = self.egraph, self._reached
         bits = 0
         stack = list(values)
         while stack:
             value = stack.pop()
+            known = reached.get(value.node)
+            if known is not None:
+                bits |= known
+                continue
             number = egraph.class_of(value)
             if number is not None:
-                bits |= self._below[number]
+                bits |= reached.setdefault(value.node, self._below[number])
             elif (entry := egraph.memo.get(value.node)) is not None:
                 bits |= self._below[egraph.find(entry.outs[value.index])]
             else:

@@ -127,6 +127,7 @@ def joined(state: State, part: State) -> State:
         {**state.results, **part.results},
         {**state.wraps, **part.wraps},
         (*state.pending, *part.pending),
+        {**state.taken, **part.taken},
     )
 
 

@@ -47,9 +47,12 @@ def operands_within(node: Call, index: Index) -> set[Value]:
 
 
 def nested(node: Call, operand: Value, index: Index) -> Iterator[Call]:
-    """The calls of the same operator with the same attributes that an operand of a call comes from."""
+    """The calls of the same operator with the same attributes that an operand of a call comes from.
+
+    Where x and x * 1 are one class, x * 1 is not taken for x: that would go on for ever.
+    """
     for below in index.nodes(operand):
-        if isinstance(below, Call) and nested_in(node, below):
+        if isinstance(below, Call) and nested_in(node, below) and operand not in below.args:
             yield below
 
 

@@ -63,14 +63,18 @@ class State(NamedTuple):
     results: Mapping[int, tuple[Value, ...]] = _NOTHING
     wraps: Mapping[int, Wrap] = _NOTHING
     pending: tuple[Pending, ...] = ()
+    #: the operands of calls that were taken apart further than they stand there, by site
+    taken: Mapping[int, tuple[Value, ...]] = _NOTHING
 
     def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> State:
-        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending)
+        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending, self.taken)
 
     def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> State:
-        return State(self.values, names, self.nodes, self.results, self.wraps, pending)
+        return State(self.values, names, self.nodes, self.results, self.wraps, pending, self.taken)
 
-    def with_site(self, site: int, node: Call, results: tuple[Value, ...], wrap: Wrap | None) -> State:
+    def with_site(
+        self, site: int, node: Call, results: tuple[Value, ...], wrap: Wrap | None, operands: tuple[Value, ...] | None = None
+    ) -> State:
         return State(
             self.values,
             self.names,
@@ -78,4 +82,5 @@ class State(NamedTuple):
             {**self.results, site: results},
             self.wraps if wrap is None else {**self.wraps, site: wrap},
             self.pending,
+            self.taken if operands is None or operands == node.args else {**self.taken, site: operands},
         )

@@ -310,16 +310,16 @@ class Structure:
         for operands in operand_lists(node, self._index) if searched else [node.args]:
             if len(operands) == size:
                 for found, _ in self._assign(site, operands, state):
-                    yield found.with_site(site.id, node, results, None)
+                    yield found.with_site(site.id, node, results, None, operands)
                 continue
             if len(operands) > size and top:
                 for found, chosen in self._assign(site, operands, state):
                     part = build(self._rules, node, tuple(operands[k] for k in chosen))
                     if part is not None:
-                        yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen))
+                        yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen), operands)
             if len(operands) > size:
                 for found in self._cover(site, operands, state, node):
-                    yield found.with_site(site.id, node, results, None)
+                    yield found.with_site(site.id, node, results, None, operands)
 
     def _assign(
         self, site: Site, operands: tuple[Value, ...], state: State

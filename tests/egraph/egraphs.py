@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import random
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,15 +21,25 @@ from dslc.search.rulesets import chosen_rules
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 
+#: thirty rules that make e-graphs grow
+GROWING = Path(__file__).parents[2] / "benchmarks" / "egraph.rules"
+
 
 @functools.cache
 def library(*names: str) -> Rules:
-    return load_many(list(names or ("std",)))
+    return load_many([str(GROWING) if name == "growing" else name for name in names or ("std", "growing")])
 
 
 @functools.cache
 def directions(*names: str) -> tuple[CompiledRule, ...]:
     return tuple(chosen_rules(library(*names)))
+
+
+def some_rule(rng: random.Random) -> CompiledRule:
+    """A rule of the standard library, or rather one that makes e-graphs grow."""
+    several = directions()
+    growing = [rule for rule in several if rule.name.startswith("egraph.")]
+    return rng.choice(growing if rng.random() < 0.7 else several)
 
 
 def named(rules: Sequence[CompiledRule], *names: str) -> list[CompiledRule]:
@@ -54,14 +65,14 @@ def price(node: Node) -> float:
     return 1e-6 + 1e-9 * sum(float(np.prod([int(size) for size in shape])) for shape in sizes)  # type: ignore[arg-type]
 
 
-def random_graph(seed: int) -> Graph:
+def random_graph(seed: int, scales: bool = True) -> Graph:
     """A few layers of products, sums and activations over small matrices, with weights and shared parts."""
     rng = random.Random(seed)
     inputs = [tensor(f"x{k}", 4, 4) for k in range(3)]
     values = list(inputs)
-    for k in range(rng.randrange(5, 12)):
+    for k in range(rng.randrange(6, 16)):
         a, b = rng.choice(values[-5:]), rng.choice(values)
-        kind = rng.choice(["matmul", "weight", "add", "mul", "relu", "transpose", "scale", "sub"])
+        kind = rng.choice(["matmul", "weight", "add", "mul", "relu", "transpose", "scale" if scales else "add", "sub"])
         if kind == "weight":
             values.append(call("matmul", a, weight(4, 4, seed=k)))
         elif kind == "transpose":

@@ -94,7 +94,8 @@ def test_figure_4_counts_a_block_once_that_is_read_by_its_successor_and_by_the_s
     """relu(conv(relu(conv(x))) + conv(x)): the first convolution has two users, and is paid for once in either order of reading."""
     for order in ("second first", "first second"):
         classes: Classes = {
-            "x": [(0, "")], "first": [(10, "x")], "relu": [(1, "first")], "second": [(10, "relu")], "sum": [(1, order)], "y": [(1, "sum")],
+            "x": [(0, "")], "first": [(10, "x")], "relu": [(1, "first")], "second": [(10, "relu")], "sum": [(1, order)],
+            "y": [(1, "sum")],
         }  # fmt: skip
         problem = problem_of(classes, "y")
         assert found_by("shared", problem).estimate == 23

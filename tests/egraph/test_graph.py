@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from egraphs import call, check, directions, price, random_graph, results, tensor, true_cost, weight
+from egraphs import call, check, price, random_graph, results, some_rule, tensor, true_cost, weight
 
 from dslc.egraph.extract import EXTRACTORS, EGraphTable, Problem
 from dslc.egraph.extract.growing import Growing
@@ -68,7 +68,6 @@ def test_thousands_of_random_steps_keep_every_invariant(seed: int) -> None:
     graph = random_graph(seed)
     expected = results(graph)
     rng = random.Random(seed)
-    rules = directions()
     states = [(egraph := EGraph.of(graph), Growing(egraph, price))]
     check(egraph)
     for number in range(250):
@@ -76,7 +75,7 @@ def test_thousands_of_random_steps_keep_every_invariant(seed: int) -> None:
         size, touched = len(origin), dict(origin.members)
         egraph = origin.clone()
         growing = best.clone(egraph)
-        outcome = step(egraph, rng.choice(rules), rng, Caps(matches=20, looked=60, nodes=400))
+        outcome = step(egraph, some_rule(rng), rng, Caps(matches=20, looked=60, nodes=400))
         assert len(origin) == size and origin.members == touched
         if not outcome.unions:
             continue
@@ -99,7 +98,7 @@ def test_every_extractor_gives_a_program_of_its_cost(seed: int) -> None:
     egraph = EGraph.of(graph)
     rng = random.Random(seed)
     for _ in range(150):
-        step(egraph, rng.choice(directions()), rng, Caps(matches=10, looked=40, nodes=300))
+        step(egraph, some_rule(rng), rng, Caps(matches=10, looked=40, nodes=300))
     check(egraph)
     roots = [egraph.find(root) for root in egraph.roots]
     problem = Problem(EGraphTable(egraph, price), roots)

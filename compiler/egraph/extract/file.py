@@ -75,8 +75,9 @@ def read(path: Path) -> EGraphFile:
             E1105 for a file that is too large.
         OSError: it cannot be read.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise _error("E1105", f"the file is {path.stat().st_size >> 20} MiB long, and {MOST_BYTES >> 20} MiB are the most that is read", path)
+    size = path.stat().st_size
+    if size > MOST_BYTES:
+        raise _error("E1105", f"it is {size >> 20} MiB long, and {MOST_BYTES >> 20} MiB are the most that is read", path)
     try:
         data = json.loads(path.read_bytes(), object_pairs_hook=_object)
     except (ValueError, RecursionError) as problem:

@@ -63,7 +63,9 @@ class Walked(NamedTuple):
     choice: dict[int, Choice]
 
 
-def walk(chosen: Callable[[int], Choice | None], roots: Iterable[int], find: Callable[[int], int], below: float = float("inf")) -> Walked | None:
+def walk(
+    chosen: Callable[[int], Choice | None], roots: Iterable[int], find: Callable[[int], int], below: float = float("inf")
+) -> Walked | None:
     """The program of some choices and its true cost. None where it reads itself, lacks a choice, or costs `below` or more."""
     state: dict[int, bool] = {}
     out: dict[int, Choice] = {}
@@ -167,6 +169,7 @@ class Problem:
             own = place[number]
             row: list[Choice] = []
             for choice in wanted[number]:
+                # what cannot be had counts as the class itself: neither makes a program
                 kids = tuple([place.get(kid, own) for kid in choice.kids])
                 if own not in kids:
                     row.append(choice._replace(kids=kids))
@@ -225,7 +228,7 @@ def _reached(table: Table, roots: Sequence[int]) -> dict[int, list[Choice]]:
 
 
 def _cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[int, tuple[Choice, float]]]:
-    """The classes that can be had, those that the cheapest tree of another one reads before it, and each class's cheapest tree (Knuth)."""
+    """The classes that can be had, and each one's cheapest tree (Knuth): what a tree reads comes before it in the order."""
     readers: dict[int, list[list[float]]] = {}
     serial = count()
     heap: list[tuple[float, int, int, Choice]] = []
