@@ -18,7 +18,7 @@ def product_model(size: int) -> bytes:
 
 
 def kernel_model(domain: str, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], code: str = "") -> bytes:
-    """An operator of a library of kernels by itself, on inputs `x0`, `x1`, ... of static types; `code` tells apart what has its name."""
+    """An operator of a library of kernels by itself, on inputs `x0`, `x1`, ... of static types; `code` tells namesakes apart."""
     from onnx import helper
 
     from dslc.onnx.exporter import value_info
