@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -259,11 +260,11 @@ class Trials:
 
     def _kernel_model(self, subject: Subject, text: KernelText) -> bytes:
         inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)
-        return kernel_model(DOMAIN, text.name, inputs, outputs)
+        return kernel_model(DOMAIN, text.name, inputs, outputs, _code(text))
 
     def _kernel(self, subject: Subject, text: KernelText, library: Library, turn: str) -> float:
         inputs = self._types(subject.program.inputs)
-        words = f"kernel {text.name} of {', '.join(map(str, inputs))} weights {subject.weights}"
+        words = f"kernel {text.name} {_code(text)} of {', '.join(map(str, inputs))} weights {subject.weights}"
         weights = self._weights(subject)
 
         def model() -> bytes:
@@ -309,6 +310,11 @@ class Trials:
     def _types(self, values: Sequence[Value]) -> list[TensorType]:
         """Types at the sizes at which kernels are measured."""
         return [TensorType(value.type.dtype, tuple(self.sizes.of(size) for size in value.type.shape)) for value in values]
+
+
+def _code(text: KernelText) -> str:
+    """A hash of the text: another generator may write another one under the same name."""
+    return hashlib.sha256(text.text.encode()).hexdigest()[:16]
 
 
 def _special(array: Any) -> Any:

@@ -17,8 +17,8 @@ def product_model(size: int) -> bytes:
     return _model("MatMul", [(size, size), (size, size)], (size, size))
 
 
-def kernel_model(domain: str, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> bytes:
-    """An operator of a library of kernels by itself, on inputs `x0`, `x1`, ... of static types."""
+def kernel_model(domain: str, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], code: str = "") -> bytes:
+    """An operator of a library of kernels by itself, on inputs `x0`, `x1`, ... of static types; `code` tells namesakes apart."""
     from onnx import helper
 
     from dslc.onnx.exporter import value_info
@@ -26,7 +26,7 @@ def kernel_model(domain: str, name: str, inputs: Sequence[TensorType], outputs: 
     ends = [value_info(f"x{k}", type) for k, type in enumerate(inputs)]
     results = [value_info(f"y{k}", type) for k, type in enumerate(outputs)]
     node = helper.make_node(name, [end.name for end in ends], [end.name for end in results], domain=domain)
-    graph = helper.make_graph([node], "kernel", ends, results)
+    graph = helper.make_graph([node], f"kernel {code}", ends, results)
     opsets = [helper.make_opsetid("", 13), helper.make_opsetid(domain, 1)]
     data: bytes = helper.make_model(graph, opset_imports=opsets, ir_version=8).SerializeToString()
     return data
