@@ -15,13 +15,14 @@ from dslc.cost.inputs import Inputs
 from dslc.cost.process import ModelFile, WorkerFailed
 from dslc.cost.steady import steady
 from dslc.errors import DslcError
-from dslc.kernels import note, prepared
+from dslc.kernels import note
 from dslc.onnx.context import Context
 from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
 from dslc.search.candidate import Candidate
 from dslc.search.naming import Story
 from dslc.search.originals import Unusable
+from dslc.search.written import graph_as_kernels, ready, texts_of
 from dslc.semantics.library import Rules
 
 #: so many bytes of weights are written, sent and loaded in a second, or more
@@ -67,8 +68,9 @@ class Checker:
         meant: Callable[[Feeds], Reference | None] = lambda _: None,
         left: Callable[[], float] = lambda: inf,
         size: int = 0,
+        kernels: bool = False,
     ) -> None:
-        self._left, self._bytes = left, size
+        self._left, self._bytes, self._kernels = left, size, kernels
         self._last: tuple[Candidate, Any] | None = None
         self.story = Story(context)
         self._context = context
@@ -90,10 +92,15 @@ class Checker:
         """
         if self._last is None or self._last[0] is not candidate:
             self._last = None
-            model = export(self._context, candidate.graph, self._rules, self.story.of(candidate).naming)
-            if candidate.kernels:
-                note(model, candidate.kernels, self._threads)
-                prepared(model, texts=candidate.kernels)
+            graph = candidate.graph
+            if self._kernels:
+                graph = graph_as_kernels(self._rules, graph, self._context.opset)
+            model = export(self._context, graph, self._rules, self.story.of(candidate).naming)
+            if model.functions:
+                # kernels that were measured, and those of operators that ONNX has no node for
+                texts = {**texts_of(self._rules, graph.outputs, self._context.opset), **candidate.kernels}
+                note(model, texts, self._threads)
+                ready(model, texts)
             self._last = candidate, model
         return self._last[1]
 

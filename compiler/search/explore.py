@@ -17,7 +17,7 @@ from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
-from dslc.search.fusions import Fusions, no_compiler, told
+from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.sizes import sizes_of
@@ -27,6 +27,7 @@ from dslc.search.steps import status_of
 from dslc.search.strategy import Space
 from dslc.search.sweep import sweep
 from dslc.search.validate import Validated, claims_of, validate
+from dslc.search.written import as_kernels, ready, texts_of
 
 #: contenders on the way to the best candidate, and contenders that do without one of its rules
 MOST, VARIANTS = 3, 3
@@ -130,11 +131,17 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
     feeds = referenced.inputs[0].feeds[0]
     seen = sizes_of(graph, context, task.model, folder_of(task.folder), feeds, task.machine.threads, run.clock.left)
 
+    kernels = with_kernels(task.settings)
+
     def build(inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bytes | None:
+        if kernels:
+            outputs = as_kernels(task.rules, outputs, context.opset)
         try:
             model, _ = node_model(outputs, task.rules, context.opset, context.ir_version, inputs=inputs)
         except DslcError:
             return None
+        if kernels and model.functions:
+            ready(model, texts_of(task.rules, outputs, context.opset))
         return serialized(model)
 
     costs = CostModel(task.rules, measurer, build, context.opset, {**task.sizes, **seen})

@@ -13,6 +13,7 @@ from dslc.fuse.kernels import kernels
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.search.candidate import KERNELS, Candidate
+from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
 
 
@@ -61,6 +62,11 @@ def told(found: Fused) -> list[str]:
     return lines
 
 
+def with_kernels(settings: Settings) -> bool:
+    """Whether kernels may be written, and can be built here."""
+    return settings.on == "cpu" and not no_compiler()
+
+
 def no_compiler() -> str:
     """Why there are no kernels on this machine; empty where a compiler is found."""
     try:
@@ -70,4 +76,4 @@ def no_compiler() -> str:
     return ""
 
 
-__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told"]
+__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "with_kernels"]

@@ -15,6 +15,7 @@ from dslc.cost.steady import meaning
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.contenders import Checker, folder_of, serialized
+from dslc.search.fusions import with_kernels
 from dslc.search.originals import Original, original_at
 from dslc.search.run import Journal, Run
 from dslc.search.settings import Settings
@@ -49,7 +50,7 @@ def reference(proven: Proven, cache: CostCache, run: Run) -> Referenced:
     checker = Checker(
         task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
         settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
-        task.size.bytes,
+        task.size.bytes, with_kernels(settings),
     )  # fmt: skip
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import dslc
+from benchmarks import neighbours
 from dslc.codegen.host import compiler as compilers
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
 from dslc.search import fusions
@@ -56,6 +58,23 @@ def test_three_operators_become_one_kernel_that_is_faster() -> None:
     # other sizes than those that were measured
     (other,) = dslc.session(found.model).run(None, {"x": x[:3]})
     assert np.allclose(other, want[:3], rtol=1e-5, atol=1e-6)
+
+
+def test_an_operator_of_a_user_s_own_is_its_kernel(tmp_path: Path) -> None:
+    """README's second example: nobody has a node for it, its equation is compiled."""
+    text = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    rules = tmp_path / "manhattan.rules"
+    rules.write_text(next(block for block in re.findall(r"^```rules\n(.*?)^```$", text, re.M | re.S) if "manhattan" in block), "utf-8")
+    model = neighbours.model(manhattan=True)
+    found = dslc.optimize(model, rules=rules, bind={"n": 256}, budget=120, steps=50, timing=False, threads=1)
+    assert "manhattan.without_a_cube" in {step.rule for step in found.report.steps}, found.report
+    assert {node.domain for node in found.model.graph.node} == {"dslc"}
+    x = np.random.default_rng(0).standard_normal((100, 32)).astype(np.float32)
+    (want,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    (plain,) = onnxruntime.InferenceSession(found.model.SerializeToString()).run(None, {"x": x})
+    (fast,) = dslc.session(found.model).run(None, {"x": x})
+    assert np.allclose(plain, want, rtol=1e-5)
+    assert np.allclose(fast, want, rtol=1e-5)
 
 
 def test_without_kernels_the_runtime_s_own_operators_are_left() -> None:
