@@ -10,6 +10,7 @@ import click
 if TYPE_CHECKING:
     from dslc.derive.calls import Called
     from dslc.derive.search import Derived, Program
+    from dslc.ir.graph import Value
     from dslc.semantics.library import Rules
 
 
@@ -82,12 +83,17 @@ def _unlike(programs: list[Program]) -> list[Program]:
     found: dict[Any, Program] = {}
     for each in programs:
         calls = sorted(
-            (node.op, str(node.attrs), sorted(str(arg.type.elements) for arg in node.args), str(node.values[0].type.elements))
-            for node in each.calls
+            (node.op, str(node.attrs), sorted(_size(arg) for arg in node.args), _size(node.values[0])) for node in each.calls
         )
-        sizes = sorted(str(node.values[0].type.elements) for node in each.generated)
+        sizes = sorted(_size(node.values[0]) for node in each.generated)
         found.setdefault((str(calls), str(sizes)), each)
     return list(found.values())
+
+
+def _size(value: Value) -> str:
+    from dslc.ir.graph import product
+
+    return str(product(value.type.shape))
 
 
 def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:
@@ -125,10 +131,9 @@ def _bytes(program: Program) -> int | None:
     total = 0
     for node in program.generated:
         for value in (*dict.fromkeys(node.args), *node.values):
-            count = value.type.elements
-            if not isinstance(count, int):
+            if not value.type.is_static:
                 return None
-            total += count * value.type.dtype.bytes
+            total += int(value.type.elements) * value.type.dtype.bytes
     return total
 
 

@@ -9,7 +9,7 @@ from dslc.derive.building import Right
 from dslc.derive.matching import Left
 from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
 from dslc.derive.unknowns import NO_HINTS, Hints, Unknowns
-from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value, topological, with_args
+from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Read, Scalar, num, read
 from dslc.ir.scopes import positions, substitute
@@ -81,7 +81,7 @@ class Steps:
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
-        return self.normal(_apart(value))
+        return self.normal(rebuild((value,), _all_apart)[0])
 
     def normal(self, value: Value) -> Value:
         return self.normalizer.value(_without_copies(value))
@@ -107,6 +107,10 @@ class Steps:
             for step, below in self.of(arg):
                 if below.type == arg.type:
                     yield step, self.normal(replace((value,), {arg: below})[0])
+
+
+def _all_apart(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    return tuple(_apart(value) for value in with_args(node, args))
 
 
 def _apart(value: Value) -> Value:

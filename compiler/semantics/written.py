@@ -37,8 +37,10 @@ from dslc.syntax.parser import parse
 _LIBRARY = "\0written"
 
 
-def read_program(rules: Rules, text: str) -> Graph:
+def read_program(rules: Rules, text: str, short: bool = False) -> Graph:
     """The program (the last operator) whose text `dslc.ir.text.program_text` wrote, over the operators of `rules`: the same object.
+
+    `short`: operators may be called by their names without the library, where one library alone, or the standard one, has it.
 
     Raises:
         DslcError, Mismatch: no text of a program, or operators that mean something else by now.
@@ -52,6 +54,10 @@ def read_program(rules: Rules, text: str) -> Graph:
         own[item.name] = OperatorDef(f"{_LIBRARY}.{item.name}", item, module)
     if not own:
         raise error("E0201", "a program has an operator")
+    if short:
+        # what comes later counts
+        module.names.update((each.short, each) for each in rules.operators.values())
+        module.names.update((each.short, each) for name, each in rules.operators.items() if name.startswith("std."))
     module.names.update(own)
     for name, definition in rules.operators.items():
         head, _, rest = name.partition(".")

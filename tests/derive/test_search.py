@@ -10,8 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from dslc.cli.derive import command
+from dslc.derive.calls import read_call
 from dslc.derive.search import Derived, Limits, Program, Search
 from dslc.derive.targets import Miss, misses
+from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run_scopes
 from dslc.ir.dtype import DType, TensorType
@@ -135,3 +137,31 @@ def test_the_command_prints_programs_that_are_proved() -> None:
     assert all(program["proved"] for program in facts["programs"])
     assert {"target", "steps", "cost_ms", "program", "calls"} <= facts["programs"][0].keys()
     assert all(program["calls"][0]["operator"] in {"std.matmul", "std.conv"} for program in facts["programs"])
+
+
+@pytest.mark.parametrize(
+    "text, code, marked",
+    [
+        ("conw(X: f32[1, 4, 8, 8], K: f32[4, 4, 3, 3])", "E0201", "conw"),
+        ("conv(X: f32[1, 4, 8, 8] K: f32[4, 4, 3, 3])", "E0101", "K"),
+        ("conv(X: f32[1, 4, 8, 8], K)", "E0306", "K"),
+        ("relu(X: f32[4], kernel=2)", "E0302", "kernel=2"),
+        ("hello", "E0911", "hello"),
+        ("", "E0911", ""),
+    ],
+)
+def test_a_wrong_call_is_one_error_at_its_place(rules: Rules, text: str, code: str, marked: str) -> None:
+    with pytest.raises(DslcError) as raised:
+        read_call(rules, text)
+    (problem,) = raised.value.diagnostics
+    assert problem.code == code
+    assert problem.span is not None and problem.span.text.startswith(marked)
+
+
+def test_sizes_may_be_unknown_and_weights_have_any_name(rules: Rules) -> None:
+    called = read_call(rules, "relu(matmul(x: f32[N, 8], w1: f32[8, 4]))")
+    assert called.names == ("x", "w1")
+    assert [str(value.type) for value in called.graph.inputs] == ["f32[N, 8]", "f32[8, 4]"]
+    (value,) = expand(rules, (called.value,))
+    found = Search(rules, list(rules.derivations.values()), Limits(max_depth=1, beam=8)).run(value)
+    assert any(call.op == "std.conv" for program in found.programs for call in program.calls)

@@ -157,7 +157,9 @@ def _model(
 def _solver(seconds: float) -> Highs:
     import highspy
 
-    solver = highspy.Highs()
+    # its stubs leave the constructor untyped
+    make: Any = highspy.Highs
+    solver: Highs = make()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 0)
