@@ -23,7 +23,7 @@ from dslc.search.candidate import Candidate, Limits
 from dslc.search.divided import is_large
 from dslc.search.regions import MOST, NEAR, Map
 from dslc.search.sweep import sweep
-from dslc.search.validate import validate
+from dslc.search.validate import claims_of, validate
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 
@@ -161,7 +161,7 @@ def test_a_search_in_regions_repeats_itself_and_its_path_is_proved_again() -> No
         assert best.end.outputs == best.graph.outputs
         found.append(best)
     assert found[0].graph.outputs == found[1].graph.outputs
-    checked = validate(RULES, found[0])
+    checked = validate(RULES, claims_of(found[0]))
     assert checked.usable and set(checked.how.values()) == {"exact"} and checked.rewrites == 200
 
 
