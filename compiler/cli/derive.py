@@ -32,7 +32,7 @@ def command(
     estimates.
     """
     from dslc.derive.calls import read_call
-    from dslc.derive.search import Limits, Search
+    from dslc.derive.search import Limits, Search, unlike
     from dslc.errors import error
     from dslc.semantics.elaborate import expand
     from dslc.semantics.library import load_many
@@ -47,7 +47,7 @@ def command(
     search = Search(rules, derivations, Limits(max_depth=max_depth, seconds=budget, intensity=intensity))
     derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
-    shown = programs if every else _unlike(programs)[:10]
+    shown = programs if every else unlike(programs)[:10]
     records = [_record(rules, each, called) for each in shown]
     if output_format == "json":
         facts = {
@@ -75,19 +75,6 @@ def _is_other(program: Program, called: Called) -> bool:
         return True
     (made,) = program.calls
     return (made.op, made.attrs, made.args) != (own.op, own.attrs, own.args)
-
-
-def _unlike(programs: list[Program]) -> list[Program]:
-    """Of programs that differ in the order of axes and operands only, the cheapest."""
-    found: dict[Any, Program] = {}
-    for each in programs:
-        calls = sorted(
-            (node.op, str(node.attrs), sorted(str(arg.type.elements) for arg in node.args), str(node.values[0].type.elements))
-            for node in each.calls
-        )
-        sizes = sorted(str(node.values[0].type.elements) for node in each.generated)
-        found.setdefault((str(calls), str(sizes)), each)
-    return list(found.values())
 
 
 def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:

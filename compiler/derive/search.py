@@ -7,7 +7,7 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
@@ -255,6 +255,19 @@ class Search:
 
     def _price(self, value: Value) -> float:
         return sum(self.price(node) for node in topological([value.node]))
+
+
+def unlike(programs: Iterable[Program]) -> list[Program]:
+    """Of programs that differ in the order of axes and operands only, the first."""
+    found: dict[tuple[str, str], Program] = {}
+    for each in programs:
+        calls = sorted(
+            (node.op, str(node.attrs), sorted(str(arg.type.elements) for arg in node.args), str(node.values[0].type.elements))
+            for node in each.calls
+        )
+        sizes = sorted(str(node.values[0].type.elements) for node in each.generated)
+        found.setdefault((str(calls), str(sizes)), each)
+    return list(found.values())
 
 
 def _scopes(value: Value) -> int:

@@ -151,6 +151,20 @@ class Trials:
                 out[subject.program] = self._checked(subject, found)
         return out
 
+    def whole(self, program: Graph, weights: tuple[bool, ...], library: str = "", turn: str = "") -> float:
+        """Seconds of a program by itself, of which some nodes are kernels of a library (by its path); infinite where it does not run.
+
+        Raises:
+            TimeUp: there is no time to measure it.
+        """
+        subject = Subject(program, weights)
+        model = self._nodes_model(subject)
+        if model is None:
+            return inf
+        words = f"program {hashlib.sha256(model).hexdigest()} by {Path(library).name} weights {weights}"
+        sample = Sample(words, lambda: model, self._copies(subject), self._weights(subject), library, lambda: model)
+        return self._seconds(sample, turn)
+
     def library(self, found: Iterable[Tried]) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built."""
         try:
