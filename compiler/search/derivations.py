@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 
-from dslc.codegen.host.library import NotBuilt, build
+from dslc.codegen.host.library import Library
 from dslc.codegen.text import KernelText
 from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group as Together
@@ -277,14 +277,13 @@ class Derivations:
             elif one.why is not Why.SLOWER:
                 # its nodes will do where they are faster
                 return None
-        try:
-            library = str(build([one.text for one in kernels]).path) if kernels else ""
-        except NotBuilt:
+        library = self._trials.library(kernels) if kernels else None
+        if kernels and library is None:
             return None
-        before, after = self._seconds(fact.old, ""), self._seconds(with_kernels, library)
+        before, after = self._seconds(fact.old, None), self._seconds(with_kernels, library)
         return Derived(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
 
-    def _seconds(self, program: Graph, library: str) -> float:
+    def _seconds(self, program: Graph, library: Library | None) -> float:
         """Seconds of a program by itself, weights and what is computed of them aside."""
         seconds = inf
         whole, weights = _at_work(program)
