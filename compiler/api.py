@@ -71,7 +71,8 @@ def optimize(
     given: dict[str, Any] = {
         "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
-        "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache, "derive": derive,
+        "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
+        "derive": derive,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

@@ -13,7 +13,7 @@ from math import inf
 
 from dslc.derive.pieces import Operands, view_of
 from dslc.derive.steps import Step, Steps
-from dslc.derive.targets import STANDARD, Target, instances
+from dslc.derive.targets import STANDARD, Operators, instances
 from dslc.derive.unknowns import NO_HINTS, Hints
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
@@ -154,7 +154,7 @@ class Search:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
-        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Target = STANDARD,
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Operators = STANDARD,
         hints: Hints = NO_HINTS, price: Price = estimated,
     ) -> None:  # fmt: skip
         self.rules, self.limits, self.target, self.price = rules, limits, target, price

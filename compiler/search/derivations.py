@@ -29,7 +29,7 @@ from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read, Reduce, walk
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
-from dslc.search.rewriting import rewritten
+from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.elaborate import expand
@@ -56,7 +56,7 @@ def derivations_of(rules: Rules) -> list[DerivationDef]:
 
 
 @dataclass(frozen=True, slots=True)
-class Derived:
+class Rival:
     """What is faster in one kind of place: the fact, the new program with its kernels, seconds before and after, by themselves."""
 
     fact: Fact
@@ -76,8 +76,8 @@ class Tale:
 
     searched: int = 0
     found: int = 0
-    measured: tuple[Derived, ...] = ()
-    taken: tuple[Derived, ...] = ()
+    measured: tuple[Rival, ...] = ()
+    taken: tuple[Rival, ...] = ()
     late: bool = False
 
     def told(self) -> list[str]:
@@ -118,6 +118,8 @@ class Derivations:
     known: Known = field(default_factory=dict)
     #: the share of a model that equal nodes must take together
     share: float = SHARE
+    #: how many times as fast as the nodes a program must be
+    margin: float = MARGIN
     _profiles: Profiles = field(init=False)
     _trials: Trials = field(init=False)
     _machine: Machine = field(init=False, default=EVERYDAY)
@@ -130,9 +132,10 @@ class Derivations:
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """A candidate with everything that is faster, and one for each rule of it where there are several; the best first."""
         searched, found, late = 0, 0, False
-        measured: list[Derived] = []
-        best: dict[Graph, Derived] = {}
-        places: dict[Graph, list[tuple[Fact, _Place]]] = {}
+        measured: list[Rival] = []
+        best: dict[Graph, Rival] = {}
+        places: dict[Graph, list[_Place]] = {}
+        owned: set[Node] = set()
         try:
             self._machine = machine(self.costs.measurer)
             around = Neighbours(base.graph)
@@ -142,7 +145,7 @@ class Derivations:
                 promising = self._promising(programs, price)
                 regions: dict[Graph, list[_Place]] = {}
                 for node in nodes:
-                    place = self._place(node, around)
+                    place = self._place(node, around, owned)
                     old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
                     regions.setdefault(old, []).append(place)
                 for old, own in regions.items():
@@ -150,14 +153,13 @@ class Derivations:
                         one = self._tried(each, program, own[0])
                         if one is not None:
                             measured.append(one)
-                            if one.ratio >= MARGIN and (old not in best or one.after < best[old].after):
+                            if one.ratio >= self.margin and (old not in best or one.after < best[old].after):
                                 best[old] = one
-                    places[old] = [(best[old].fact, place) for place in own] if old in best else []
+                    places[old] = own
         except TimeUp:
             late = True
-        taken = tuple(best[old] for old, own in places.items() if own and old in best)
-        tale = Tale(searched, found, tuple(measured), taken, late)
-        return self._candidates(base, taken, {old: [place for _, place in own] for old, own in places.items()}), tale
+        taken = tuple(best[old] for old in places if old in best)
+        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late)
 
     # ---- where -------------------------------------------------------------------------------------------------
 
@@ -194,14 +196,15 @@ class Derivations:
             return None
         return value
 
-    def _place(self, node: Call, around: Neighbours) -> _Place:
-        """A node with what is computed of its result alone, element by element."""
+    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> _Place:
+        """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
         while len(behind) < BEHIND and end not in around.final:
             users = around.used.get(end, [])
-            if len(users) != 1 or not self._pointwise(users[0]) or users[0].types[0] != end.type:
+            if len(users) != 1 or users[0] in owned or not self._pointwise(users[0]) or users[0].types[0] != end.type:
                 break
             behind.append(users[0])
+            owned.add(users[0])
             end = users[0].values[0]
         return _Place(node, tuple(behind), end)
 
@@ -232,9 +235,9 @@ class Derivations:
         worth: dict[int, float] = {}
         for k, each in enumerate(programs[:PRICED]):
             calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
-            if calls < price:
+            if calls * self.margin < price:
                 worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
-        return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] < price][:BUILT]
+        return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][:BUILT]
 
     def _scope(self, node: ScopeNode) -> float:
         """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
@@ -247,7 +250,7 @@ class Derivations:
 
     # ---- trials ------------------------------------------------------------------------------------------------
 
-    def _tried(self, derived: Program, program: Graph, place: _Place) -> Derived | None:
+    def _tried(self, derived: Program, program: Graph, place: _Place) -> Rival | None:
         """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
         node = place.node
         _, args = abstracted(node.values, leaves_of((node,)))
@@ -262,7 +265,7 @@ class Derivations:
             return None
         return self._measured(fact)
 
-    def _measured(self, fact: Fact) -> Derived | None:
+    def _measured(self, fact: Fact) -> Rival | None:
         with_kernels = self._with_kernels(fact.new)
         if with_kernels is None:
             return None
@@ -281,7 +284,7 @@ class Derivations:
         if kernels and library is None:
             return None
         before, after = self._seconds(fact.old, None), self._seconds(with_kernels, library)
-        return Derived(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
+        return Rival(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
 
     def _seconds(self, program: Graph, library: Library | None) -> float:
         """Seconds of a program by itself, weights and what is computed of them aside."""
@@ -304,29 +307,24 @@ class Derivations:
     # ---- candidates --------------------------------------------------------------------------------------------
 
     def _candidates(
-        self, base: Candidate, taken: Sequence[Derived], places: Mapping[Graph, Sequence[_Place]]
+        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[_Place]]
     ) -> list[Candidate]:
         """Everything that is faster, one step for each of the rules."""
         at = base
         made: list[Candidate] = []
+        # what stands for the values of the first graph by now
+        now: dict[Value, Value] = {value: value for node in base.graph.nodes() for value in node.values}
         for one in sorted(taken, key=lambda one: one.after - one.before):
             new: dict[Value, Value] = {}
-            own = places[one.fact.old]
-            graph = at.graph
-            known = {value for node in graph.nodes() for value in node.values}
-            for place in own:
-                # what an earlier step changed below it is another node now
-                end = place.end
-                if end not in known:
-                    continue
-                _, leaves = abstracted((end,), leaves_of((place.node, *place.behind)))
-                (new[end],) = instantiated(one.program, leaves)
-            if not new:
-                continue
+            for place in places[one.fact.old]:
+                _, leaves = abstracted((place.end,), leaves_of((place.node, *place.behind)))
+                (new[now[place.end]],) = instantiated(one.program, [now[leaf] for leaf in leaves])
             texts: dict[str, KernelText] = {**at.kernels, **{each.name: each.text for each in one.kernels}}
             facts = (one.fact, *(fact_of_kernel(each) for each in _groups(one.program)))
             cost = max(at.cost - len(new) * (one.before - one.after), 0.05 * at.cost)
-            at = Candidate(rewritten(graph, new), cost, at, one.fact.rule, len(new), facts, texts)
+            graph, images = imaged(at.graph, new)
+            now = {value: images.get(image, image) for value, image in now.items()}
+            at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
             made.append(at)
         return made[::-1]
 
@@ -355,4 +353,4 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
-__all__ = ["Derivations", "Derived", "Tale", "derivations_of"]
+__all__ = ["Derivations", "Rival", "Tale", "derivations_of"]
