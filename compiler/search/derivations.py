@@ -120,6 +120,8 @@ class Derivations:
     share: float = SHARE
     #: how many times as fast as the nodes a program must be
     margin: float = MARGIN
+    #: programs of one expression that are built
+    built: int = BUILT
     _profiles: Profiles = field(init=False)
     _trials: Trials = field(init=False)
     _machine: Machine = field(init=False, default=EVERYDAY)
@@ -148,6 +150,7 @@ class Derivations:
                     place = self._place(node, around, owned)
                     old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
                     regions.setdefault(old, []).append(place)
+                places.update(regions)
                 for old, own in regions.items():
                     for each in promising:
                         one = self._tried(each, program, own[0])
@@ -155,7 +158,6 @@ class Derivations:
                             measured.append(one)
                             if one.ratio >= self.margin and (old not in best or one.after < best[old].after):
                                 best[old] = one
-                    places[old] = own
         except TimeUp:
             late = True
         taken = tuple(best[old] for old in places if old in best)
@@ -237,7 +239,7 @@ class Derivations:
             calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
             if calls * self.margin < price:
                 worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
-        return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][:BUILT]
+        return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
 
     def _scope(self, node: ScopeNode) -> float:
         """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""

@@ -105,7 +105,7 @@ def looked(model: onnx.ModelProto, margin: float) -> Looked:
             prices = CostModel(rules, measurer, build, 17)
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
-            derivations = Derivations(rules, derivations_of(rules), prices, 17, lambda: 120.0, margin=margin)
+            derivations = Derivations(rules, derivations_of(rules), prices, 17, lambda: 120.0, margin=margin, built=1)
             candidates, tale = derivations.of(Candidate(imported.graph, seconds))
         finally:
             measurer.close()
