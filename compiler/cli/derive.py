@@ -35,6 +35,7 @@ def command(
     """
     from dslc.derive.search import Limits, Search, unlike
     from dslc.errors import error
+    from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
     from dslc.semantics.library import load_many
 
@@ -48,7 +49,8 @@ def command(
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
     (value,) = expand(rules, (called.value,))
     search = Search(rules, derivations, Limits(max_depth=max_depth, seconds=budget, intensity=intensity))
-    derived = search.run(value)
+    with rare_collections():
+        derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
     shown = programs if every else unlike(programs)[:10]
     records = [_record(rules, each, called) for each in shown]

@@ -182,7 +182,9 @@ class Search:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
             for new in fresh:
-                best[new] = self._programs(new, paths[new])
+                # at least the first of a layer, whatever time is left
+                late = new is not fresh[0] and time.monotonic() - began > self.limits.seconds
+                best[new] = inf if late else self._programs(new, paths[new])
             if not fresh:
                 break
             layer, cut = self._kept(fresh, best, paths)

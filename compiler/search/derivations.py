@@ -27,6 +27,7 @@ from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read, Reduce, walk
+from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
 from dslc.search.rewriting import imaged
@@ -227,8 +228,10 @@ class Derivations:
             assert value is not None
             search = Search(self.rules, self.derivations, Limits(max_depth=DEPTH, seconds=min(SECONDS, SEARCHING * left)))
             (old,) = program.outputs
-            every = (each for each in search.run(value).programs if each.steps and not _same(each.value, old))
-            found = self._found[program] = tuple(unlike(every))
+            with rare_collections():
+                every = search.run(value).programs
+            found = tuple(unlike(each for each in every if each.steps and not _same(each.value, old)))
+            self._found[program] = found
         return found
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:

@@ -152,10 +152,12 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
     if not found:
         return Predicted(start, seconds)
     run.phase("measuring", "measuring again")
+    # kernels are measured by those who build them: as nodes they take something else
+    plain = [one for one in every if not one.kernels]
     try:
-        if costs.confirm(*(one.graph for one in every)):
+        if costs.confirm(*(one.graph for one in plain)):
             run.cut("measuring")
-        seconds = {one: costs.graph_cost(one.graph) for one in every}
+        seconds |= {one: costs.graph_cost(one.graph) for one in plain}
     except TimeUp:
         run.cut("measuring")
     return Predicted(start, seconds, costs.part())
