@@ -158,6 +158,7 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
         if costs.confirm(*(one.graph for one in plain)):
             run.cut("measuring")
         seconds |= {one: costs.graph_cost(one.graph) for one in plain}
+        seconds |= {one: one.cost * seconds[start] / max(start.cost, 1e-12) for one in every if one.kernels}
     except TimeUp:
         run.cut("measuring")
     return Predicted(start, seconds, costs.part())
