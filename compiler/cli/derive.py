@@ -10,7 +10,6 @@ import click
 if TYPE_CHECKING:
     from dslc.derive.calls import Called
     from dslc.derive.search import Derived, Program
-    from dslc.ir.graph import Value
     from dslc.semantics.library import Rules
 
 
@@ -18,6 +17,8 @@ if TYPE_CHECKING:
 @click.argument("call")
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Libraries or files with derivations (default: einnet).")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator.")
+@click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
+@click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
 @click.option("--budget", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S", help="Seconds of searching.")
@@ -25,30 +26,33 @@ if TYPE_CHECKING:
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
-    output_format: str,
+    output_format: str, node: str | None, binds: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
-    A tensor is typed where it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are
-    estimates.
+    CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
+    it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
-    from dslc.derive.calls import read_call
-    from dslc.derive.search import Limits, Search
+    from dslc.derive.search import Limits, Search, unlike
     from dslc.errors import error
+    from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
     from dslc.semantics.library import load_many
 
-    rules = load_many(["std", *(libraries or ("einnet",))])
-    called = read_call(rules, call)
+    file, _, name = call.rpartition("::")
+    own = [file] if file.endswith(".rules") else []
+    rules = load_many(["std", *(libraries or ("einnet",)), *own])
+    called = _called(rules, call, name if own else "", node, binds)
     wanted = {_operator(rules, name) for name in targets}
     derivations = list(rules.derivations.values())
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
     (value,) = expand(rules, (called.value,))
     search = Search(rules, derivations, Limits(max_depth=max_depth, seconds=budget, intensity=intensity))
-    derived = search.run(value)
+    with rare_collections():
+        derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
-    shown = programs if every else _unlike(programs)[:10]
+    shown = programs if every else unlike(programs)[:10]
     records = [_record(rules, each, called) for each in shown]
     if output_format == "json":
         facts = {
@@ -58,6 +62,25 @@ def command(
         click.echo(json.dumps(facts, indent=2))
         return
     _print(records, len(programs), derived)
+
+
+def _called(rules: Rules, call: str, operator: str, node: str | None, binds: tuple[str, ...]) -> Called:
+    """What is derived: a call as it is written, an operator of a file, or a node of a model."""
+    from dslc.cli.options import binding
+    from dslc.derive.calls import call_of, read_call, region_of
+    from dslc.errors import error
+    from dslc.onnx.importer import import_model
+
+    if operator:
+        return call_of(rules, operator, binding(binds))
+    if node is None:
+        return read_call(rules, call)
+    imported = import_model(call, rules, binding(binds))
+    names = imported.context.names
+    for value, origin in imported.context.origins.items():
+        if node in {origin.proto.name, names.get(value)} and value in origin.outputs:
+            return region_of(value, [each for each in origin.inputs if each is not None], names)
+    raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 
 def _operator(rules: Rules, name: str) -> str:
@@ -71,29 +94,7 @@ def _operator(rules: Rules, name: str) -> str:
 
 def _is_other(program: Program, called: Called) -> bool:
     """Whether a program is another one than the call itself."""
-    own = called.call
-    if own is None or len(program.calls) != 1:
-        return True
-    (made,) = program.calls
-    return (made.op, made.attrs, made.args) != (own.op, own.attrs, own.args)
-
-
-def _unlike(programs: list[Program]) -> list[Program]:
-    """Of programs that differ in the order of axes and operands only, the cheapest."""
-    found: dict[Any, Program] = {}
-    for each in programs:
-        calls = sorted(
-            (node.op, str(node.attrs), sorted(_size(arg) for arg in node.args), _size(node.values[0])) for node in each.calls
-        )
-        sizes = sorted(_size(node.values[0]) for node in each.generated)
-        found.setdefault((str(calls), str(sizes)), each)
-    return list(found.values())
-
-
-def _size(value: Value) -> str:
-    from dslc.ir.graph import product
-
-    return str(product(value.type.shape))
+    return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
 def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:

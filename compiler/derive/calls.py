@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dslc.errors import DslcError, SourceText, Span, error
+from dslc.ir.dtype import DType
 from dslc.ir.graph import Call, Graph, Value
+from dslc.ir.holes import abstracted, hole
 from dslc.ir.text import PROGRAM
-from dslc.semantics.env import Mismatch
+from dslc.semantics.apply import apply
+from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
+from dslc.semantics.types import shape_of
 from dslc.semantics.written import read_program
 
 _TYPED = re.compile(r"\b(?P<name>[A-Za-z]\w*)(?P<type>\s*:\s*[A-Za-z]+\d*\s*\[[^\]]*\])")
@@ -24,10 +29,9 @@ class Called:
     names: tuple[str, ...]
 
     @property
-    def call(self) -> Call | None:
-        """The operator that gives the result."""
-        node = self.graph.outputs[0].node
-        return node if isinstance(node, Call) else None
+    def calls(self) -> tuple[Call, ...]:
+        """The operators that it is written with."""
+        return tuple(node for node in self.graph.nodes() if isinstance(node, Call))
 
     @property
     def value(self) -> Value:
@@ -75,3 +79,47 @@ def _moved(span: Span | None, source: SourceText, offset: int) -> Span | None:
     if span is None or span.source.path != "program" or span.start < offset:
         return None
     return Span(source, min(span.start - offset, len(source.text) - 1), min(span.end - offset, len(source.text)))
+
+
+def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> Called:
+    """An operator on tensors of the types that it declares, its attributes at their defaults.
+
+    Args:
+        name: qualified, or short where one operator has it.
+        sizes: of the sizes that its types name; a type without a name of a data type is f32.
+
+    Raises:
+        DslcError: E0909 for no such operator, E0911 where a size is missing or the types do not fit.
+    """
+    found = [op for full, op in rules.operators.items() if name in {full, op.short}]
+    if len(found) != 1:
+        raise error("E0909", f"{'several operators are' if found else 'no operator is'} named `{name}`")
+    (op,) = found
+    env = Env(op.module, rules)
+    params = [param for param in op.syntax.params if param.default is None]
+    for param in params:
+        if param.type is not None:
+            env.bind(param.type.name, DType.F32)
+    for size, value in sizes.items():
+        env.bind(size, value)
+    try:
+        types = [shape_of(param.type, env) for param in params if param.type is not None]
+        if len(types) < len(params):
+            raise error("E0911", f"a parameter of `{op.short}` has no type", op.syntax.span)
+        holes = tuple(hole(k, type) for k, type in enumerate(types))
+        outputs = apply(rules, op, holes)
+    except Unbound as unknown:
+        raise error("E0911", f"the size `{unknown.name}` of `{op.short}` is not known", unknown.span, hint="--bind NAME=N") from None
+    except (Mismatch, EvalError) as problem:
+        if isinstance(problem, DslcError):
+            raise
+        raise error("E0911", f"`{op.short}` cannot be applied at these sizes: {problem}", op.syntax.span) from None
+    if len(outputs) != 1:
+        raise error("E0911", "an expression of one result is derived", op.syntax.span)
+    return Called(Graph(holes, outputs), tuple(param.name for param in params))
+
+
+def region_of(value: Value, leaves: Sequence[Value], names: Mapping[Value, str]) -> Called:
+    """A value of a graph as a call over what it is computed of; `names` are those of the leaves, where they have any."""
+    graph, order = abstracted((value,), leaves)
+    return Called(graph, tuple(names.get(leaf) or f"h{k}" for k, leaf in enumerate(order)))

@@ -7,15 +7,15 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 
 from dslc.derive.pieces import Operands, view_of
 from dslc.derive.steps import Step, Steps
-from dslc.derive.targets import STANDARD, Target, instances
+from dslc.derive.targets import STANDARD, Operators, instances
 from dslc.derive.unknowns import NO_HINTS, Hints
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, product, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
@@ -154,7 +154,7 @@ class Search:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
-        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Target = STANDARD,
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Operators = STANDARD,
         hints: Hints = NO_HINTS, price: Price = estimated,
     ) -> None:  # fmt: skip
         self.rules, self.limits, self.target, self.price = rules, limits, target, price
@@ -182,7 +182,9 @@ class Search:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
             for new in fresh:
-                best[new] = self._programs(new, paths[new])
+                # at least the first of a layer, whatever time is left
+                late = new is not fresh[0] and time.monotonic() - began > self.limits.seconds
+                best[new] = inf if late else self._programs(new, paths[new])
             if not fresh:
                 break
             layer, cut = self._kept(fresh, best, paths)
@@ -255,6 +257,24 @@ class Search:
 
     def _price(self, value: Value) -> float:
         return sum(self.price(node) for node in topological([value.node]))
+
+
+def _count(value: Value) -> str:
+    """The number of elements, which may be unknown."""
+    return str(product(value.type.shape))
+
+
+def unlike(programs: Iterable[Program]) -> list[Program]:
+    """Of programs that differ in the order of axes and operands only, the first."""
+    found: dict[tuple[str, str], Program] = {}
+    for each in programs:
+        calls = sorted(
+            (node.op, str(node.attrs), sorted(_count(arg) for arg in node.args), _count(node.values[0]))
+            for node in each.calls
+        )
+        sizes = sorted(_count(node.values[0]) for node in each.generated)
+        found.setdefault((str(calls), str(sizes)), each)
+    return list(found.values())
 
 
 def _scopes(value: Value) -> int:

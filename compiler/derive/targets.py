@@ -52,7 +52,7 @@ class Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class Operators:
     """An operator that scopes are matched with: the library's name for a product, or for a convolution."""
 
     product: str
@@ -60,10 +60,10 @@ class Target:
 
 
 #: the operators of the standard library; a library that has its own names them
-STANDARD = Target("std.matmul", "std.conv")
+STANDARD = Operators("std.matmul", "std.conv")
 
 
-def instances(rules: Rules, value: Value, target: Target = STANDARD) -> Iterator[tuple[str, Value]]:
+def instances(rules: Rules, value: Value, target: Operators = STANDARD) -> Iterator[tuple[str, Value]]:
     """A scope by operators: their names, and values equal to that of the scope."""
     operands = Operands()
     view = view_of(value, operands)
@@ -80,7 +80,7 @@ def instances(rules: Rules, value: Value, target: Target = STANDARD) -> Iterator
                 yield name, made
 
 
-def misses(rules: Rules, value: Value, target: Target = STANDARD) -> dict[str, Miss]:
+def misses(rules: Rules, value: Value, target: Operators = STANDARD) -> dict[str, Miss]:
     """Why a scope is none of a target's operators."""
     operands = Operands()
     view = view_of(value, operands)
@@ -158,7 +158,7 @@ def _back(parts: Parts, operands: Operands, result: Value, index: Sequence[Scala
     return operands.scope(view.iters, view.box, read(operands.number(result), tuple(index)), view.dtype)
 
 
-def _product(rules: Rules, parts: Parts, operands: Operands, target: Target) -> Value | Miss:
+def _product(rules: Rules, parts: Parts, operands: Operands, target: Operators) -> Value | Miss:
     """`Y[b, m, n] = sum[k] A[b, m, k] * B[b, k, n]`."""
     if not parts.rows or not parts.columns:
         return Miss.GROUP
@@ -189,7 +189,7 @@ class _Spatial:
     rest: Scalar
 
 
-def _convolution(rules: Rules, parts: Parts, operands: Operands, target: Target) -> Value | Miss:
+def _convolution(rules: Rules, parts: Parts, operands: Operands, target: Operators) -> Value | Miss:
     """`Y[n, (g, f), *o] = sum[c, *r] X[n, (g, c), *(o * s + r * d - p), other=0] * K[(g, f), c, *r]`."""
     data, kernel = parts.factors
     if not isinstance(data, Read):

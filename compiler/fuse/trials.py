@@ -151,6 +151,25 @@ class Trials:
                 out[subject.program] = self._checked(subject, found)
         return out
 
+    def whole(self, program: Graph, weights: tuple[bool, ...], library: Library | None = None, turn: str = "") -> float:
+        """Seconds of a program by itself, of which some nodes are kernels of a library; infinite where it does not run.
+
+        Raises:
+            TimeUp: there is no time to measure it.
+        """
+        subject = Subject(program, weights)
+        nodes = self._nodes_model(subject)
+        if nodes is None:
+            return inf
+        model, path = nodes, ""
+        if library is not None:
+            # the same nodes with other kernels are another model
+            proto = onnx.ModelProto.FromString(nodes)
+            proto.producer_version = " ".join(sorted(map(_code, library.kernels.values())))
+            model, path = proto.SerializeToString(deterministic=True), str(library.path)
+        words = f"program {hashlib.sha256(model).hexdigest()} weights {weights}"
+        return self._seconds(Sample(words, lambda: model, self._copies(subject), self._weights(subject), path, lambda: nodes), turn)
+
     def library(self, found: Iterable[Tried]) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built."""
         try:
@@ -290,7 +309,7 @@ class Trials:
         program = subject.program
         bind = {name: size for node in program.nodes() for name, size in self.sizes.named(node).items()}
         try:
-            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind)
+            found, _ = node_model(program.outputs, self.rules, self.opset, inputs=program.inputs, bind=bind, scopes=True)
         except DslcError:
             return None
         data: bytes = found.SerializeToString(deterministic=True)

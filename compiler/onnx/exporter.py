@@ -61,6 +61,7 @@ def node_model(
     *,
     inputs: Sequence[Value] | None = None,
     bind: Mapping[str, int] | None = None,
+    scopes: bool = False,
 ) -> tuple[ModelProto, list[str]]:
     """A model that computes values from others, and the names of its inputs.
 
@@ -69,6 +70,7 @@ def node_model(
         inputs: what it gets, named `x0`, `x1`, ...; by default the arguments of the outputs' nodes that are no constants. Constants
             that are not among them become weights of the model (computed, where they are expressions).
         bind: sizes for symbolic dimensions.
+        scopes: whether expressions that no operator names are written as plain nodes.
 
     Raises:
         DslcError: E0814 where no ONNX node expresses a value.
@@ -90,7 +92,7 @@ def node_model(
     names = {value: value.node.name for value in parameters}  # type: ignore[attr-defined]
     context = Context(model, None, "the node", {"": opset}, {}, names, {}, {}, {}, {}, {})
     fold = inputs is None or any(not value.constant for value in chosen)
-    exporter = _Exporter(context, Graph(parameters, results), rules, Naming(), fold=fold)
+    exporter = _Exporter(context, Graph(parameters, results), rules, Naming(), fold=fold, scopes=scopes)
     return exporter.run(), [value.node.name for value in parameters]  # type: ignore[attr-defined]
 
 

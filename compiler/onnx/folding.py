@@ -71,7 +71,7 @@ def _by_runtime(values: Sequence[Value], rules: Rules, opset: int) -> list[Any]:
         for node in topological(value.node for value in values)
         if isinstance(node, Constant) and node.types[0] is not None and node.types[0].elements > 1024
     ]
-    model, names = node_model(values, rules, opset, inputs=leaves)
+    model, names = node_model(values, rules, opset, inputs=leaves, scopes=True)
     feeds = {name: leaf.node.data.load() for name, leaf in zip(names, leaves, strict=True)}  # type: ignore[attr-defined]
     results = run(model, feeds, [output.name for output in model.graph.output], optimize=False)
     return [_checked(value, array) for value, array in zip(values, results, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
@@ -17,6 +17,7 @@ from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
+from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
@@ -36,8 +37,8 @@ VARIANT_STEPS = 3000
 HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
-#: of what is left beside that, the share of kernels
-KERNELS = 0.5
+#: of what is left beside that, the share of kernels; of this what derivations may take at most
+KERNELS, DERIVING = 0.5, 0.6
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
 #: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
@@ -82,6 +83,8 @@ class Reached:
     best: Candidate
     rules: tuple[CompiledRule, ...]
     front: Front
+    #: what was offered beside it so far
+    offered: tuple[Candidate, ...] = ()
 
 
 def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
@@ -156,10 +159,13 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
     if not found:
         return Predicted(start, seconds)
     run.phase("measuring", "measuring again")
+    # kernels are measured by those who build them: as nodes they take something else
+    plain = [one for one in every if not one.kernels]
     try:
-        if costs.confirm(*(one.graph for one in every)):
+        if costs.confirm(*(one.graph for one in plain)):
             run.cut("measuring")
-        seconds = {one: costs.graph_cost(one.graph) for one in every}
+        seconds |= {one: costs.graph_cost(one.graph) for one in plain}
+        seconds |= {one: one.cost * seconds[start] / max(start.cost, 1e-12) for one in every if one.kernels}
     except TimeUp:
         run.cut("measuring")
     return Predicted(start, seconds, costs.part())
@@ -329,7 +335,9 @@ def _add_others(ground: Ground, run: Run, reached: Reached) -> None:
     # without timing, predictions alone say what is better than the original
     most = inf if ground.referenced.task.settings.timing or reached.best is not ground.start else ground.start.cost
     try:
-        offered = [one for offer in OFFERS for one in offer(ground, run, reached) if one.cost < most]
+        offered: list[Candidate] = []
+        for offer in OFFERS:
+            offered += [one for one in offer(ground, run, replace(reached, offered=tuple(offered))) if one.cost < most]
         for one in offered:
             if run.clock.left(ground.shares.others) <= 0:
                 raise TimeUp
@@ -375,6 +383,30 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             yield found
 
 
+def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
+    task = ground.referenced.task
+    if not task.settings.derive or task.settings.on != "cpu" or no_compiler():
+        return
+    run.phase("deriving programs")
+    ground.keeping(ground.shares.others)
+    # what is left is the share of kernels and of this
+    end = run.clock.left(ground.shares.others) * (1 - DERIVING)
+
+    def left() -> float:
+        return run.clock.left(ground.shares.others) - end
+
+    looked = Derivations(
+        task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided
+    )
+    for base in dict.fromkeys((reached.best, ground.start)):
+        made, tale = looked.of(base)
+        if tale.late:
+            run.cut("deriving programs")
+        run.kernels.update((one, tale.told()) for one in made[:1])
+        yield from made
+
+
 def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with groups of their nodes as kernels that were built and measured."""
     task = ground.referenced.task
@@ -387,7 +419,8 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     run.phase("building kernels")
     ground.keeping(ground.shares.others)
     looked = Fusions(task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock)
-    bases = list(dict.fromkeys((reached.best, ground.start)))
+    # what was derived from them is fused as they are
+    bases = list(dict.fromkeys((*reached.offered[:1], reached.best, ground.start)))
     for k, base in enumerate(bases):
         left = run.clock.left(ground.shares.others)
         if left <= 0:
@@ -407,4 +440,4 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 #: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
 Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
 #: in the order in which their candidates are checked; whoever builds whole graphs, as fusions do, is one of these
-OFFERS: tuple[Offer, ...] = (fusions, path_ends, smallest, variants)
+OFFERS: tuple[Offer, ...] = (derivations, fusions, path_ends, smallest, variants)

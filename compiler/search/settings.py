@@ -128,6 +128,10 @@ class Settings:
         "With kernels that are generated, or with ONNX Runtime's operators alone.", choices=get_args(On), shown="cpu",
         more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not.",
     ))  # fmt: skip
+    derive: bool = field(default=True, metadata=option(
+        "Derive no programs from expressions.", type=bool,
+        more="Programs are derived for sums of products that take much of the time; False: only rules and kernels.",
+    ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
         "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False,
     ))  # fmt: skip

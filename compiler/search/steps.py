@@ -23,10 +23,16 @@ def steps_of(
             count, gain = total.get(step.rule, (0, 0.0))
             total[step.rule] = (count + step.count, gain + step.gain)
     out = [
-        Step(name, count, gain * 1e3, status_of(name, verdicts), validated.how.get(name, ""), tuple(where.get(name, ())))
+        Step(name, count, gain * 1e3, _status(name, verdicts, validated), validated.how.get(name, ""), tuple(where.get(name, ())))
         for name, (count, gain) in total.items()
     ]
     return tuple(sorted(out, key=lambda step: -step.gain_ms))
+
+
+def _status(name: str, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> str:
+    """That of its rules; a step of derivations has no rules, and was proved as it is."""
+    status = status_of(name, verdicts)
+    return "proved" if status == "undecided" and validated.how.get(name) == "exact" else status
 
 
 def status_of(name: str, verdicts: Mapping[str, RuleVerdict]) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
+from onnx import helper
 
 from dslc.cli.derive import command
 from dslc.derive.calls import read_call
@@ -165,3 +169,36 @@ def test_sizes_may_be_unknown_and_weights_have_any_name(rules: Rules) -> None:
     (value,) = expand(rules, (called.value,))
     found = Search(rules, list(rules.derivations.values()), Limits(max_depth=1, beam=8)).run(value)
     assert any(call.op == "std.conv" for program in found.programs for call in program.calls)
+
+
+def printed(*arguments: str) -> dict[str, Any]:
+    done = CliRunner().invoke(command, [*arguments, "--max-depth", "2", "--output-format", "json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.output)  # type: ignore[no-any-return]
+
+
+def test_an_operator_of_a_file_is_derived_at_the_types_that_it_declares(tmp_path: Path) -> None:
+    file = tmp_path / "mine.rules"
+    file.write_text(
+        "dslc 1\nlibrary mine 1.0.0\n\noperator smoothed(X: f32[N, 8, 9], K: f32[6, 8, 3]) -> Y: f32[N, 6, 7] {\n"
+        '  """A window of three moves along the last axis."""\n'
+        "  Y[n, f, o] = sum[c, r] X[n, c, o + r] * K[f, c, r]\n}\n"
+    )
+    found = printed(f"{file}::smoothed", "--bind", "N=2", "--target", "matmul")["programs"]
+    assert found and all(each["proved"] for each in found)
+    assert all("f32[2, 8, 9]" in each["program"] for each in found)
+
+
+def test_a_node_of_a_model_is_derived(tmp_path: Path) -> None:
+    ends = [helper.make_tensor_value_info(n, 1, s) for n, s in (("x", ["b", 4, 6, 6]), ("k", [3, 4, 3, 3]), ("y", ["b", 3, 6, 6]))]
+    nodes = [
+        helper.make_node("Conv", ["x", "k"], ["c"], name="first", pads=[1, 1, 1, 1]),
+        helper.make_node("Relu", ["c"], ["y"], name="second"),
+    ]
+    graph = helper.make_graph(nodes, "small", ends[:2], ends[2:])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), tmp_path / "m.onnx")
+    for name in ("first", "c"):
+        found = printed(str(tmp_path / "m.onnx"), "--node", name, "--bind", "b=1")["programs"]
+        assert found and all(each["proved"] for each in found)
+    done = CliRunner().invoke(command, [str(tmp_path / "m.onnx"), "--node", "third"])
+    assert done.exit_code != 0 and "third" in str(done.exception)

@@ -1,0 +1,361 @@
+"""Derivations for what a search found: operators that are sums of products as programs that are derived from their expressions.
+
+A dear node is expanded to its expression, and the search of `dslc.derive` looks for programs of operators and scopes that compute
+it. The cheapest of these are priced, their scopes become kernels together with what is computed element by element behind them, and
+what is measured to be faster than the nodes is offered as a candidate. Scopes over weights are computed when a model is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import inf, isfinite
+
+from dslc.codegen.host.library import Library
+from dslc.codegen.text import KernelText
+from dslc.cost.clock import TimeUp
+from dslc.cost.groups import Group as Together
+from dslc.cost.model import CostModel
+from dslc.derive.search import Limits, Program, Search, unlike
+from dslc.errors import DslcError
+from dslc.fuse.estimate import EVERYDAY, Machine, machine, seconds_of
+from dslc.fuse.groups import Neighbours
+from dslc.fuse.kernels import Cyclic, folded
+from dslc.fuse.profile import Profiles, Reach
+from dslc.fuse.trials import MARGIN, Subject, Trials, Tried, Why
+from dslc.ir.facts import Fact, fact_of
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.holes import abstracted, instantiated, leaves_of
+from dslc.ir.scalar import Read, Reduce, walk
+from dslc.prove.garbage import rare_collections
+from dslc.search.candidate import Candidate
+from dslc.search.fusions import fact_of_kernel
+from dslc.search.rewriting import imaged
+from dslc.search.validate import Known, validate
+from dslc.semantics.definitions import DerivationDef
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules, load_many
+
+#: the share of a model that equal nodes must take together, and how many different ones are looked at
+SHARE, SITES = 0.05, 6
+#: how far derivations are looked for, and seconds of that for one expression; a share of the time that it takes at most
+DEPTH, SECONDS, SEARCHING = 5, 6.0, 0.4
+#: programs of one expression that are priced, and that are built
+PRICED, BUILT = 12, 3
+#: seconds of proving one program
+PROOF = 5.0
+#: nodes behind a product that are computed with it
+BEHIND = 4
+#: further measurements of what decides
+TURNS = ("again", "once more")
+
+
+def derivations_of(rules: Rules) -> list[DerivationDef]:
+    """The derivations of some libraries, and EinNet's."""
+    return list({**load_many(["einnet"]).derivations, **rules.derivations}.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Rival:
+    """What is faster in one kind of place: the fact, the new program with its kernels, seconds before and after, by themselves."""
+
+    fact: Fact
+    program: Graph
+    kernels: tuple[Tried, ...]
+    before: float
+    after: float
+
+    @property
+    def ratio(self) -> float:
+        return self.before / self.after
+
+
+@dataclass(frozen=True, slots=True)
+class Tale:
+    """What was looked at: nodes, programs found, priced, built, and what became of those that are not faster."""
+
+    searched: int = 0
+    found: int = 0
+    measured: tuple[Rival, ...] = ()
+    taken: tuple[Rival, ...] = ()
+    late: bool = False
+
+    def told(self) -> list[str]:
+        """What a report says of what is taken."""
+        lines = []
+        for one in self.taken:
+            was, now = one.before * 1e3, one.after * 1e3
+            lines.append(f"derived by {one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
+        return lines
+
+
+def _words(program: Graph) -> str:
+    parts = []
+    for node in program.nodes():
+        if not node.constant:
+            parts += [node.op.rpartition(".")[2]] if isinstance(node, Call) else ["kernel"] * isinstance(node, Kernel)
+    return " + ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A node, and what is computed element by element behind it: `end` is what they give."""
+
+    node: Call
+    behind: tuple[Node, ...]
+    end: Value
+
+
+@dataclass(slots=True)
+class Derivations:
+    """Where programs are derived; see `Fusions`. `left` are the seconds for all of it, `known` what was proved in this run."""
+
+    rules: Rules
+    derivations: Sequence[DerivationDef]
+    costs: CostModel
+    opset: int
+    left: Callable[[], float] = lambda: inf
+    known: Known = field(default_factory=dict)
+    #: the share of a model that equal nodes must take together
+    share: float = SHARE
+    #: how many times as fast as the nodes a program must be
+    margin: float = MARGIN
+    #: programs of one expression that are built
+    built: int = BUILT
+    _profiles: Profiles = field(init=False)
+    _trials: Trials = field(init=False)
+    _machine: Machine = field(init=False, default=EVERYDAY)
+    _found: dict[Graph, tuple[Program, ...]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._profiles = Profiles(self.rules)
+        self._trials = Trials(self.rules, self.costs.measurer, self._profiles.sizes, self.opset, left=self.left)
+
+    def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
+        """A candidate with everything that is faster, and one for each rule of it where there are several; the best first."""
+        searched, found, late = 0, 0, False
+        measured: list[Rival] = []
+        best: dict[Graph, Rival] = {}
+        places: dict[Graph, list[_Place]] = {}
+        owned: set[Node] = set()
+        try:
+            self._machine = machine(self.costs.measurer)
+            around = Neighbours(base.graph)
+            for program, nodes, price in self._sites(base, around):
+                programs = self._programs(program)
+                searched, found = searched + 1, found + len(programs)
+                promising = self._promising(programs, price)
+                regions: dict[Graph, list[_Place]] = {}
+                for node in nodes:
+                    place = self._place(node, around, owned)
+                    old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
+                    regions.setdefault(old, []).append(place)
+                places.update(regions)
+                for old, own in regions.items():
+                    for each in promising:
+                        one = self._tried(each, program, own[0])
+                        if one is not None:
+                            measured.append(one)
+                            if one.ratio >= self.margin and (old not in best or one.after < best[old].after):
+                                best[old] = one
+        except TimeUp:
+            late = True
+        taken = tuple(best[old] for old in places if old in best)
+        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late)
+
+    # ---- where -------------------------------------------------------------------------------------------------
+
+    def _sites(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Graph, list[Call], float]]:
+        """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
+        nodes: dict[Graph, list[Call]] = {}
+        for node in around.nodes:
+            if isinstance(node, Call) and len(node.types) == 1 and _static(node):
+                program, _ = abstracted(node.values, leaves_of((node,)))
+                nodes.setdefault(program, []).append(node)
+        guessed = {
+            program: len(own) * self.costs.guess(Together((own[0],), (own[0].args,)))
+            for program, own in nodes.items() if self._is_sum(program)
+        }  # fmt: skip
+        likely = sorted(guessed, key=lambda program: -guessed[program])[:SITES]
+        prices = {program: self.costs.cost(nodes[program][0]) for program in likely}
+        worth = {program: len(nodes[program]) * prices[program] for program in likely if isfinite(prices[program])}
+        for program in sorted(worth, key=lambda program: -worth[program]):
+            if worth[program] >= self.share * base.cost:
+                yield program, nodes[program], prices[program]
+
+    def _is_sum(self, program: Graph) -> bool:
+        """Whether an operator adds products of elements of two tensors."""
+        value = self._expanded(program)
+        below = [] if value is None else Graph(program.inputs, (value,)).nodes()
+        scopes = [node for node in below if isinstance(node, ScopeNode)]
+        sums = [part for node in scopes for part in walk(node.scope.body) if isinstance(part, Reduce) and part.kind == "sum"]
+        return len(sums) == 1 and len({part.operand for part in walk(sums[0].body) if isinstance(part, Read)}) == 2
+
+    def _expanded(self, program: Graph) -> Value | None:
+        try:
+            (value,) = expand(self.rules, program.outputs)
+        except (Mismatch, EvalError, DslcError):
+            return None
+        return value
+
+    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> _Place:
+        """A node with what is computed of its result alone, element by element, and belongs to no other place."""
+        end, behind = node.values[0], list[Node]()
+        while len(behind) < BEHIND and end not in around.final:
+            users = around.used.get(end, [])
+            if len(users) != 1 or users[0] in owned or not self._pointwise(users[0]) or users[0].types[0] != end.type:
+                break
+            behind.append(users[0])
+            owned.add(users[0])
+            end = users[0].values[0]
+        return _Place(node, tuple(behind), end)
+
+    def _pointwise(self, node: Node) -> bool:
+        profile = self._profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
+        return profile is not None and all(reach is Reach.OWN for reach in profile.reach)
+
+    # ---- programs ----------------------------------------------------------------------------------------------
+
+    def _programs(self, program: Graph) -> tuple[Program, ...]:
+        """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
+        found = self._found.get(program)
+        if found is None:
+            left = self.left()
+            if left <= 0:
+                raise TimeUp
+            value = self._expanded(program)
+            assert value is not None
+            search = Search(self.rules, self.derivations, Limits(max_depth=DEPTH, seconds=min(SECONDS, SEARCHING * left)))
+            (old,) = program.outputs
+            with rare_collections():
+                every = search.run(value).programs
+            found = tuple(unlike(each for each in every if each.steps and not _same(each.value, old)))
+            self._found[program] = found
+        return found
+
+    def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
+        """Those whose operators, as they are measured, and whose scopes, as they are estimated, take less than the node. Raises
+        TimeUp."""
+        worth: dict[int, float] = {}
+        for k, each in enumerate(programs[:PRICED]):
+            calls = sum(self.costs.cost(node) for node in each.calls if not node.constant)
+            if calls * self.margin < price:
+                worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
+        return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
+
+    def _scope(self, node: ScopeNode) -> float:
+        """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
+        if isinstance(node.scope.body, Read):
+            return 0.0
+        graph, _ = abstracted(node.values, node.args)
+        kernel = fact_of_kernel(graph).new.outputs[0].node
+        assert isinstance(kernel, Kernel)
+        return seconds_of(kernel, self._profiles, self._machine)
+
+    # ---- trials ------------------------------------------------------------------------------------------------
+
+    def _tried(self, derived: Program, program: Graph, place: _Place) -> Rival | None:
+        """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
+        node = place.node
+        _, args = abstracted(node.values, leaves_of((node,)))
+        (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
+        (end,) = replace((place.end,), {node.values[0]: made})
+        rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
+        try:
+            fact, _ = fact_of(rule, (place.end,), (end,), leaves_of((node, *place.behind)))
+        except ValueError:
+            return None
+        if validate(self.rules, [fact], known=self.known).how.get(rule) != "exact":
+            return None
+        return self._measured(fact)
+
+    def _measured(self, fact: Fact) -> Rival | None:
+        with_kernels = self._with_kernels(fact.new)
+        if with_kernels is None:
+            return None
+        own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]
+        subjects = {node.group: Subject(node.group, tuple(arg.constant for arg in node.args)) for node in own}
+        kernels: list[Tried] = []
+        for one in self._trials.tried(subjects.values()).values():
+            if isinstance(one, Tried):
+                kernels.append(one)
+            elif one.why is Why.LATE:
+                raise TimeUp
+            elif one.why is not Why.SLOWER:
+                # its nodes will do where they are faster
+                return None
+        library = self._trials.library(kernels) if kernels else None
+        if kernels and library is None:
+            return None
+        before, after = self._seconds(fact.old, None), self._seconds(with_kernels, library)
+        return Rival(fact, with_kernels, tuple(kernels), before, after) if before < inf and after < inf else None
+
+    def _seconds(self, program: Graph, library: Library | None) -> float:
+        """Seconds of a program by itself, weights and what is computed of them aside."""
+        seconds = inf
+        whole, weights = _at_work(program)
+        for turn in ("", *TURNS):
+            seconds = min(seconds, self._trials.whole(whole, weights, library, turn))
+        return seconds
+
+    def _with_kernels(self, program: Graph) -> Graph | None:
+        """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel."""
+        around = Neighbours(program)
+        inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self._pointwise(node)]
+        parts = [part for part in around.connected(inside) if any(isinstance(node, ScopeNode) for node in part)]
+        try:
+            return folded(program, [around.group(part) for part in parts])
+        except Cyclic:
+            return None
+
+    # ---- candidates --------------------------------------------------------------------------------------------
+
+    def _candidates(
+        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[_Place]]
+    ) -> list[Candidate]:
+        """Everything that is faster, one step for each of the rules."""
+        at = base
+        made: list[Candidate] = []
+        # what stands for the values of the first graph by now
+        now: dict[Value, Value] = {value: value for node in base.graph.nodes() for value in node.values}
+        for one in sorted(taken, key=lambda one: one.after - one.before):
+            new: dict[Value, Value] = {}
+            for place in places[one.fact.old]:
+                _, leaves = abstracted((place.end,), leaves_of((place.node, *place.behind)))
+                (new[now[place.end]],) = instantiated(one.program, [now[leaf] for leaf in leaves])
+            texts: dict[str, KernelText] = {**at.kernels, **{each.name: each.text for each in one.kernels}}
+            facts = (one.fact, *(fact_of_kernel(each) for each in _groups(one.program)))
+            cost = max(at.cost - len(new) * (one.before - one.after), 0.05 * at.cost)
+            graph, images = imaged(at.graph, new)
+            now = {value: images.get(image, image) for value, image in now.items()}
+            at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)
+            made.append(at)
+        return made[::-1]
+
+
+def _groups(program: Graph) -> list[Graph]:
+    return list(dict.fromkeys(node.group for node in program.nodes() if isinstance(node, Kernel)))
+
+
+def _static(node: Node) -> bool:
+    types = [*node.types, *(arg.node.types[arg.index] for arg in node.args)]
+    return all(type is not None and type.is_static for type in types)
+
+
+def _same(found: Value, old: Value) -> bool:
+    """Whether a program is the operator that it was derived of."""
+    a, b = found.node, old.node
+    return isinstance(a, Call) and isinstance(b, Call) and (a.op, a.tag) == (b.op, b.tag)
+
+
+def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
+    """What of a program runs: over its inputs, and over what is computed of weights when a model is written."""
+    running = [node for node in program.nodes() if not node.constant]
+    ends = dict.fromkeys(arg for node in running for arg in node.args if arg.constant)
+    inputs = [value for value in program.inputs if not value.constant]
+    graph, leaves = abstracted(program.outputs, [*inputs, *(value for value in ends if not value.known or value.type.elements > 1)])
+    return graph, tuple(leaf.constant for leaf in leaves)
+
+
+__all__ = ["Derivations", "Rival", "Tale", "derivations_of"]

@@ -1,0 +1,177 @@
+"""Programs that are derived from the expressions of a model's nodes: built, proved, measured, and offered where they are faster."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+import dslc
+from dslc.codegen.host.compiler import NAMES
+from dslc.cost.cache import CostCache
+from dslc.cost.machine import this_machine
+from dslc.cost.measure import Measurer
+from dslc.cost.model import CostModel
+from dslc.errors import DslcError
+from dslc.ir.constants import array_value
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Call, Kernel, Scope, scope_value
+from dslc.ir.scalar import apply, iterator, num, read
+from dslc.kernels import note, prepared
+from dslc.onnx.exporter import export, node_model
+from dslc.onnx.folding import compute
+from dslc.onnx.importer import import_model
+from dslc.search.candidate import Candidate
+from dslc.search.derivations import Derivations, Tale, derivations_of
+from dslc.search.validate import claims_of, validate
+from dslc.semantics.library import standard
+from dslc.sessions import session
+
+compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Caches of its own: nothing that was measured elsewhere decides."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSLC_CACHE", folder)
+        yield folder
+
+
+def model_of(nodes: list[onnx.NodeProto], x: list[int], y: list[int], weights: Mapping[str, Any]) -> onnx.ModelProto:
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", x), ("y", y))]
+    tensors = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def noise(*shape: int) -> Any:
+    return np.random.default_rng(sum(shape)).standard_normal(shape) / 8
+
+
+def upsampled(batch: int, channels: int, filters: int, size: int, places: int = 1) -> onnx.ModelProto:
+    """A transposed convolution of stride 2 with a bias and a relu; of several with weights of their own the sum."""
+    nodes, weights = [], {}
+    for k in range(places):
+        weights |= {f"k{k}": noise(channels, filters, 4, 4) + k, f"b{k}": noise(filters)}
+        nodes += [
+            helper.make_node("ConvTranspose", ["x", f"k{k}", f"b{k}"], [f"c{k}"], strides=[2, 2], pads=[1, 1, 1, 1]),
+            helper.make_node("Relu", [f"c{k}"], ["y" if places == 1 else f"r{k}"]),
+        ]
+    if places > 1:
+        nodes.append(helper.make_node("Sum", [f"r{k}" for k in range(places)], ["y"]))
+    return model_of(nodes, [batch, channels, size, size], [batch, filters, 2 * size, 2 * size], weights)
+
+
+def convolved(channels: int, size: int) -> onnx.ModelProto:
+    nodes = [helper.make_node("Conv", ["x", "k"], ["c"], pads=[1, 1, 1, 1]), helper.make_node("Relu", ["c"], ["y"])]
+    shape = [1, channels, size, size]
+    return model_of(nodes, shape, shape, {"k": noise(channels, channels, 3, 3)})
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What is offered for a model, and the model that the best of it makes."""
+
+    candidates: list[Candidate]
+    tale: Tale
+    after: onnx.ModelProto | None
+
+
+def looked(model: onnx.ModelProto, margin: float) -> Looked:
+    """Candidates of one thread for every program that is so many times as fast; 0: whatever it takes."""
+    rules = standard()
+    imported = import_model(model, rules, {})
+
+    def build(inputs: Any, outputs: Any) -> bytes | None:
+        try:
+            made, _ = node_model(outputs, rules, 17, inputs=inputs)
+        except DslcError:
+            return None
+        data: bytes = made.SerializeToString(deterministic=True)
+        return data
+
+    with CostCache() as kept:
+        measurer = Measurer(this_machine(1), kept)
+        try:
+            prices = CostModel(rules, measurer, build, 17)
+            seconds = prices.graph_cost(imported.graph)
+            prices.begin(imported.graph, seconds)
+            derivations = Derivations(rules, derivations_of(rules), prices, 17, lambda: 120.0, margin=margin, built=1)
+            candidates, tale = derivations.of(Candidate(imported.graph, seconds))
+        finally:
+            measurer.close()
+    if not candidates:
+        return Looked([], tale, None)
+    after = export(imported.context, candidates[0].graph, rules)
+    note(after, candidates[0].kernels, 1)
+    prepared(after, texts=candidates[0].kernels)
+    return Looked(candidates, tale, after)
+
+
+def error(before: onnx.ModelProto, after: onnx.ModelProto) -> float:
+    """The largest difference of the outputs, relative to the largest element."""
+    shape = [dimension.dim_value for dimension in before.graph.input[0].type.tensor_type.shape.dim]
+    feeds = {"x": noise(*shape).astype(np.float32)}
+    (old,), (new,) = session(before).run(None, feeds), session(after).run(None, feeds)
+    return float(np.max(np.abs(old - new)) / np.max(np.abs(old)))
+
+
+@compiles
+def test_a_transposed_convolution_is_a_product_and_kernels(capsys: pytest.CaptureFixture[str]) -> None:
+    model = upsampled(4, 64, 32, 2)
+    found = looked(model, margin=0.0)
+    best = found.candidates[0]
+    (one,) = found.tale.taken
+    # bias and activation are part of the kernel behind the product, and the weights are ready
+    assert [type(node) for node in best.graph.nodes() if not node.constant and node.args].count(Call) == 1
+    assert best.graph.outputs[0].node.types == (one.program.outputs[0].type,)
+    assert isinstance(best.graph.outputs[0].node, Kernel)
+    assert best.rule.startswith("einnet.") and " > " in best.rule
+    proved = validate(standard(), claims_of(best))
+    assert set(proved.how.values()) == {"exact"}
+    assert found.after is not None and error(model, found.after) < 1e-5
+    assert 0 < one.before < 1 and 0 < one.after < 1
+    with capsys.disabled():
+        print(f"{one.ratio:.2f} times as fast")
+
+
+@compiles
+def test_equal_nodes_are_derived_once() -> None:
+    model = upsampled(2, 16, 8, 2, places=2)
+    found = looked(model, margin=0.0)
+    assert found.tale.searched == 1
+    assert sum(step.count for step in found.candidates[0].path()) == 2
+    assert found.after is not None and error(model, found.after) < 1e-5
+
+
+@compiles
+def test_what_gains_nothing_is_kept() -> None:
+    # the runtime's convolution is at the peak of the machine
+    found = looked(convolved(64, 28), margin=1.2)
+    assert found.tale.searched == 1 and found.tale.found > 0
+    assert found.candidates == []
+
+
+@compiles
+@pytest.mark.parametrize("derive", [True, False])
+def test_optimize_derives_programs_unless_told_not_to(derive: bool, tmp_path: Path) -> None:
+    found = dslc.optimize(upsampled(2, 16, 8, 2), budget=40.0, threads=1, cache=tmp_path, derive=derive)
+    assert ("deriving programs" in found.report.phases) == derive
+
+
+def test_a_scope_over_weights_is_computed_when_a_model_is_written() -> None:
+    array = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    weight = array_value(array)
+    i, j = iterator("i0"), iterator("i1")
+    turned = scope_value(Scope((5, 12), read(0, (apply("//", j, num(4)), apply("%", j, num(4)), i)), DType.F32), (weight,))
+    found = compute([turned], standard(), 17)[turned]
+    assert np.array_equal(found, array.reshape(12, 5).T)
