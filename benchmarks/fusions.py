@@ -29,7 +29,7 @@ from benchmarks import machine
 from benchmarks.real_models import RESULTS
 from dslc.cost.clock import Clock
 from dslc.cost.inputs import drawn_inputs
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.process import ModelFile
 from dslc.cost.statistics import Interval
 from dslc.cost.timing import raced
@@ -268,7 +268,7 @@ def raced_ratio(before: ModelProto, after: ModelProto, threads: int | None) -> I
     """How many times as fast the second model is, by runs in turn."""
     feeds = drawn_inputs(before, {}, draws=1).feeds[0]
     files = [ModelFile(model.SerializeToString()) for model in (before, after)]
-    return raced(files, ["before", "after"], feeds, target(threads).threads, Clock(RACE))[1].ratio
+    return raced(files, ["before", "after"], feeds, this_machine(threads).threads, Clock(RACE))[1].ratio
 
 
 def _worked(kinds: Counter[str]) -> int:

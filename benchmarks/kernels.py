@@ -26,7 +26,7 @@ from benchmarks.kernel_models import CASES, Case, addition
 from dslc.codegen.host.library import Library
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
-from dslc.cost.machine import target
+from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
@@ -63,7 +63,7 @@ def with_kernels(
         return data
 
     with CostCache(cache) as costs:
-        measurer = Measurer(target(threads), costs, clock.left)
+        measurer = Measurer(this_machine(threads), costs, clock.left)
         try:
             prices = CostModel(rules, measurer, build, opset, sizes)
             found = fused(imported.graph, rules, prices, opset, clock, sizes=dict(sizes), folder=cache)
@@ -173,7 +173,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="rows whose label has one of these in it (default: all)")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds for finding the kernels of a model (default 60)")
     parser.add_argument("--seconds", type=float, default=8.0, help="seconds for timing it (default 8)")
-    parser.add_argument("--threads", type=int, default=target().threads)
+    parser.add_argument("--threads", type=int, default=this_machine().threads)
     parser.add_argument("--cache", type=Path, help="folder of the caches (default: dslc's own)")
     parser.add_argument("--fresh", action="store_true", help="measure again what is known")
     options = parser.parse_args()
