@@ -34,7 +34,7 @@ CHOICES = 8
 #: a graph with those kernels only that are so many times faster is a candidate of its own
 CLEARLY = 1.5
 #: in less time than so many seconds nothing is priced that is not known: kernels are tried at once
-HURRIED = 7.0
+HURRIED = 10.0
 #: parts of the time: until prices are known, and until kernels are measured
 PRICING, TRYING = 0.3, 0.85
 
