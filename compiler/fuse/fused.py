@@ -33,8 +33,10 @@ SPLIT = (Why.NOT_GENERATED, Why.NOT_WRITTEN, Why.NOT_BUILT, Why.DIFFERS)
 CHOICES = 8
 #: a graph with those kernels only that are so many times faster is a candidate of its own
 CLEARLY = 1.5
+#: in less time than so many seconds nothing is priced that is not known: kernels are tried at once
+HURRIED = 10.0
 #: parts of the time: until prices are known, and until kernels are measured
-PRICING, TRYING = 0.4, 0.85
+PRICING, TRYING = 0.3, 0.85
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +107,10 @@ class _Fusing:
         self.began, self.seconds = clock.now(), min(seconds, clock.left())
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
-        self.late = False
+        self.late = self.seconds < HURRIED
         self.limits = Limits(sizes=sizes)
         try:
-            speeds = machine(costs.measurer)
+            speeds = EVERYDAY if self.late else machine(costs.measurer)
         except TimeUp:
             speeds, self.late = EVERYDAY, True
         self.prices = Prices(graph, costs, self.profiles, speeds, self.around)

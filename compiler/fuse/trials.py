@@ -38,7 +38,9 @@ HOPELESS = 3.0
 #: how much faster than its nodes a kernel must be
 MARGIN = 1.05
 #: seconds without which no compiler is called
-ENOUGH = 3.0
+ENOUGH = 1.5
+#: of the time that is left after the first variants, the part that is kept for checking them while others are tried
+CHECKED = 0.5
 #: what touches fewer bytes is measured so many times at once
 _TINY, _COPIES = 1 << 16, 8
 #: what arguments hold in a few places where kernels are compared with their nodes
@@ -125,22 +127,16 @@ class Trials:
     def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
         """What became of each program. What was not tried for want of time is dropped as LATE."""
         out: dict[Graph, Tried | Dropped] = {}
-        texts: dict[Subject, list[Generated]] = {}
-        for subject in subjects:
-            try:
-                texts[subject] = self._texts(subject.program)
-            except _Out as reason:
-                out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
         # the first variant of each says whether there is anything to gain
-        first = self._measured({subject: own[:1] for subject, own in texts.items()}, out)
-        more = {
-            subject: own[1:]
-            for subject, own in texts.items()
-            if subject in first and len(own) > 1 and first[subject].ratio > 1 / HOPELESS
-        }
+        first = self._measured(self._all_texts(subjects, slice(0, 1), out), out)
+        promising = [subject for subject, found in first.items() if found.ratio > 1 / HOPELESS]
+        more = {}
+        if self.left() * (1 - CHECKED) > ENOUGH:
+            more = {subject: own for subject, own in self._all_texts(promising, slice(1, VARIANTS), {}).items() if own}
         best = dict(first)
         if more:
-            for subject, found in self._measured(more, {}).items():
+            # what is known so far is still to be checked
+            for subject, found in self._measured(more, {}, CHECKED * self.left()).items():
                 if found.kernel < best[subject].kernel:
                     best[subject] = found
         for subject, found in best.items():
@@ -184,14 +180,28 @@ class Trials:
             found = self._functions[program] = function_of(self.rules, program, self.opset)
         return found
 
-    def _texts(self, program: Graph) -> list[Generated]:
-        """The variants of a kernel, the most promising first."""
+    def _all_texts(
+        self, subjects: Iterable[Subject], which: slice, out: dict[Graph, Tried | Dropped]
+    ) -> dict[Subject, list[Generated]]:
+        """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
+        found: dict[Subject, list[Generated]] = {}
+        for subject in subjects:
+            try:
+                if self.left() <= 0:
+                    raise _Out(Why.LATE)
+                found[subject] = self._texts(subject.program, which)
+            except _Out as reason:
+                out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
+        return found
+
+    def _texts(self, program: Graph, which: slice) -> list[Generated]:
+        """Some variants of a kernel, the most promising first."""
         try:
             group = self.function(program).group
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            every = variants(self.rules, group)[:VARIANTS]
+            every = variants(self.rules, group)[which]
             found = [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
         except NotGenerated as problem:
             raise _Out(Why.NOT_GENERATED, str(problem)) from None
@@ -201,14 +211,14 @@ class Trials:
         return list({one.text.name: one for one in reversed(found)}.values())[::-1]
 
     def _measured(
-        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped]
+        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
     ) -> dict[Subject, Tried]:
-        """The best of some variants of each; what does not get that far is noted as dropped."""
+        """The best of some variants of each; what does not get that far, until so many seconds are left, is noted as dropped."""
         found: dict[Subject, Tried] = {}
         if not texts:
             return found
         try:
-            seconds = min(60.0, self.left())
+            seconds = min(60.0, self.left() - (keep if keep < inf else 0.0))
             if seconds <= ENOUGH:
                 raise TimeUp
             library = build([one.text for own in texts.values() for one in own], self.folder, seconds=seconds)
@@ -223,7 +233,7 @@ class Trials:
         for subject, own in texts.items():
             built = [one for one in own if one.text.name in library.kernels]
             try:
-                if self.left() <= 0:
+                if self.left() <= keep < inf:
                     raise TimeUp
                 if not built:
                     failure = broken[own[0].text.name]

@@ -37,8 +37,13 @@ VARIANT_STEPS = 3000
 HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
-#: of what is left beside that, the share of kernels; of this what derivations may take at most
-KERNELS, DERIVING = 0.5, 0.6
+#: of what is left beside that, the share of kernels, and of this what derivations may take at most; and where there are some, which
+#: gain more than rules do and have fewer contenders beside them, what is kept after them
+KERNELS, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.6, 12, 0.4
+#: kernels that are predicted to be so many times as fast as the search's best need no other contenders beside it
+CLEARLY = 1.5
+#: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
+FIRST = 0.7
 #: rules that may be found guilty before the search gives up
 GUILTY = 5
 #: seconds for proving the rewrites of one candidate again; what is left then rests on the proofs of its rules
@@ -60,7 +65,8 @@ class Shares:
     def of(cls, budget: float, load: float, timing: bool, kernels: bool = False) -> Shares:
         """Where loading a model takes so many seconds; comparing and timing load it again and again. `kernels` are built after the
         search, and have a share of their own."""
-        kept = min(MOST_KEPT, max(LEAST_KEPT, (LOADS if timing else LOADS / 3) * load / budget))
+        loads, most = (KERNEL_LOADS, MOST_KEPT_AFTER) if kernels else (LOADS, MOST_KEPT)
+        kept = min(most, max(LEAST_KEPT, (loads if timing else loads / 3) * load / budget))
         return cls(kept + (KERNELS * (1 - kept) if kernels else 0.0), 0.8 * kept, 0.7 * kept, 0.6 * kept)
 
 
@@ -337,15 +343,20 @@ def _add_others(ground: Ground, run: Run, reached: Reached) -> None:
     try:
         offered: list[Candidate] = []
         for offer in OFFERS:
+            clear = min((one.cost for one in offered), default=inf) * CLEARLY < reached.best.cost
+            if clear and offer not in (derivations, fusions):
+                break
             offered += [one for one in offer(ground, run, replace(reached, offered=tuple(offered))) if one.cost < most]
-        for one in offered:
-            if run.clock.left(ground.shares.others) <= 0:
+        for one in sorted(offered, key=lambda each: each.cost):
+            # what building kernels took too long is not lost
+            keep = ground.shares.again if one.kernels else ground.shares.others
+            if run.clock.left(keep) <= 0:
                 raise TimeUp
             if hash(one.graph.outputs) not in seen:
                 seen.add(hash(one.graph.outputs))
                 run.phase("comparing outputs")
                 found = ground.referenced.checker.check(one)
-                if isinstance(found, Contender) and proved_again(ground.referenced, run, one, ground.shares.others).usable:
+                if isinstance(found, Contender) and proved_again(ground.referenced, run, one, keep).usable:
                     run.checked.append(found)
     except TimeUp:
         run.cut("comparing outputs")
@@ -427,7 +438,7 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             run.cut("building kernels")
             return
         try:
-            made, found = looked.of(base, left / (len(bases) - k))
+            made, found = looked.of(base, left if k == len(bases) - 1 else FIRST * left)
         except TimeUp:
             run.cut("building kernels")
             return

@@ -31,7 +31,7 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     run.phase("timing")
     # what the budget left undecided may be decided with another one
     key = f"{referenced.identity} {task.settings.budget}"
-    run.timed = contenders = _affordable(explored, contenders, run)
+    run.timed = contenders = affordable(explored, contenders, run)
     try:
         if len(contenders) > FINAL:
             brief = _timed(referenced, f"brief {key}", contenders, referenced.inputs[0], BRIEF, cache, run).verdicts
@@ -68,10 +68,12 @@ def _decided(explored: Explored, contenders: Sequence[Contender], judged: Sequen
     return Finished(task, None, reason, first, explored.predicted.ratio(contenders[0].candidate))
 
 
-def _affordable(explored: Explored, contenders: list[Contender], run: Run) -> list[Contender]:
+def affordable(explored: Explored, contenders: list[Contender], run: Run) -> list[Contender]:
     """Those that can be timed against each other in what is left: every generation of processes loads all of them."""
     referenced = explored.referenced
     left = run.clock.left() - referenced.task.writing
+    # where not all can be timed, the best by prediction are
+    contenders = sorted(contenders, key=lambda one: one.candidate.cost)
 
     def takes(generations: int, count: int) -> float:
         return generations * (count + 1) * referenced.load

@@ -22,7 +22,7 @@ from dslc.search.writing import size_of
 from dslc.semantics.library import load_many, modules_of, standard
 
 #: what rules of a user's may take to be proved, of the budget; and what writing takes, in seconds, with such a part of the time of
-#: reading
+#: reading the model
 PROOFS, WRITING, READ = 0.25, 0.5, 0.3
 
 
@@ -35,6 +35,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
         named = modules_of(rules, map(str, settings.rules))
         run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)))
     run.phase("reading", "reading the model")
+    began = run.clock.seconds
     model, folder, where = read_model(source)
     values = set(wanted_inputs(model))
     first = settings.bind[0] if settings.bind else {}
@@ -42,7 +43,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     imported = import_model(source, rules, sizes if settings.specialize else {})
     if not settings.specialize:
         complete_bind(model, sizes, where)
-    writing = WRITING + READ * run.clock.seconds
+    writing = WRITING + READ * (run.clock.seconds - began)
     return Task(
         settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), this_machine(settings.threads), sizes, writing
     )

@@ -100,8 +100,6 @@ K_ONE k_f16 k_to_f16(float x) {
 }
 K_ONE float k_round_f16(float x) { return k_load_one(k_to_f16(x)); }
 K_ONE float k_round_bf16(float x) { return k_load_one(k_to_bf16(x)); }
-K_FN T k_round_f16(T v) { T out; for (int i = 0; i < k_width<T>; ++i) out[i] = k_round_f16(v[i]); return out; }
-K_FN T k_round_bf16(T v) { T out; for (int i = 0; i < k_width<T>; ++i) out[i] = k_round_bf16(v[i]); return out; }
 
 // ---- loads and stores -----------------------------------------------------------------------------------------------------
 K_ONE bool k_load_one(k_bool x) { return x.bits != 0; }
@@ -119,6 +117,10 @@ template <int N> struct k_raw<k_bool, N> { typedef V<uint8_t, N> type; };
 template <class S, int N> K_ONE C<S, N> k_widen(typename k_raw<S, N>::type raw) {
   if constexpr (__is_same(S, k_bf16)) return (C<S, N>)(__builtin_convertvector(raw, V<uint32_t, N>) << 16);
   else if constexpr (__is_same(S, k_f16)) {
+#ifdef __AVX512F__
+    if constexpr (N == 16)
+      return (V<float, N>)__builtin_ia32_vcvtph2ps512_mask((V<int16_t, 16>)raw, V<float, 16>{}, (unsigned short)-1, 4);
+#endif
     typedef V<uint32_t, N> U;
     const U x = __builtin_convertvector(raw, U), rest = x & 0x7fff;
     const U scaled = (U)((V<float, N>)(rest << 13) * 5.192296858534828e33f);
@@ -134,6 +136,10 @@ template <class S, int N> K_ONE typename k_raw<S, N>::type k_narrow(C<S, N> v) {
     return __builtin_convertvector(v != v ? (b >> 16) | 64u : (b + 0x7fff + ((b >> 16) & 1)) >> 16, V<uint16_t, N>);
   }
   else if constexpr (__is_same(S, k_f16)) {
+#ifdef __AVX512F__
+    if constexpr (N == 16)
+      return (V<uint16_t, N>)__builtin_ia32_vcvtps2ph512_mask((V<float, 16>)v, 0, V<int16_t, 16>{}, (unsigned short)-1);
+#endif
     typedef V<uint32_t, N> U;
     const U b = (U)v, sign = (b >> 16) & 0x8000, a = b & 0x7fffffffu;
     const U small = (U)((V<float, N>)a + 0.5f) & 0x7fff;
@@ -144,6 +150,9 @@ template <class S, int N> K_ONE typename k_raw<S, N>::type k_narrow(C<S, N> v) {
   else if constexpr (__is_same(S, k_bool)) return __builtin_convertvector(v & 1, V<uint8_t, N>);
   else return v;
 }
+
+K_FN T k_round_f16(T v) { return k_widen<k_f16, k_width<T>>(k_narrow<k_f16, k_width<T>>(v)); }
+K_FN T k_round_bf16(T v) { return k_widen<k_bf16, k_width<T>>(k_narrow<k_bf16, k_width<T>>(v)); }
 
 #ifdef __AVX512F__
 typedef V<float, 16> k_v16;

@@ -14,8 +14,9 @@ from dslc.codegen.text import KernelText
 from dslc.codegen.variant import Variant
 from dslc.interpret.floats import FUNCTIONS
 from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
 from dslc.semantics.library import standard
-from tests.codegen.groups import N, group, needs_compiler
+from tests.codegen.groups import N, Room, group, needs_compiler
 
 #: the largest error in units of the last place that templates/cpp/kernel_math.h states; std's softplus is log(1 + exp(x)), std's
 #: sigmoid a quotient
@@ -105,3 +106,32 @@ def test_half_precision_rounds_to_the_nearest(dtype: DType) -> None:
             assert np.array_equal(found, every.astype(np.float32), equal_nan=True)
             (narrow,) = library.run(back.name, [wide])
             assert np.array_equal(narrow.astype(np.float32), wide.astype(NUMPY[dtype]).astype(np.float32), equal_nan=True)
+
+
+@needs_compiler
+@pytest.mark.parametrize("width", [8, 16])
+def test_half_numbers_are_converted_as_numpy_does(width: int) -> None:
+    """Every half number, and what lies on and beside the middle of two."""
+
+    def doubled(r: Room) -> Value:
+        # rounded between two operators
+        x = r.input(N, dtype=DType.F16)
+        return r.op("mul", r.op("add", x, x), x)
+
+    wide = generate(standard(), group(lambda r: r.op("cast", r.input(N, dtype=DType.F16), to=DType.F32)), Variant(width=width))
+    narrow = generate(standard(), group(lambda r: r.op("cast", r.input(N), to=DType.F16)), Variant(width=width))
+    between = generate(standard(), group(doubled), Variant(width=width))
+    library = build([wide, narrow, between])
+    every = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    (found,) = library.run(wide.name, [every])
+    assert np.array_equal(found, every.astype(np.float32), equal_nan=True)
+    exact = every.astype(np.float32)
+    exact = exact[np.isfinite(exact)]
+    with np.errstate(over="ignore"):
+        middle = (exact + np.nextafter(exact.astype(np.float16), np.float16(np.inf)).astype(np.float32)) / 2
+    numbers = np.concatenate([exact, middle, np.nextafter(middle, np.float32(0)), np.float32([np.nan, np.inf, -np.inf, 1e9])])
+    with np.errstate(over="ignore", invalid="ignore"):
+        (found,) = library.run(narrow.name, [numbers.astype(np.float32)])
+        assert np.array_equal(found, numbers.astype(np.float16), equal_nan=True)
+        (found,) = library.run(between.name, [every])
+        assert np.array_equal(found, (every + every) * every, equal_nan=True)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from math import inf, prod
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import onnx
@@ -32,9 +34,14 @@ from dslc.match import GraphIndex, compile_all, find_matches
 from dslc.match.apply import Refused, replacements
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
+from dslc.search.contenders import Contender
+from dslc.search.explore import Shares
+from dslc.search.finish import affordable
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
+from dslc.search.run import Run
 from dslc.search.settings import Settings
+from dslc.search.stages import Explored
 from dslc.search.statuses import LATE, statuses
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
@@ -87,6 +94,27 @@ def test_after_an_interruption_seconds_are_left() -> None:
     nearly_over = Clock(3.0, hands)
     nearly_over.shorten(5.0)
     assert nearly_over.left() == 3.0
+
+
+@pytest.mark.parametrize("budget", [20.0, 60.0])
+@pytest.mark.parametrize("load", [0.02, 0.5, 5.0])
+def test_kernels_and_what_follows_them_have_their_part_of_any_budget(budget: float, load: float) -> None:
+    shares = Shares.of(budget, load, timing=True, kernels=True)
+    plain = Shares.of(budget, load, timing=True)
+    for found in (shares, plain):
+        assert 1 > found.search > found.check > found.others > found.again > 0
+    # between the end of the search and that of building; and what is left for comparing and timing
+    assert shares.search - shares.others > 0.3
+    assert shares.others >= 0.17
+
+
+def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None:
+    hands = Hands()
+    contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (1.0, 0.2, 0.9, 0.3)]
+    explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0)))
+    for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (20.0, [0.2, 0.3]), (3.0, [0.2])):
+        run = cast(Run, SimpleNamespace(clock=Clock(seconds, hands)))
+        assert [one.candidate.cost for one in affordable(explored, contenders, run)] == left
 
 
 # ---- the search ---------------------------------------------------------------------------------------------------

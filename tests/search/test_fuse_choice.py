@@ -15,7 +15,7 @@ import dslc.fuse.fused as search
 from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
-from dslc.cost.machine import Machine as Place
+from dslc.cost.machine import Machine as Device
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.fuse.choose import chosen
@@ -82,7 +82,7 @@ def test_speeds_are_measured_once(std: Rules, tmp_path: object) -> None:
             return Measured(1e-3)
 
     with CostCache(str(tmp_path)) as cache:
-        found = machine(Invented(Place("", 4, ""), cache))
+        found = machine(Invented(Device("", 4, ""), cache))
         assert found.threads == 4
         assert [round(touched / speed, 9) for touched, speed in found.bandwidth] == [1e-3] * 3
 
@@ -90,7 +90,7 @@ def test_speeds_are_measured_once(std: Rules, tmp_path: object) -> None:
             def measured(self, sample: Sample, turn: str = "") -> Measured:
                 return Measured(inf)
 
-        assert machine(Nothing(Place("", 4, ""), cache)) is EVERYDAY
+        assert machine(Nothing(Device("", 4, ""), cache)) is EVERYDAY
 
 
 # ---- prices -----------------------------------------------------------------------------------------------------
@@ -100,7 +100,7 @@ class Priced(Measurer):
     """Every operator takes a millisecond, and so does what the runtime runs as one."""
 
     def __init__(self) -> None:
-        self.count, self.target = 0, Place("", 1, "")
+        self.count, self.target = 0, Device("", 1, "")
 
     def measured(self, sample: Sample, turn: str = "") -> Measured:
         self.count += 1

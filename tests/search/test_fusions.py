@@ -206,6 +206,31 @@ def test_time_that_is_up_ends_it() -> None:
     assert found.after is found.before
 
 
+def test_variants_that_there_is_no_time_for_do_not_cost_the_first_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further variants would take all of the time: what was measured before is checked and kept."""
+    left = [100.0]
+    built = trials.build
+
+    def slow(*args: Any, **options: Any) -> Any:
+        found = built(*args, **options)
+        # so long took the first variants, and so long the others
+        left[0] = 40.0 if left[0] == 100.0 else 15.0
+        return found
+
+    class Hurried(trials.Trials):
+        def __post_init__(self) -> None:
+            self.left = lambda: left[0]
+
+        def _kernel(self, *args: Any) -> float:
+            # measuring takes long
+            left[0] -= 10.0 if left[0] <= 15.0 else 0.0
+            return super()._kernel(*args)
+
+    monkeypatch.setattr(trials, "build", slow)
+    monkeypatch.setattr("dslc.fuse.fused.Trials", Hurried)
+    assert made(replace(SMALL, sizes=(40_003,))).programs
+
+
 # ---- any graph ---------------------------------------------------------------------------------------------------
 
 

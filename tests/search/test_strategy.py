@@ -166,6 +166,28 @@ def test_who_builds_whole_graphs_offers_them_and_they_are_checked_and_proved(
     assert ("Sqrt" in {node.op_type for node in result.model.graph.node}) == taken
 
 
+@pytest.mark.parametrize(("cost", "asked"), [(0.5, False), (0.95, True)])
+def test_where_one_offer_clearly_wins_the_others_are_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cost: float, asked: bool
+) -> None:
+    """Every contender beside a clear winner takes time that is then missing where the winner is timed."""
+    (rule,) = chosen_rules(RULES, ["std.pow_half"])
+    later: list[Ground] = []
+
+    def offer(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+        (match,) = find_matches(rule, GraphIndex(reached.best.graph))
+        made = rewritten(reached.best.graph, replacements(match))
+        yield Candidate(made, cost * ground.start.cost, reached.best, "own.offer", 1)
+
+    def others(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+        later.append(ground)
+        yield from ()
+
+    monkeypatch.setattr("dslc.search.explore.OFFERS", (offer, others))
+    optimize(powers(), replaced(settings(tmp_path), only=("std.double_neg",)))
+    assert bool(later) == asked
+
+
 # ---- groups that run as one ---------------------------------------------------------------------------------------------
 
 
