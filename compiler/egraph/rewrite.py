@@ -22,7 +22,6 @@ from dslc.match.recipe import Refused
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
 
-
 #: a rule may match so often at one place that its places are shuffled
 _FEW = 8
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from benchmarks.zoo import build
 from egraphs import call, directions, library, named, tensor
 
+from benchmarks.zoo import build
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import View, components
 from dslc.ir.graph import Graph
