@@ -314,7 +314,7 @@ class Structure:
                 continue
             if len(operands) > size and top:
                 for found, chosen in self._assign(site, operands, state):
-                    part = build(self._rules, node, tuple(operands[k] for k in chosen))
+                    part = self._built(node, tuple(operands[k] for k in chosen))
                     if part is not None:
                         yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen), operands)
             if len(operands) > size:
@@ -384,7 +384,7 @@ class Structure:
         others = [arg for k, arg in enumerate(site.args) if k != last]
         for found, chosen in self._choose(others, operands, state):
             rest = tuple(operand for k, operand in enumerate(operands) if k not in chosen)
-            whole = build(self._rules, node, rest)
+            whole = self._built(node, rest)
             if whole is not None:
                 yield from self._pattern(site.args[last], whole, found)
 
@@ -401,11 +401,19 @@ class Structure:
             parted = isinstance(arg, Result) and self._sites[arg.site].inverse == site.operator
             if width > 1 and not parted and not isinstance(arg, Variable):
                 return None
-            joined = build(self._rules, node, run)
+            joined = self._built(node, run)
             if joined is None:
                 return None
             values.append(joined)
         return tuple(values)
+
+    def _built(self, node: Call, operands: Sequence[Value]) -> Value | None:
+        """Some operands of a call joined: what the index has for them, where it has the call."""
+        value = build(self._rules, node, operands)
+        if value is None or not isinstance(value.node, Call):
+            return value
+        known = self._index.results(value.node)
+        return known[value.index] if known else value
 
     # ---- values ------------------------------------------------------------------------------------------------
 

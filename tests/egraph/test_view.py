@@ -1,0 +1,70 @@
+"""Rules see in an e-graph of one graph what they see in the graph; and where classes grow, every e-node of them."""
+
+from __future__ import annotations
+
+import pytest
+from egraphs import call, directions, library, named, tensor
+
+from benchmarks.zoo import build
+from dslc.egraph.graph import EGraph
+from dslc.egraph.view import View, components
+from dslc.ir.graph import Graph
+from dslc.match import GraphIndex, find_matches
+from dslc.onnx.importer import import_model
+
+
+@pytest.mark.parametrize("name", ["nasrnn", "bert", "resnext50"])
+def test_rules_match_an_e_graph_as_they_match_its_graph(name: str) -> None:
+    graph = import_model(build(name, small=True), library()).graph
+    index, view = GraphIndex(graph), View(EGraph.of(graph))
+    several = 0
+    for rule in directions():
+        found = list(find_matches(rule, index, limit=400))
+        assert len(list(find_matches(rule, view, limit=400))) == len(found), rule.name
+        several += len(found)
+    assert several > 20
+
+
+def test_what_depends_on_what_sees_every_alternative() -> None:
+    """x = f(y) or g(z): x depends on both, z on neither."""
+    y, z = tensor("y", 2), tensor("z", 2)
+    egraph = EGraph.of(Graph((y, z), (call("relu", y), call("exp", z))))
+    a, b = egraph.roots
+    egraph.union(a, b, "given")
+    egraph.rebuild()
+    view = View(egraph)
+    x = egraph.value(a)
+    leaves = [egraph.value(entry.outs[0]) for node, entry in egraph.memo.items() if not node.args]
+    assert all(view.depends([x], [leaf]) and not view.depends([leaf], [x]) for leaf in leaves)
+    marks = view.needing({x: 1})
+    assert all(marks[node] == 1 for leaf in leaves for node in (leaf.node, x.node))
+
+
+def test_a_circle_of_classes_depends_on_all_of_itself() -> None:
+    """x = -(-x): both classes of the circle are below each other."""
+    x = tensor("x", 2)
+    once = call("neg", x)
+    egraph = EGraph.of(Graph((x,), (once, call("neg", once), call("relu", x))))
+    a, b, c = egraph.roots
+    leaf = next(entry.outs[0] for node, entry in egraph.memo.items() if not node.args)
+    egraph.union(b, leaf, "given")
+    egraph.rebuild()
+    view = View(egraph)
+    first, second, top = (egraph.value(number) for number in (a, leaf, c))
+    assert view.depends([first], [second]) and view.depends([second], [first])
+    assert view.depends([top], [first]) and not view.depends([first], [top])
+    assert [len(members) for members in components(view._kids)] == [2, 1]
+
+
+def test_a_rule_looks_through_every_e_node_of_a_class() -> None:
+    """relu(c), where c is x + y and also x * y: what is written for sums matches there, and what is for products too."""
+    x, y = tensor("x", 2, 2), tensor("y", 2, 2)
+    turned = call("transpose", call("add", x, y), perm=(1, 0))
+    egraph = EGraph.of(Graph((x, y), (turned, call("transpose", call("relu", x), perm=(1, 0)))))
+    both = [egraph.memo[node].outs[0] for node in egraph.memo if getattr(node, "op", "") in {"std.add", "std.relu"}]
+    egraph.union(*both, "given")
+    egraph.rebuild()
+    view = View(egraph)
+    for name in ("sum_turned", "relu_turned"):
+        (rule,) = named(directions(), name)
+        assert len(list(find_matches(rule, view))) == 1
