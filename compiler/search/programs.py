@@ -119,6 +119,10 @@ class Programs:
         self._waiting.sort(key=lambda one: one[0])
         del self._waiting[self._most :]
 
+    def known(self, seconds: float) -> None:
+        """The sum of the start's prices: what is above waits until it is ranked with others."""
+        self._least = min(self._least, seconds)
+
     def rank(self) -> None:
         """Ranks what waits as whole graphs.
 
