@@ -29,17 +29,17 @@ class Saturate:
     """Rounds of all rules in an e-graph, those with several patterns first and in the first rounds only; a step is a round."""
 
     nodes: int = field(default=5_000, metadata=option(
-        "How large an e-graph grows.", type=int, least=1, metavar="N", shown=5_000,
-        more="In e-nodes; of a large graph each region has one.",
+        "How large an e-graph grows (default: 5000 e-nodes).", type=int, least=1, metavar="N",
+        more="Of a large graph each region has one.",
     ))  # fmt: skip
     rounds: int = field(default=15, metadata=option(
-        "Rounds of all rules.", type=int, least=1, metavar="N", shown=15,
+        "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
     ))  # fmt: skip
     k_multi: int = field(default=1, metadata=option(
-        "Rounds in which rules with several patterns are applied.", type=int, least=0, metavar="N", shown=1,
+        "Rounds in which rules with several patterns are applied (default: 1).", type=int, least=0, metavar="N",
     ))  # fmt: skip
     finalists: int = field(default=5, metadata=option(
-        "Programs that are ranked as whole graphs.", type=int, least=1, metavar="N", shown=5,
+        "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
         more="The best by the sum of their prices.",
     ))  # fmt: skip
 

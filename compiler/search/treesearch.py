@@ -34,25 +34,25 @@ class Mcts:
     """A tree of e-graphs, in which an edge is a rule at random places; a step is one application of a rule."""
 
     simulations: int = field(default=128, metadata=option(
-        "Simulations before a rule is chosen.", type=int, least=1, metavar="N", shown=128,
+        "Simulations before a rule is chosen (default: 128).", type=int, least=1, metavar="N",
     ))  # fmt: skip
     rollout: int = field(default=10, metadata=option(
-        "Rules that a simulation applies.", type=int, least=0, metavar="N", shown=10,
+        "Rules that a simulation applies (default: 10).", type=int, least=0, metavar="N",
     ))  # fmt: skip
     exploration: float = field(default=sqrt(2), metadata=option(
-        "Weight of what was tried seldom.", type=float, least=0, metavar="C", shown=1.41,
+        "Weight of what was tried seldom (default: 1.41).", type=float, least=0, metavar="C",
         more="The constant of UCB1; rewards are parts of what the graph costs.",
     ))  # fmt: skip
     enodes: int = field(default=2_000, metadata=option(
-        "How large an e-graph of the tree grows.", type=int, least=1, metavar="N", shown=2_000,
-        more="In e-nodes; no rule is applied to one that has as many.",
+        "How large an e-graph of the tree grows (default: 2000 e-nodes).", type=int, least=1, metavar="N",
+        more="No rule is applied to one that has as many.",
     ))  # fmt: skip
     matches: int = field(default=200, metadata=option(
-        "Places at which a rule is applied at once.", type=int, least=1, metavar="N", shown=200,
+        "Places at which a rule is applied at once (default: 200).", type=int, least=1, metavar="N",
         more="A random sample where it matches at more.",
     ))  # fmt: skip
     ranked: int = field(default=5, metadata=option(
-        "Programs that are ranked as whole graphs when a rule is chosen.", type=int, least=1, metavar="N", shown=5,
+        "Programs ranked as whole graphs when a rule is chosen (default: 5).", type=int, least=1, metavar="N",
         more="The best by the sum of their prices.",
     ))  # fmt: skip
 
