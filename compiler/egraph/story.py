@@ -42,7 +42,8 @@ def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) ->
             leaves = [term(egraph.number(value)) for value in stand]
             for old, new in zip(told.old.outputs, told.new.outputs, strict=True):
                 sides = replace((old, new), dict(zip(told.old.inputs, leaves, strict=True)))
-                again.union(*[again.number(again.add(term.inside(again, side))) for side in sides], one)
+                left, right = (again.number(again.add(term.inside(again, side))) for side in sides)
+                again.union(left, right, one)
             again.rebuild()
         best = growing.best()
         if number == len(groups) - 1:

@@ -69,6 +69,10 @@ class Prices:
                 some = True
         return some
 
+    def total(self, extraction: Extraction) -> float:
+        """What a program costs by the prices that are known by now."""
+        return sum(self(choice.key) for choice in extraction.choice.values() if isinstance(choice.key, Node) and choice.cost)
+
     @property
     def _late(self) -> bool:
         return self._limits.now() > self._until

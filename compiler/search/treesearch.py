@@ -98,11 +98,12 @@ class _Searching:
         self._rules = sorted(rules, key=lambda rule: rule.name)
         self._operators = [frozenset(site.operator for site in rule.left.sites) for rule in self._rules]
         self._random = Random(seed)
-        self._prices = Prices(costs, limits, lazy=False)
+        self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
         self._caps: Caps = Caps(options.matches, 2 * options.matches, options.enodes, asked=_ASKED)
         self._root: _State | None = None
         self._initial = 1.0
+        self._stale = False
         self._done = 0
 
     @property
@@ -115,17 +116,36 @@ class _Searching:
         from dslc.egraph.graph import EGraph
 
         egraph = EGraph.of(self._start.graph)
+        found = Growing(egraph, self._prices).best()
+        if found is not None:
+            self._prices.settle(found)
+            self._plant(egraph)
+            self._initial = max(self._root.cost, 1e-12) if self._root is not None else 1.0
+            self._programs.known(self._initial)
+
+    def _plant(self, egraph: EGraph) -> None:
+        """A new tree, at prices as they are known by now."""
+        from dslc.egraph.extract.growing import Growing
+
         growing = Growing(egraph, self._prices)
         found = growing.best()
-        if found is not None:
-            self._initial = max(found.cost, 1e-12)
-            self._programs.known(found.cost)
-            self._root = _State(egraph, growing, found.cost, None, None)
+        self._root = None if found is None else _State(egraph, growing, found.cost, None, None)
+        self._done, self._stale = 0, False
+
+    def _offer(self, egraph: EGraph, found: Extraction) -> None:
+        """A program, once what it is made of is measured where it promises something: what was guessed then makes the tree another."""
+        if found.cost < self._initial and self._prices.settle(found):
+            self._stale = True
+            found = replace(found, cost=self._prices.total(found))
+        self._programs.offer(egraph, found)
 
     def expand(self) -> bool:
         """One simulation; after so many of them the best rule is applied for good. False where nothing is left to do."""
         if self._root is None:
             return False
+        if self._stale:
+            self._plant(self._root.egraph)
+            return self._root is not None
         if self._done >= self._options.simulations:
             return self._descend()
         self._done += 1
@@ -224,7 +244,7 @@ class _Searching:
             rules.remove(rule)
         made = _State(egraph, growing, found.cost, rule, state)
         state.children.append(made)
-        self._programs.offer(egraph, found)
+        self._offer(egraph, found)
         return made
 
     # ---- simulation ------------------------------------------------------------------------------------------------
@@ -252,7 +272,7 @@ class _Searching:
             egraph, growing, found, _ = applied
             gained += max(cost - found.cost, 0.0)
             cost, rules = found.cost, None
-            self._programs.offer(egraph, found)
+            self._offer(egraph, found)
             depth += 1
         return gained
 

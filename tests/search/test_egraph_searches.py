@@ -142,3 +142,16 @@ def test_an_interrupt_leaves_what_was_found(name: str) -> None:
 def test_without_steps_nothing_happens(strategy: Strategy) -> None:
     found = searched(strategy, gates(), named(*GATES), Limits(0))
     assert found.found == [] and found.limits.done == 0
+
+
+def test_a_large_graph_is_saturated_in_regions_and_facts_go_with_them() -> None:
+    """Four hundred nodes in which each second pair of negations vanishes: a region's facts hold wherever it stands."""
+    x = tensor("x", 3, 4)
+    at = x
+    for _ in range(100):
+        at = op("relu", op("neg", op("neg", op("sigmoid", at))))
+    found = searched(Saturate(nodes=400, rounds=2), Graph((x,), (at,)), named("double_neg"), Limits(60))
+    assert operators(found.best.graph).count("neg") < 100
+    assert all(step.facts for step in found.best.path()[1:])
+    proved = validate(RULES, claims_of(found.best))
+    assert proved.usable and proved.how == {"std.double_neg": "exact"}
