@@ -12,7 +12,7 @@ from math import inf
 from typing import NamedTuple
 
 from dslc.egraph.graph import EGraph
-from dslc.egraph.view import OutOfTime, View
+from dslc.egraph.view import OutOfTime, TooFar, View
 from dslc.ir.graph import Call, Node, Value, rebuild
 from dslc.match.associative import unwrap
 from dslc.match.cases import Case
@@ -53,12 +53,14 @@ class Caps:
         looked: so many are found at most.
         nodes: no match is applied once there are so many e-nodes.
         seconds: for finding and applying.
+        asked: calls and classes that are looked at for matches of one rule.
     """
 
     matches: int = 200
     looked: int = 200
     nodes: int = 2_000
     seconds: float = inf
+    asked: float = inf
 
 
 class Built(NamedTuple):
@@ -105,9 +107,8 @@ def matches_of(
     found: list[Match] = []
     many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches // _FEW for top in rule.left.tops)
     index: Index = view
-    view.deadline, view.now = deadline, now
     try:
-        with view.shuffled(rule, rng) if many else nullcontext():
+        with view.limited(deadline, now, caps.asked), view.shuffled(rule, rng) if many else nullcontext():
             for match in find_matches(rule, index):
                 if len(found) >= caps.looked:
                     capped.add(Cap.MATCHES)
@@ -115,8 +116,8 @@ def matches_of(
                 found.append(match)
     except OutOfTime:
         capped.add(Cap.SECONDS)
-    finally:
-        view.deadline = inf
+    except TooFar:
+        capped.add(Cap.MATCHES)
     if len(found) > caps.matches:
         capped.add(Cap.MATCHES)
         kept = sorted(rng.sample(range(len(found)), caps.matches))

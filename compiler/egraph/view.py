@@ -25,6 +25,10 @@ class OutOfTime(Exception):
     """Matching took longer than it may."""
 
 
+class TooFar(Exception):
+    """Matching looked at more than it may."""
+
+
 class View:
     """An e-graph as it is now. What it was asked is kept, so that all rules, and all clones made here, share the answers.
 
@@ -37,6 +41,7 @@ class View:
         self.deadline = inf
         self.now: Callable[[], float] = time.monotonic
         self._asked = 0
+        self._most = inf
         self._results: dict[Node, tuple[Value, ...]] = {}
         self._reached: dict[Node, int] = {}
 
@@ -69,12 +74,26 @@ class View:
     def rank(self) -> dict[Node, int]:
         return self.position
 
+    @contextmanager
+    def limited(self, deadline: float, now: Callable[[], float], asked: float) -> Iterator[None]:
+        """While it lasts, matching ends at a moment (OutOfTime), or when so much was looked at (TooFar), which no clock decides."""
+        self.deadline, self.now, self._most = deadline, now, self._asked + asked
+        try:
+            yield
+        finally:
+            self.deadline, self._most = inf, inf
+
     def nodes(self, value: Value) -> tuple[Node, ...]:
+        self._asked += 1
+        if self._asked > self._most:
+            raise TooFar
         number = self.egraph.class_of(value)
         return () if number is None else self.egraph.members[number]
 
     def results(self, node: Call) -> tuple[Value, ...]:
         self._asked += 1
+        if self._asked > self._most:
+            raise TooFar
         if self._asked % _ASK == 0 and self.now() > self.deadline:
             raise OutOfTime
         found = self._results.get(node)
@@ -229,4 +248,4 @@ def components(kids: Mapping[int, Sequence[int]]) -> list[list[int]]:
     return out
 
 
-__all__ = ["OutOfTime", "View", "components"]
+__all__ = ["OutOfTime", "TooFar", "View", "components"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from dslc.ir.facts import Fact
 from dslc.ir.graph import Graph, Value
 from dslc.search.candidate import Candidate
 from dslc.search.regions import Place
@@ -43,8 +44,9 @@ def stitched(start: Candidate, found: Sequence[Found], end: Graph, cost: float) 
     for number, turn in enumerate(chain.turns, 1):
         last = number == len(chain.turns)
         at = Candidate(
-            _Link(chain, number - 1, end if last else None), cost if last else at.cost - factor * turn.gain, at, turn.rule, turn.count
-        )
+            _Link(chain, number - 1, end if last else None), cost if last else at.cost - factor * turn.gain, at, turn.rule, turn.count,
+            turn.facts,
+        )  # fmt: skip
     return at
 
 
@@ -56,6 +58,8 @@ class _Turn:
     count: int
     gain: float
     parts: tuple[int, ...]
+    #: over holes: what holds in a region holds wherever it stands
+    facts: tuple[Fact, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +94,8 @@ class _Chain:
             parts = tuple(k for k in waiting if paths[k][at[k]].rule == rule)
             steps = [(paths[k][at[k]], len(found[k].places)) for k in parts]
             count, gain = sum(step.count * often for step, often in steps), sum(step.gain * often for step, often in steps)
-            self.turns.append(_Turn(rule, count, gain, parts))
+            facts = tuple(dict.fromkeys([fact for step, _ in steps for fact in step.facts]))
+            self.turns.append(_Turn(rule, count, gain, parts, facts))
             for k in parts:
                 at[k] += 1
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dslc.search.backtracking import Backtrack
+from dslc.search.saturation import Saturate
 from dslc.search.strategy import Strategy
+from dslc.search.treesearch import Mcts
 
 #: what `--strategy` knows; the first one is the default
 STRATEGIES: Mapping[str, type[Strategy]] = {
     "backtrack": Backtrack,
+    "saturate": Saturate,
+    "mcts": Mcts,
 }
 
 

@@ -1,0 +1,183 @@
+"""What searches over e-graphs have in common: prices of e-nodes, and programs that become candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+from dslc.cost.clock import TimeUp
+from dslc.cost.groups import Group
+from dslc.cost.model import CostModel, Key
+from dslc.egraph.extract.program import program_of
+from dslc.egraph.extract.table import Extraction
+from dslc.egraph.graph import EGraph
+from dslc.egraph.story import story
+from dslc.ir.graph import Graph, Node, Opaque
+from dslc.match import CompiledRule
+from dslc.search.candidate import Candidate, Limits, Progress
+from dslc.search.layouts import without_layouts
+from dslc.search.strategy import Space
+from dslc.search.sweep import least_gain
+
+#: what cannot be run costs so many times what the whole graph does: a sum stays a number
+_NEVER = 1e3
+#: what was not measured is hoped to take such a part of what a guess says: what might be best is then measured
+_HOPE = 0.5
+#: such a part of the time may go into measuring single e-nodes
+MEASURING = 0.5
+
+
+class Prices:
+    """Seconds of single e-nodes: measured, and guessed by operations and bytes where that is too early or time is short.
+
+    A price that was said once stays, unless `settle` measures it.
+    """
+
+    def __init__(self, costs: CostModel, limits: Limits, lazy: bool) -> None:
+        """`lazy`: nothing is measured before `settle` asks for it, where the costs can guess."""
+        self._costs, self._limits = costs, limits
+        self._lazy = lazy and costs.start is not None
+        self._known: dict[Key, float] = {}
+        self._guessed: set[Key] = set()
+        self._most = _NEVER * max(1e-6, costs.start.seconds if costs.start is not None else 1.0)
+        now = limits.now()
+        self._until = inf if limits.deadline == inf else now + MEASURING * max(0.0, limits.deadline - now)
+
+    def __call__(self, node: Node) -> float:
+        if node.constant or not node.args or isinstance(node, Opaque):
+            return 0.0
+        group = Group((node,), (node.args,))
+        key = self._costs.key(group)
+        found = self._known.get(key)
+        if found is None:
+            measure = not self._lazy or self._costs.known(key) is not None
+            found = self._known[key] = self._measured(node, group, key) if measure else self._guess(group, key)
+        return found
+
+    def settle(self, extraction: Extraction) -> bool:
+        """Measures what a program is made of; whether any of it was guessed before."""
+        some = False
+        for choice in extraction.choice.values():
+            node = choice.key
+            if not isinstance(node, Node) or not choice.cost:
+                continue
+            group = Group((node,), (node.args,))
+            key = self._costs.key(group)
+            if key in self._guessed and not self._late:
+                self._guessed.discard(key)
+                self._known[key] = self._measured(node, group, key)
+                some = True
+        return some
+
+    def total(self, extraction: Extraction) -> float:
+        """What a program costs by the prices that are known by now."""
+        return sum(self(choice.key) for choice in extraction.choice.values() if isinstance(choice.key, Node) and choice.cost)
+
+    @property
+    def _late(self) -> bool:
+        return self._limits.now() > self._until
+
+    def _measured(self, node: Node, group: Group, key: Key) -> float:
+        if self._late and self._costs.known(key) is None:
+            return self._guess(group, key)
+        try:
+            return min(self._costs.cost(node), self._most)
+        except TimeUp:
+            return self._guess(group, key)
+
+    def _guess(self, group: Group, key: Key) -> float:
+        self._guessed.add(key)
+        return _HOPE * self._costs.guess(group)
+
+
+class Programs:
+    """Programs of e-graphs of one graph: the best by the sum of their prices wait to be ranked as whole graphs.
+
+    `best` is the best candidate so far.
+    """
+
+    def __init__(
+        self, start: Candidate, costs: CostModel, limits: Limits, price: Callable[[Node], float], most: int, on_best: Progress
+    ) -> None:
+        self.best = start
+        self._start, self._costs, self._limits, self._price = start, costs, limits, price
+        self._most, self._on_best = most, on_best
+        self._seen = {hash(start.graph.outputs)}
+        self._least = inf
+        self._waiting: list[tuple[float, Graph, EGraph, Extraction]] = []
+
+    def offer(self, egraph: EGraph, extraction: Extraction) -> None:
+        """A program; one with a lower sum than all before is ranked at once. The e-graph must not change any more."""
+        if len(self._waiting) >= self._most and extraction.cost >= self._waiting[-1][0]:
+            return
+        graph = program_of(egraph, extraction)
+        identity = hash(graph.outputs)
+        if identity in self._seen:
+            return
+        self._seen.add(identity)
+        if extraction.cost < self._least:
+            self._least = extraction.cost
+            self._rank(graph, egraph, extraction)
+            return
+        self._waiting.append((extraction.cost, graph, egraph, extraction))
+        self._waiting.sort(key=lambda one: one[0])
+        del self._waiting[self._most :]
+
+    def known(self, seconds: float) -> None:
+        """The sum of the start's prices: what is above waits until it is ranked with others."""
+        self._least = min(self._least, seconds)
+
+    def rank(self) -> None:
+        """Ranks what waits as whole graphs.
+
+        Raises:
+            TimeUp: something is not measured.
+        """
+        while self._waiting:
+            _, graph, egraph, extraction = self._waiting.pop(0)
+            self._rank(graph, egraph, extraction)
+
+    def _rank(self, graph: Graph, egraph: EGraph, extraction: Extraction) -> None:
+        cost = self._costs.graph_cost(graph)
+        if cost >= self.best.cost - least_gain(self.best.cost):
+            return
+        found = self._candidate(cost, egraph, extraction)
+        if found is None:
+            return
+        self._limits.on_built(found)
+        self.best = found
+        self._limits.gained()
+        self._on_best(found)
+
+    def _candidate(self, cost: float, egraph: EGraph, extraction: Extraction) -> Candidate | None:
+        """A program with the way to it: a step for each rule, and what each step rests on. None where it rests on nothing."""
+        turns = list(story(egraph, extraction, self._start.graph, self._price))
+        at = self._start
+        for turn in turns[:-1]:
+            at = Candidate(turn.graph, self._between(at, turn.graph), at, turn.rule, turn.places, turn.facts)
+        if not turns:
+            return None
+        last = turns[-1]
+        return Candidate(last.graph, cost, at, last.rule, last.places, last.facts)
+
+    def _between(self, before: Candidate, graph: Graph) -> float:
+        """What a graph on the way costs, as far as there is time to say."""
+        if graph.outputs == before.graph.outputs:
+            return before.cost
+        try:
+            return self._costs.graph_cost(graph)
+        except TimeUp:
+            return before.cost
+
+
+def rules_of(space: Space) -> list[CompiledRule]:
+    """The substitutions that a space says are tried; layouts are substitutions too."""
+    if space.layouts == "none":
+        return without_layouts(space.rules)
+    if space.layouts == "only":
+        others = set(map(id, without_layouts(space.rules)))
+        return [rule for rule in space.rules if id(rule) not in others]
+    return space.rules
+
+
+__all__ = ["MEASURING", "Prices", "Programs", "rules_of"]

@@ -1,0 +1,141 @@
+"""Equality saturation as a strategy (TENSAT): rules are applied everywhere in rounds, then the best program is taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import TYPE_CHECKING
+
+from dslc.search.option import option
+
+if TYPE_CHECKING:
+    from dslc.cost.model import CostModel
+    from dslc.egraph.graph import EGraph
+    from dslc.match import CompiledRule
+    from dslc.search.candidate import Candidate, Limits, Progress
+    from dslc.search.strategy import Space
+
+#: how often prices are asked for what the best program is made of, and the best program for these prices
+_SETTLED = 12
+#: such a part of the time is kept for the solver, and it has no more seconds than that
+_SOLVING, _SOLVER = 0.25, 30.0
+#: e-nodes of a region, however many there are
+_LEAST = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Saturate:
+    """Rounds of all rules in an e-graph, those with several patterns first and in the first rounds only; a step is a round."""
+
+    nodes: int = field(default=5_000, metadata=option(
+        "How large an e-graph grows (default: 5000 e-nodes).", type=int, least=1, metavar="N",
+        more="Of a large graph each region has one.",
+    ))  # fmt: skip
+    rounds: int = field(default=15, metadata=option(
+        "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
+    ))  # fmt: skip
+    k_multi: int = field(default=1, metadata=option(
+        "Rounds in which rules with several patterns are applied (default: 1).", type=int, least=0, metavar="N",
+    ))  # fmt: skip
+    finalists: int = field(default=5, metadata=option(
+        "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
+        more="The best by the sum of their prices.",
+    ))  # fmt: skip
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        from dslc.search.explorers import explored
+        from dslc.search.programs import rules_of
+
+        rules = rules_of(space)
+
+        def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
+            options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _LEAST)))
+            return _Saturating(options, start, rules, costs, space.limits, space.seed, told)
+
+        return explored(space, make)
+
+
+class _Saturating:
+    """An e-graph of one graph; each turn is a round, and the best program by then."""
+
+    def __init__(
+        self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
+        told: Progress,
+    ) -> None:  # fmt: skip
+        from dslc.egraph.graph import EGraph
+        from dslc.search.programs import Prices, Programs
+
+        self._options, self._limits, self._seed = options, limits, seed
+        # in ascending order, as TENSAT has them: what is found does not depend on the order of files
+        self._rules = sorted(rules, key=lambda rule: rule.name)
+        self._egraph = EGraph.of(start.graph)
+        self._prices = Prices(costs, limits, lazy=True)
+        self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
+        self._round = 0
+        self._began = limits.now()
+
+    @property
+    def best(self) -> Candidate:
+        return self._programs.best
+
+    def begin(self) -> None:
+        """The first round."""
+        self.expand()
+
+    def expand(self) -> bool:
+        """One more round; False where it was the last."""
+        from dslc.egraph import rewrite
+
+        options, limits = self._options, self._limits
+        if self._round >= options.rounds or not limits.step():
+            return False
+        egraph = self._egraph
+        grown = rewrite.saturate(egraph, self._rules, rewrite.Limits(
+            options.nodes, self._until() - limits.now(), 1, 1 if self._round < options.k_multi else 0,
+            seed=self._seed + self._round, now=self._now,
+        ))  # fmt: skip
+        self._round += 1
+        multi = self._round <= options.k_multi
+        done = grown.stop is rewrite.Stop.SATURATED or (not multi and not grown.unions and rewrite.Cap.MATCHES not in grown.capped)
+        full = len(egraph) >= options.nodes or grown.stop is rewrite.Stop.SECONDS
+        last = done or full or self._round >= options.rounds
+        self._take("joint")
+        if last:
+            self._programs.rank()
+            self._take("ilp")
+        return not last
+
+    def _now(self) -> float:
+        """The clock, which jumps ahead where the search has to end for another reason."""
+        return inf if self._limits.over else self._limits.now()
+
+    def _until(self) -> float:
+        """When growing ends: what is found has to be taken out and ranked."""
+        deadline = self._limits.deadline
+        return deadline if deadline == inf else deadline - _SOLVING * (deadline - self._began)
+
+    def _take(self, how: str) -> None:
+        """The best program by one extractor, at prices that are known for each of its nodes."""
+        from dslc.egraph.extract.program import extract
+
+        limits = self._limits
+        for _ in range(_SETTLED):
+            if limits.over:
+                return
+            now = limits.now()
+            end = inf if how != "ilp" else now + min(_SOLVER, _SOLVING * (limits.deadline - now))
+            found = extract(self._egraph, self._prices, how, deadline=end, now=limits.now)
+            if found is None:
+                return
+            some = self._prices.settle(found)
+            self._programs.offer(self._snapshot(), found)
+            if not some:
+                return
+
+    def _snapshot(self) -> EGraph:
+        """The e-graph as it is: it grows on."""
+        return self._egraph.clone()
+
+
+__all__ = ["Saturate"]
