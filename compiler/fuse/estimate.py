@@ -30,7 +30,7 @@ _WORTH = 1.5e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class Speeds:
     """What a target can do: bytes a second by bytes that are touched (rising), additions a second, and threads."""
 
     bandwidth: tuple[tuple[float, float], ...]
@@ -50,10 +50,10 @@ class Machine:
 
 
 #: where nothing can be measured: an everyday processor
-EVERYDAY = Machine(((4e5, 4e10), (1.2e7, 3e10), (1e8, 1e10)), 5e10, 1)
+EVERYDAY = Speeds(((4e5, 4e10), (1.2e7, 3e10), (1e8, 1e10)), 5e10, 1)
 
 
-def machine(measurer: Measurer) -> Machine:
+def machine(measurer: Measurer) -> Speeds:
     """What a measurer's target can do; it takes milliseconds the first time.
 
     Raises:
@@ -68,7 +68,7 @@ def machine(measurer: Measurer) -> Machine:
     seconds = measurer.measured(sample).seconds
     if not (0 < seconds < inf and all(0 < speed < inf for _, speed in points)):
         return EVERYDAY
-    return Machine(tuple(points), 2.0 * _ROWS**3 / seconds, threads)
+    return Speeds(tuple(points), 2.0 * _ROWS**3 / seconds, threads)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Estimate:
     rounds: int
     rows: float
 
-    def seconds(self, machine: Machine) -> float:
+    def seconds(self, machine: Speeds) -> float:
         """On a machine."""
         moved = self.bytes / machine.speed(self.bytes) + self.near / (_NEAR * machine.speed(0.0))
         alone = max(moved, self.operations / (_FUNCTIONS * machine.peak))
@@ -147,9 +147,9 @@ class _Traffic:
         return not work.reduces and work.operations <= 4.0 * max(work.points, 1.0)
 
 
-def seconds_of(kernel: Kernel, profiles: Profiles, at: Machine) -> float:
+def seconds_of(kernel: Kernel, profiles: Profiles, at: Speeds) -> float:
     """Estimated seconds of a kernel."""
     return estimate(kernel, profiles).seconds(at)
 
 
-__all__ = ["EVERYDAY", "Estimate", "Machine", "estimate", "machine", "seconds_of"]
+__all__ = ["EVERYDAY", "Estimate", "Speeds", "estimate", "machine", "seconds_of"]

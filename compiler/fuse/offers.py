@@ -9,7 +9,7 @@ from math import isfinite
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
-from dslc.fuse.estimate import Machine, seconds_of
+from dslc.fuse.estimate import Speeds, seconds_of
 from dslc.fuse.groups import Group, Neighbours
 from dslc.fuse.kernels import Fold, fold_of
 from dslc.fuse.profile import Profiles
@@ -48,7 +48,7 @@ class Prices:
     graph: Graph
     costs: CostModel
     profiles: Profiles
-    machine: Machine
+    machine: Speeds
     around: Neighbours
     _together: dict[Node, Together] = field(default_factory=dict)
     _alone: dict[object, float] = field(default_factory=dict)

@@ -18,7 +18,7 @@ from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.derive.search import Limits, Program, Search, unlike
 from dslc.errors import DslcError
-from dslc.fuse.estimate import EVERYDAY, Machine, machine, seconds_of
+from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
 from dslc.fuse.kernels import Cyclic, folded
 from dslc.fuse.profile import Profiles, Reach
@@ -125,7 +125,7 @@ class Derivations:
     built: int = BUILT
     _profiles: Profiles = field(init=False)
     _trials: Trials = field(init=False)
-    _machine: Machine = field(init=False, default=EVERYDAY)
+    _machine: Speeds = field(init=False, default=EVERYDAY)
     _found: dict[Graph, tuple[Program, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:

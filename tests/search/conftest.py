@@ -6,8 +6,10 @@ import pytest
 
 from dslc.search import explore
 
+KERNELS = (explore.derivations, explore.fusions)
+
 
 @pytest.fixture(autouse=True)
 def without_kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.node.get_closest_marker("kernels") is None:
-        monkeypatch.setattr(explore, "OFFERS", tuple(offer for offer in explore.OFFERS if offer is not explore.fusions))
+        monkeypatch.setattr(explore, "OFFERS", tuple(offer for offer in explore.OFFERS if offer not in KERNELS))

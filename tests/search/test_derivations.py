@@ -36,6 +36,8 @@ from dslc.sessions import session
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
+pytestmark = pytest.mark.kernels
+
 
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -19,7 +19,7 @@ from dslc.cost.machine import Machine as Device
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
 from dslc.fuse.choose import chosen
-from dslc.fuse.estimate import EVERYDAY, Machine, estimate, machine
+from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
 from dslc.fuse.groups import Group, Neighbours, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, Prices
@@ -31,7 +31,7 @@ from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 from tests.search.test_fuse_groups import chained, graph, names, w, x
 
-FAST = Machine(((1e5, 1e11), (1e8, 5e10)), 2e11, 2)
+FAST = Speeds(((1e5, 1e11), (1e8, 5e10)), 2e11, 2)
 
 
 def kernel(rules: Rules, value: Value) -> Kernel:
@@ -39,7 +39,7 @@ def kernel(rules: Rules, value: Value) -> Kernel:
     return fold_of(next(proposals(graph(value), rules))).kernel
 
 
-def seconds(rules: Rules, value: Value, at: Machine = FAST) -> float:
+def seconds(rules: Rules, value: Value, at: Speeds = FAST) -> float:
     return estimate(kernel(rules, value), Profiles(rules)).seconds(at)
 
 
