@@ -13,12 +13,15 @@ from math import gcd
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.derive.pieces import Box, Operands, View, in_bounds, view_of
+from dslc.errors import error
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, read, walk
 from dslc.ir.scopes import substitute
 from dslc.semantics.apply import apply as call
+from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
 
 
 class Miss(Enum):
@@ -59,12 +62,30 @@ class Operators:
     convolution: str
 
 
-#: the operators of the standard library; a library that has its own names them
-STANDARD = Operators("std.matmul", "std.conv")
+def operators_of(rules: Rules) -> Operators:
+    """The operators of a library that ONNX's product and convolution stand for, whatever the library calls them.
+
+    Raises:
+        DslcError: E0909 where it has none.
+    """
+    cache = rules_cache(rules, "operators of products")
+    found: Operators | None = cache.get("")
+    if found is None:
+        names: dict[str, str] = {}
+        for name, op in rules.operators.items():
+            for statement in op.syntax.statements:
+                if isinstance(statement, t.OnnxMap):
+                    names.setdefault(statement.op, name)
+        try:
+            found = cache[""] = Operators(names["MatMul"], names["Conv"])
+        except KeyError as missing:
+            raise error("E0909", f"no operator of these libraries is ONNX's {missing.args[0]}") from None
+    return found
 
 
-def instances(rules: Rules, value: Value, target: Operators = STANDARD) -> Iterator[tuple[str, Value]]:
+def instances(rules: Rules, value: Value, target: Operators | None = None) -> Iterator[tuple[str, Value]]:
     """A scope by operators: their names, and values equal to that of the scope."""
+    target = target or operators_of(rules)
     operands = Operands()
     view = view_of(value, operands)
     if view is None:
@@ -80,8 +101,9 @@ def instances(rules: Rules, value: Value, target: Operators = STANDARD) -> Itera
                 yield name, made
 
 
-def misses(rules: Rules, value: Value, target: Operators = STANDARD) -> dict[str, Miss]:
+def misses(rules: Rules, value: Value, target: Operators | None = None) -> dict[str, Miss]:
     """Why a scope is none of a target's operators."""
+    target = target or operators_of(rules)
     operands = Operands()
     view = view_of(value, operands)
     if view is None:

@@ -166,7 +166,9 @@ def test_what_has_no_kernel_is_tried_in_halves(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(trials, "generate", choosy)
     found = made(SMALL)
-    assert [(words(one.program), one.why) for one in found.story.dropped] == [("mul add sigmoid tanh mul", Why.NOT_GENERATED)]
+    dropped = [(words(one.program), one.why) for one in found.story.dropped]
+    assert ("mul add sigmoid tanh mul", Why.NOT_GENERATED) in dropped
+    assert all(len(program.split()) > 3 for program, why in dropped if why is Why.NOT_GENERATED)
     assert found.story.kept
     assert found.error() < 1e-5
 

@@ -40,6 +40,6 @@ def test_x_times_reciprocal_of_a_root_becomes_the_norm_that_the_runtime_fuses(op
     model = root_mean_square_norm(opset, "reciprocal")
     fused = runtime_nodes(root_mean_square_norm(opset, "quotient"))
     assert fused.total() == 1 and runtime_nodes(model).total() > 5
-    found = dslc.optimize(model, budget=60.0, steps=60, threads=1, timing=False, cache=tmp_path)
+    found = dslc.optimize(model, budget=60.0, steps=60, threads=1, timing=False, cache=tmp_path, on="ort_cpu")
     assert runtime_nodes(found.model) == fused
     assert found.report.predicted_ratio is not None and found.report.predicted_ratio > 1.3
