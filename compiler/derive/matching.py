@@ -133,14 +133,12 @@ class Left:
 
     def _term(self, node: t.Call, body: Scalar, found: Found) -> Iterator[Found]:
         """`f(x, y, A)`: what f stands for, or whether it stands for this."""
-        choices: list[list[tuple[object, Scalar, Found]]] = [[]]
         states: list[tuple[tuple[object, ...], Scalar, Found]] = [((), body, found)]
         for arg in node.args:
             after: list[tuple[tuple[object, ...], Scalar, Found]] = []
             for params, rest, each in states:
                 after += [((*params, param), left, known) for param, left, known in self._param(arg, rest, each)]
             states = after
-        del choices
         for params, rest, each in states:
             allowed = {it for p in params for it in (p if isinstance(p, tuple) else (p,)) if isinstance(it, Iter)}
             if not rest.free <= allowed:

@@ -14,7 +14,6 @@ from math import inf
 from dslc.derive.pieces import Operands, view_of
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import Operators, instances, operators_of
-from dslc.derive.unknowns import NO_HINTS, Hints
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, product, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
@@ -155,10 +154,10 @@ class Search:
 
     def __init__(
         self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Operators | None = None,
-        hints: Hints = NO_HINTS, price: Price = estimated,
+        price: Price = estimated,
     ) -> None:  # fmt: skip
         self.rules, self.limits, self.target, self.price = rules, limits, target or operators_of(rules), price
-        self.steps = Steps(derivations, hints)
+        self.steps = Steps(derivations)
         self.programs: dict[Value, Program] = {}
         self.states = 0
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}

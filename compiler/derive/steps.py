@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
 from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
-from dslc.derive.unknowns import NO_HINTS, Hints, Unknowns
+from dslc.derive.unknowns import Unknowns
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Read, Scalar, num, read
@@ -45,7 +45,7 @@ def directions(rules: Sequence[DerivationDef]) -> tuple[tuple[Step, t.Derivation
 
 
 def rewritten(
-    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value], hints: Hints = NO_HINTS
+    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value]
 ) -> Iterator[Mapping[Value, Value]]:
     """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types."""
     operands = Operands()
@@ -53,7 +53,7 @@ def rewritten(
         return
     count = 0
     for match in Left(rule, left, operands).match(values):
-        for found in Unknowns(rule, operands, hints).every(match):
+        for found in Unknowns(rule, operands).every(match):
             count += 1
             if count > _INSTANCES:
                 return
@@ -69,7 +69,6 @@ class Steps:
     """What one step makes of an expression, anywhere in it; computed once for each scope. Memory of a search."""
 
     rules: Sequence[DerivationDef]
-    hints: Hints = NO_HINTS
     normalizer: Normalizer = field(default_factory=Normalizer)
     #: rules applied so far
     applications: int = 0
@@ -98,7 +97,7 @@ class Steps:
         if not isinstance(node, ScopeNode):
             return
         for step, rule, left, right in self._directions:
-            for results in rewritten(rule, left, right, (value,), self.hints):
+            for results in rewritten(rule, left, right, (value,)):
                 self.applications += 1
                 new = self.normal(results[value])
                 if new != value:

@@ -1,7 +1,7 @@
 """What is tried for the unknowns that no left side determines, and what conditions say of them.
 
 The generators that `search` names. They know no benchmark: factors are those that divide an extent and occur as a coefficient or a
-modulus in the expression, or that the target asks for.
+modulus in the expression.
 """
 
 from __future__ import annotations
@@ -22,23 +22,12 @@ from dslc.syntax import tree as t
 _SHORT = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Hints:
-    """What the target suggests: sizes of tiles that its operators like."""
-
-    tiles: tuple[int, ...] = ()
-
-
-NO_HINTS = Hints()
-
-
 @dataclass(frozen=True)
 class Unknowns:
     """The unknowns of one application: `iters` of indexes with their boxes, and the term that they are looked for in."""
 
     rule: t.Derivation
     operands: Operands
-    hints: Hints = NO_HINTS
 
     def every(self, found: Found) -> Iterator[Found]:
         """The bindings with every choice of what `search` looks for, as far as the conditions hold."""
@@ -71,10 +60,9 @@ class Unknowns:
     def _generated(self, node: t.Expr, found: Found) -> Iterator[Any]:
         if not isinstance(node, t.Call):
             return
-        keywords = {each.name: each.value for each in node.kwargs}
         name = node.function
         if name == "affine_bijections":
-            factors = self._factors(keywords.get("factors"), found)
+            factors = self._factors(found)
             yield from self._bijections(self._index_of(node.args[0], found), found, factors)
         elif name == "nonzero_box" and len(node.args) == 2:
             term = found.terms[_id(node.args[0])]
@@ -82,16 +70,13 @@ class Unknowns:
             if box is not None:
                 yield box
         elif name == "rounded_up":
-            yield from self._rounded(self._box(node.args[0], found), self._factors(keywords.get("to"), found))
+            yield from self._rounded(self._box(node.args[0], found), self._factors(found))
         elif name == "halves":
             yield from self._halves(self._box(node.args[0], found))
 
-    def _factors(self, node: t.Expr | None, found: Found) -> tuple[int, ...]:
-        """Factors that the expression and the target suggest."""
-        del node
-        suggested = set(self.hints.tiles)
-        for term in found.terms.values():
-            suggested |= coefficients(term.body)
+    def _factors(self, found: Found) -> tuple[int, ...]:
+        """Factors that the expression suggests: its coefficients and moduli."""
+        suggested = {each for term in found.terms.values() for each in coefficients(term.body)}
         return tuple(sorted(each for each in suggested if each > 1))
 
     def _index_of(self, node: t.Expr, found: Found) -> tuple[tuple[Iter, ...], Box]:

@@ -98,7 +98,7 @@ class Checker:
             model = export(self._context, graph, self._rules, self.story.of(candidate).naming)
             if model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
-                texts = {**texts_of(self._rules, graph.outputs, self._context.opset), **candidate.kernels}
+                texts = texts_of(self._rules, graph.outputs, self._context.opset, candidate.kernels)
                 note(model, texts, self._threads)
                 ready(model, texts)
             self._last = candidate, model

@@ -397,7 +397,7 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
     task = ground.referenced.task
-    if not task.settings.derive or task.settings.on != "cpu" or no_compiler():
+    if not task.settings.derive or not with_kernels(task.settings):
         return
     run.phase("deriving programs")
     ground.keeping(ground.shares.others)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from onnx import ModelProto
 
@@ -46,9 +47,12 @@ def _said(rules: Rules, node: Call, opset: int) -> bool:
     return bool(found)
 
 
-def texts_of(rules: Rules, outputs: Iterable[Value], opset: int) -> dict[str, KernelText]:
-    """The C++ of the kernels of a graph by the names of their operators, as far as it can be generated; the likely best variants."""
-    found: dict[str, KernelText] = {}
+def texts_of(
+    rules: Rules, outputs: Iterable[Value], opset: int, known: Mapping[str, KernelText] = MappingProxyType({})
+) -> dict[str, KernelText]:
+    """The C++ of the kernels of a graph by the names of their operators, as far as it can be generated: `known`, and
+    the likely best variants of the others."""
+    found: dict[str, KernelText] = dict(known)
     for node in topological(value.node for value in outputs):
         if isinstance(node, Kernel):
             try:
