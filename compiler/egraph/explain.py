@@ -191,14 +191,15 @@ def _left(applied: Applied) -> Callable[[int], tuple[Value, ...]]:
             return known[number]
         site, node = applied.rule.left.sites[number], state.nodes[number]
         operands = list(state.taken.get(number, node.args))
-        left = list(range(len(operands)))
-        for arg in site.args:
+        joined: set[int] = set()
+        places = state.places.get(number)
+        for k, arg in enumerate(site.args):
             if isinstance(arg, Result):
-                value = state.results[arg.site][arg.output]
-                at = next(k for k in left if operands[k] == value)
-                left.remove(at)
-                operands[at] = results(arg.site)[arg.output]
-        if number in state.taken:
+                first, *others = (k,) if places is None else places[k]
+                operands[first] = results(arg.site)[arg.output]
+                joined.update(others)
+        operands = [value for k, value in enumerate(operands) if k not in joined]
+        if number in state.taken or joined:
             whole = build(rules, node, operands)
             assert whole is not None, "it was matched"
             known[number] = (whole,)

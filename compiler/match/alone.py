@@ -128,6 +128,7 @@ def joined(state: State, part: State) -> State:
         {**state.wraps, **part.wraps},
         (*state.pending, *part.pending),
         {**state.taken, **part.taken},
+        {**state.places, **part.places},
     )
 
 

@@ -51,6 +51,7 @@ class Wrap:
     chosen: tuple[int, ...]
 
 
+Places: TypeAlias = tuple[tuple[int, ...], ...]
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -65,16 +66,25 @@ class State(NamedTuple):
     pending: tuple[Pending, ...] = ()
     #: the operands of calls that were taken apart further than they stand there, by site
     taken: Mapping[int, tuple[Value, ...]] = _NOTHING
+    #: which operands stand for each argument of a site, where it isn't the first for the first and so on
+    places: Mapping[int, Places] = _NOTHING
 
     def with_variable(self, name: str, value: Value, names: Mapping[str, Any]) -> State:
-        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending, self.taken)
+        return State({**self.values, name: value}, names, self.nodes, self.results, self.wraps, self.pending, self.taken, self.places)
 
     def with_names(self, names: Mapping[str, Any], pending: tuple[Pending, ...]) -> State:
-        return State(self.values, names, self.nodes, self.results, self.wraps, pending, self.taken)
+        return State(self.values, names, self.nodes, self.results, self.wraps, pending, self.taken, self.places)
 
     def with_site(
-        self, site: int, node: Call, results: tuple[Value, ...], wrap: Wrap | None, operands: tuple[Value, ...] | None = None
+        self,
+        site: int,
+        node: Call,
+        results: tuple[Value, ...],
+        places: Places,
+        operands: tuple[Value, ...] | None = None,
+        wrap: Wrap | None = None,
     ) -> State:
+        plain = all(at == (k,) for k, at in enumerate(places))
         return State(
             self.values,
             self.names,
@@ -83,4 +93,5 @@ class State(NamedTuple):
             self.wraps if wrap is None else {**self.wraps, site: wrap},
             self.pending,
             self.taken if operands is None or operands == node.args else {**self.taken, site: operands},
+            self.places if plain else {**self.places, site: places},
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
@@ -22,7 +23,7 @@ from dslc.match.pattern import (
     Variable,
 )
 from dslc.match.rule import CompiledRule
-from dslc.match.state import Complete, NumberEquals, Pending, State, Wrap
+from dslc.match.state import Complete, NumberEquals, Pending, Places, State, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import Bindings, bound, equal
 from dslc.semantics.env import AttrSet, OperatorRef
@@ -302,24 +303,24 @@ class Structure:
         if not site.associative:
             if site.operator is not None and len(node.args) != size:
                 return
-            for found, _ in self._assign(site, node.args[:size], state):
-                yield found.with_site(site.id, node, results, None)
+            for found, chosen in self._assign(site, node.args[:size], state):
+                yield found.with_site(site.id, node, results, _single(chosen))
             return
         searched = size > len(node.args) or any(isinstance(arg, Result | Number) for arg in site.args)
         top = site.id in self._tops and site.id in self._root_sites
         for operands in operand_lists(node, self._index) if searched else [node.args]:
             if len(operands) == size:
-                for found, _ in self._assign(site, operands, state):
-                    yield found.with_site(site.id, node, results, None, operands)
+                for found, chosen in self._assign(site, operands, state):
+                    yield found.with_site(site.id, node, results, _single(chosen), operands)
                 continue
             if len(operands) > size and top:
                 for found, chosen in self._assign(site, operands, state):
                     part = self._built(node, tuple(operands[k] for k in chosen))
                     if part is not None:
-                        yield found.with_site(site.id, node, (part,), Wrap(node, operands, chosen), operands)
+                        yield found.with_site(site.id, node, (part,), _single(chosen), operands, Wrap(node, operands, chosen))
             if len(operands) > size:
-                for found in self._cover(site, operands, state, node):
-                    yield found.with_site(site.id, node, results, None, operands)
+                for found, places in self._cover(site, operands, state, node):
+                    yield found.with_site(site.id, node, results, places, operands)
 
     def _assign(
         self, site: Site, operands: tuple[Value, ...], state: State
@@ -369,13 +370,15 @@ class Structure:
             return 0
         return 1 if pattern.name in self._rule.constants else 2
 
-    def _cover(self, site: Site, operands: tuple[Value, ...], state: State, node: Call) -> Iterator[State]:
+    def _cover(self, site: Site, operands: tuple[Value, ...], state: State, node: Call) -> Iterator[tuple[State, Places]]:
         """No operand is left out: consecutive runs, or (commutative) single ones and all others for the last variable."""
         if not site.commutative:
             for parts in compositions(len(operands), len(site.args)):
                 values = self._runs(site, operands, parts, node)
                 if values is not None:
-                    yield from self._all(site.args, values, state)
+                    places = tuple(tuple(range(end - width, end)) for width, end in zip(parts, accumulate(parts), strict=True))
+                    for found in self._all(site.args, values, state):
+                        yield found, places
             return
         variables = [k for k, arg in enumerate(site.args) if isinstance(arg, Variable)]
         if not variables:
@@ -383,10 +386,12 @@ class Structure:
         last = variables[-1]
         others = [arg for k, arg in enumerate(site.args) if k != last]
         for found, chosen in self._choose(others, operands, state):
-            rest = tuple(operand for k, operand in enumerate(operands) if k not in chosen)
-            whole = self._built(node, rest)
+            rest = tuple(k for k in range(len(operands)) if k not in chosen)
+            whole = self._built(node, [operands[k] for k in rest])
             if whole is not None:
-                yield from self._pattern(site.args[last], whole, found)
+                single = _single(chosen)
+                for each in self._pattern(site.args[last], whole, found):
+                    yield each, (*single[:last], rest, *single[last:])
 
     def _runs(
         self, site: Site, operands: tuple[Value, ...], parts: tuple[int, ...], node: Call
@@ -485,6 +490,10 @@ class Structure:
     def _stop(self, state: State, site: Site | None, reason: Any) -> None:
         if self._trace is not None:
             self._trace.stopped(state, site, reason)
+
+
+def _single(chosen: Sequence[int]) -> Places:
+    return tuple([(k,) for k in chosen])
 
 
 def _ascending(taken: dict[int, int], pairs: Sequence[tuple[int, int]]) -> bool:
