@@ -34,7 +34,9 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         NotGenerated: there is no kernel for the group.
     """
     with _reasons():
-        stages = stages_of(separated(parts_of(rules, group)))
+        parts = separated(parts_of(rules, group))
+        stages = stages_of(parts)
+        shared = separated(parts_of(rules, group, read_outputs=True)) != parts
     lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
     first = Variant(width=lanes)
     out = [first]
@@ -45,6 +47,8 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         out.append(Variant(width=lanes, vectors=1, block=1, unroll=2))
     else:
         out.append(Variant(width=lanes, vectors=1))
+    if shared:
+        out.append(Variant(width=lanes, read_outputs=True))
     if len(stages) < len(scopes):
         out.append(Variant(width=lanes, fuse=False))
     return tuple(out)
@@ -57,7 +61,8 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
         NotGenerated: with the reason.
     """
     with _reasons():
-        return _Kernel(separated(parts_of(rules, group)), variant or Variant()).text()
+        variant = variant or Variant()
+        return _Kernel(separated(parts_of(rules, group, variant.read_outputs)), variant).text()
 
 
 @contextmanager

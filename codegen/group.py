@@ -60,8 +60,8 @@ class Parts:
     outputs: tuple[Value, ...]
 
 
-def parts_of(rules: Rules, group: Graph) -> Parts:
-    """The parts of a group.
+def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
+    """The parts of a group. With `read_outputs` what needs an output reads it, and doesn't compute it once more.
 
     Raises:
         NotGenerated: OPAQUE, WEIGHT, MEANING or TOO_LARGE.
@@ -76,13 +76,14 @@ def parts_of(rules: Rules, group: Graph) -> Parts:
     users: Counter[Value] = Counter(arg for node in nodes for arg in set(node.args))
     users.update(set(outputs))
     mapped: dict[Value, Value] = {}
+    read = frozenset(outputs) if read_outputs else frozenset()
     for node in nodes:
         if isinstance(node, Input):
             mapped[Value(node)] = Value(node)
         elif isinstance(node, Constant):
             continue
         elif isinstance(node, ScopeNode):
-            mapped[Value(node)] = _fused(node, mapped, users)
+            mapped[Value(node)] = _fused(node, mapped, users, read)
         else:
             raise NotGenerated(Reason.OPAQUE, type(node).__name__)
     found = tuple(_kept(mapped, value) for value in outputs)
@@ -123,8 +124,8 @@ def _nested(values: Any) -> Any:
     return tuple(_nested(item) for item in values) if isinstance(values, list) else values
 
 
-def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value]) -> Value:
-    """A scope with its constants and those operands inside that are not worth keeping."""
+def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value], read: frozenset[Value]) -> Value:
+    """A scope with its constants and those operands inside that are not worth keeping, none of `read` among them."""
     scope = node.scope
     constants = {k for k, arg in enumerate(node.args) if isinstance(arg.node, Constant)}
     if constants:
@@ -132,7 +133,7 @@ def _fused(node: ScopeNode, mapped: dict[Value, Value], users: Counter[Value]) -
     args = tuple(mapped.get(arg, arg) for arg in node.args)
     value = _tidy(scope, args, node)
     for arg in dict.fromkeys(node.args):
-        if arg in mapped and isinstance(mapped[arg].node, ScopeNode):
+        if arg in mapped and arg not in read and isinstance(mapped[arg].node, ScopeNode):
             inner = mapped[arg]
             current = value.node
             assert isinstance(current, ScopeNode)

@@ -62,25 +62,18 @@ K_FN T k_exp(T x) {
     const T n = k_round(a * 1.44269504f);
     T r = n * -0.693359375f + a;
     r = n * 2.12194440e-4f + r;
-    T p = r * 1.3950473e-3f + 8.3688843e-3f;
-    p = p * r + 4.1666206e-2f;
-    p = p * r + 1.66665189e-1f;
-    p = p * r + 0.5f;
-    return k_scale(p * (r * r) + (r + 1.0f), n);
+    const T rr = r * r;
+    const T p = (rr * 1.3950473e-3f + (r * 8.3688843e-3f + 4.1666206e-2f)) * rr + (r * 1.66665189e-1f + 0.5f);
+    return k_scale(p * rr + (r + 1.0f), n);
   }
   K_ELSE(exp)
 }
 // log(1 + f) + k log(2) for f in [-1/4, 1/2]
 K_FN T k_log_of(T f, T k) {
-  T p = f * 3.88050975e-2f - 9.25239131e-2f;
-  p = p * f + 1.17358660e-1f;
-  p = p * f - 1.27148121e-1f;
-  p = p * f + 1.42705337e-1f;
-  p = p * f - 1.66555641e-1f;
-  p = p * f + 1.99998442e-1f;
-  p = p * f - 2.50001660e-1f;
-  p = p * f + 3.33333371e-1f;
-  const T ff = f * f;
+  const T ff = f * f, f4 = ff * ff;
+  const T low = (f * -1.66555641e-1f + 1.99998442e-1f) * ff + (f * -2.50001660e-1f + 3.33333371e-1f);
+  const T high = (f * -9.25239131e-2f + 1.17358660e-1f) * ff + (f * -1.27148121e-1f + 1.42705337e-1f);
+  const T p = (f4 * 3.88050975e-2f + high) * f4 + low;
   T y = p * (ff * f) + k * 1.42860677e-6f;
   y = ff * -0.5f + y;
   return k * 0.693145752f + (f + y);
@@ -119,15 +112,9 @@ K_FN T k_tanh(T x) {
   if constexpr (k_f32_lanes<T>) {
     const T a = k_upper(T{} - 9.02f, k_lower(T{} + 9.02f, x));
     const T t = a * a;
-    T p = t * -1.2203178e-11f + 3.0584624e-8f;
-    p = p * t + 2.8007291e-5f;
-    p = p * t + 3.86831942e-3f;
-    p = p * t + 1.36799084e-1f;
-    p = p * t + 1.0f;
-    T q = t * 1.28735493e-6f + 3.93861643e-4f;
-    q = q * t + 2.72458084e-2f;
-    q = q * t + 4.70132405e-1f;
-    q = q * t + 1.0f;
+    const T tt = t * t;
+    const T p = ((t * -1.2203178e-11f + 3.0584624e-8f) * tt + (t * 2.8007291e-5f + 3.86831942e-3f)) * tt + (t * 1.36799084e-1f + 1.0f);
+    const T q = (tt * 1.28735493e-6f + (t * 3.93861643e-4f + 2.72458084e-2f)) * tt + (t * 4.70132405e-1f + 1.0f);
     // exactly 1 beyond: x * (1 - f(x)) of a huge x must vanish
     return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q + (x - a)));
   }
@@ -137,17 +124,11 @@ K_FN T k_erf(T x) {
   if constexpr (k_f32_lanes<T>) {
     const T a = k_upper(T{} - 3.92f, k_lower(T{} + 3.92f, x));
     const T t = a * a;
-    T p = t * -1.27992142e-8f + 4.6091084e-6f;
-    p = p * t + 3.76755355e-4f;
-    p = p * t + 3.83865391e-3f;
-    p = p * t + 5.42440228e-2f;
-    p = p * t + 1.85136363e-1f;
-    p = p * t + 1.12837917f;
-    T q = t * 6.23980061e-5f + 1.30152657e-3f;
-    q = q * t + 1.54300967e-2f;
-    q = q * t + 1.13874113e-1f;
-    q = q * t + 4.97406236e-1f;
-    q = q * t + 1.0f;
+    const T tt = t * t, t4 = tt * tt;
+    const T low = (t * 5.42440228e-2f + 1.85136363e-1f) * t + 1.12837917f;
+    const T high = (t * -1.27992142e-8f + 4.6091084e-6f) * tt + (t * 3.76755355e-4f + 3.83865391e-3f);
+    const T p = high * (tt * t) + low;
+    const T q = (t * 6.23980061e-5f + 1.30152657e-3f) * t4 + ((t * 1.54300967e-2f + 1.13874113e-1f) * tt + (t * 4.97406236e-1f + 1.0f));
     // exactly 1 beyond: x * (1 - f(x)) of a huge x must vanish
     return k_upper(T{} - 1.0f, k_lower(T{} + 1.0f, a * p / q + (x - a)));
   }

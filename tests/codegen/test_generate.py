@@ -91,6 +91,13 @@ def statistics(r: Room) -> tuple[Value, ...]:
     return r.ops("layer_norm_statistics", r.input(2, N, M), r.input(M), r.input(M))
 
 
+def sum_and_norm(r: Room) -> tuple[Value, ...]:
+    """Both outputs need the sum: in one variant the norm reads what was written."""
+    total = r.op("add", r.input(N, M), r.input(N, M))
+    mean = r.op("reduce_mean", r.op("mul", total, total), axes=(1,), keepdims=True)
+    return r.op("div", total, r.op("sqrt", r.op("add", mean, r.number(1e-6)))), total
+
+
 def padded(r: Room) -> Value:
     return r.op("pad", r.op("relu", r.input(N, M)), r.number(2.0), before=(1, 2), after=(0, 3))
 
@@ -111,6 +118,7 @@ GROUPS = [
     softmax(0),
     Case("layer norm", layer_norm, tolerance=1e-4),
     Case("layer norm and its statistics", statistics, tolerance=1e-3),
+    Case("sum and its norm", sum_and_norm, tolerance=1e-4),
     Case("norm as exporters write it", norm_of_primitives, tolerance=1e-4),
     Case("norm over channels", norm_over_channels),
     Case("RMS norm of a sum", lambda r: r.op("rms_norm", r.op("add", r.input(N, M), r.input(N, M)), r.input(M))),
@@ -167,7 +175,10 @@ def test_groups_compute_what_their_equations_say(half: int) -> None:
     compare(GROUPS[half::4], BEST)
 
 
-VARIED = ["softmax over 2", "softmax over 1", "layer norm", "LSTM cell", "product with bias", "convolution with bias", "pad", "rotary"]
+VARIED = [
+    "sum and its norm", "softmax over 2", "softmax over 1", "layer norm", "LSTM cell", "product with bias", "convolution with bias",
+    "pad", "rotary",
+]  # fmt: skip
 
 
 @needs_compiler
@@ -175,7 +186,7 @@ VARIED = ["softmax over 2", "softmax over 1", "layer norm", "LSTM cell", "produc
     "variant",
     [
         Variant(width=1), Variant(width=8), Variant(fuse=False), Variant(lane=1), Variant(vectors=4, block=6, unroll=2),
-        Variant(vectors=1, block=1),
+        Variant(vectors=1, block=1), Variant(read_outputs=True),
     ],
     ids=str,
 )  # fmt: skip
@@ -306,6 +317,11 @@ def test_the_best_guess_comes_first() -> None:
     for case in GROUPS[:6]:
         found = variants(standard(), group(case.build))
         assert 2 <= len(found) <= 6 and found[0] == Variant()
+
+
+def test_what_needs_an_output_may_read_it() -> None:
+    shared = Variant(read_outputs=True)
+    assert shared in variants(standard(), group(sum_and_norm)) and shared not in variants(standard(), group(layer_norm))
 
 
 def test_weights_are_arguments() -> None:
