@@ -63,6 +63,12 @@ class Lowerings:
         return {operator: list(found) for operator, found in out.items()}
 
     @cached_property
+    def _edges_of_all(self) -> tuple[Edges, int]:
+        """The edges of all lowerings of several nodes, and how far nodes of one lie apart at most."""
+        edges = frozenset(edge for rule in self._fused for edge in _edges(rule))
+        return edges, max((len(rule.left.sites) - 1 for rule in self._fused), default=0)
+
+    @cached_property
     def _wanted(self) -> list[tuple[CompiledRule, Edges]]:
         return [(rule, _edges(rule)) for rule in self._fused]
 
@@ -107,14 +113,17 @@ class Lowerings:
         """The nodes with which changed ones may run as one, them included where there are any."""
         out: dict[Node, None] = {}
         done: set[tuple[Node, Edges]] = set()
-        for node in changed:
-            if not isinstance(node, Call):
-                continue
-            for wanted, steps in self._by_operator.get(node.op, ()):
-                if (node, wanted) in done:
+        calls = [node for node in changed if isinstance(node, Call) and node.op in self._by_operator]
+        if not calls:
+            return out
+        every, far = self._edges_of_all
+        _, present = _flood(calls, every, far, args_of, users_of)
+        for node in calls:
+            for wanted, steps in self._by_operator[node.op]:
+                if (node, wanted) in done or not wanted <= present:
                     continue
                 done.add((node, wanted))
-                around, met = _flood(node, wanted, steps, args_of, users_of)
+                around, met = _flood([node], wanted, steps, args_of, users_of)
                 if wanted <= met:
                     out.update((one, None) for one in around if not one.constant)
         return out
@@ -155,12 +164,12 @@ def _edges_among(nodes: Sequence[Node], args_of: Arguments) -> set[tuple[str, st
 
 
 def _flood(
-    start: Call, wanted: Edges, steps: int, args_of: Arguments, users_of: Callable[[Value], Iterable[Node]]
+    start: Sequence[Call], wanted: Edges, steps: int, args_of: Arguments, users_of: Callable[[Value], Iterable[Node]]
 ) -> tuple[dict[Call, None], set[tuple[str, str]]]:
-    """What is connected to a node through such edges, and those of one associative operator, in so many steps; and the edges met."""
-    out: dict[Call, None] = {start: None}
+    """What is connected to some nodes through such edges, and those of one operator, in so many steps; and the edges met."""
+    out: dict[Call, None] = dict.fromkeys(start)
     met: set[tuple[str, str]] = set()
-    level: list[Call] = [start]
+    level = list(start)
     for _ in range(steps):
         beside: list[Call] = []
         for node in level:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from dslc.errors import Diagnostic, DslcError, error
@@ -65,7 +66,13 @@ def compile_lowering(rules: Rules, definition: LoweringDef) -> tuple[CompiledRul
     outputs = syntax.match[-1].names
     whole = t.Substitution(False, syntax.name, syntax.params, outputs, syntax.doc, left, "=>", (), span=syntax.span)
     as_rule = SubstitutionDef(definition.name, whole, definition.module)
-    return tuple(compile_rule(rules, chosen) for chosen in with_modes_chosen(rules, as_rule))
+    return tuple(_as_they_stand(compile_rule(rules, chosen)) for chosen in with_modes_chosen(rules, as_rule))
+
+
+def _as_they_stand(rule: CompiledRule) -> CompiledRule:
+    """A rule that takes no chain of an associative operator apart unless its pattern is one: a target runs nodes as they stand."""
+    sites = tuple(replace(site, associative=site.associative and len(site.args) > 2) for site in rule.left.sites)
+    return replace(rule, left=replace(rule.left, sites=sites))
 
 
 def compile_all(rules: Rules) -> tuple[CompiledRule, ...]:
