@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -22,8 +23,15 @@ from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.interpret.unknown import UnknownFunctions
-from dslc.ir.graph import Input, Value, topological
+from dslc.ir.graph import Input, Scope, Value, scope_value, topological
+from dslc.ir.scalar import Scalar, apply, num, read, traversal
 from dslc.prove.degree import difference_degree
+from dslc.prove.exact.answers import Equal
+from dslc.prove.exact.compare import compare
+from dslc.prove.exact.compare import difference as exact_difference
+from dslc.prove.exact.regions import Region
+from dslc.prove.exact.terms import Unsolved
+from dslc.prove.split_points import NotMultilinear, Points, failing, joined, shape_of, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -63,8 +71,8 @@ class Difference:
     """Where one output of two programs differs.
 
     `boxes`: disjoint; `share`: the part of the output's positions that they hold; `proved`: outside of them the programs are equal for
-    all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what it took.
-    `error_bound`: the probability that a position that differs is missing, None where no such bound is known (0 where it is proved).
+    all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what all
+    outputs took. `error_bound`: the probability that a position that differs is missing, where that is not proved and a bound is known.
     """
 
     boxes: tuple[Box, ...]
@@ -74,6 +82,9 @@ class Difference:
     seconds: float
     shape: tuple[int, ...] = ()
     error_bound: float | None = None
+    #: of PET's way: the part of the output that is in boxes that failed, and at how many positions it looked
+    boxed: float | None = None
+    looked: int = 0
 
     @property
     def mask(self) -> Mask:
@@ -82,29 +93,88 @@ class Difference:
 
 
 def difference(
-    rules: Rules, old: Sequence[Value], new: Sequence[Value], *, seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0
-) -> tuple[Difference, ...]:
+    rules: Rules, old: Sequence[Value], new: Sequence[Value], *,
+    seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0,
+) -> tuple[Difference, ...]:  # fmt: skip
     """Where each output of two programs differs: both have static shapes, over common inputs, with equal types of outputs.
 
     Args:
         pieces: how many boxes one output's set may have.
-        prove: whether the exact prover is asked; `seconds` is what it may take.
+        prove: whether the exact prover is asked, and PET's way; `seconds` is what the prover may take.
 
     Raises:
         NotCompared: no set is found, or the two ways disagree; `why` says what it was.
     """
     began = time.perf_counter()
     left, right = expanded(rules, old, new)
-    draws = _drawn(left, right, seed)
+    drawn = _drawn(left, right, seed)
+    try:
+        boxes = [strided_boxes(mask, pieces) for mask in drawn.masks]
+    except TooManyPieces as problem:
+        raise NotCompared(Why.PIECES, f"more than {problem.limit}") from None
+    proved = proved_outside(rules, left, right, boxes, seconds) if prove else [False] * len(boxes)
+    cuts = _points(left, right) if prove else (None,) * len(boxes)
+    other = [_by_boxes(mask, points) for mask, points in zip(drawn.masks, cuts, strict=True)]
+    taken = time.perf_counter() - began
     out: list[Difference] = []
-    for number, mask in enumerate(draws.masks):
-        try:
-            boxes = strided_boxes(mask, pieces)
-        except TooManyPieces as problem:
-            raise NotCompared(Why.PIECES, f"more than {problem.limit}") from None
+    for mask, cover, shown, (agree, boxed, looked) in zip(drawn.masks, boxes, proved, other, strict=True):
         share = float(mask.sum()) / mask.size if mask.size else 0.0
-        out.append(Difference(boxes, share, False, None, time.perf_counter() - began, mask.shape, draws.error_bound))
+        bound = 0.0 if shown else drawn.error_bound
+        out.append(Difference(cover, share, shown, agree, taken, mask.shape, bound, boxed, looked))
     return tuple(out)
+
+
+def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points | None, ...]:
+    """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
+    try:
+        return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
+    except NotMultilinear:
+        return (None,) * len(left)
+
+
+def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
+    """Whether PET's way agrees, the share that it finds, and at how many positions it looks. Raises NotCompared where it does not."""
+    if points is None:
+        return None, None, 0
+    failed, looked = failing(mask, points)
+    if (mask & ~failed).any():
+        position = tuple(int(k) for k in np.argwhere(mask & ~failed)[0])
+        raise NotCompared(Why.DISAGREE, f"boxes accept {list(position)}, which differs: this is a bug of dslc, please report it")
+    return True, float(failed.sum()) / failed.size, looked
+
+
+def proved_outside(
+    rules: Rules, left: Sequence[Value], right: Sequence[Value], boxes: Sequence[Sequence[Box]], seconds: float = 10.0
+) -> list[bool]:
+    """Whether the exact prover shows, for each output, that two expanded programs are equal outside of some boxes for all inputs.
+
+    The set of positions at which their normal forms differ is compared with the boxes. Where it has no normal form, or is too large as
+    functions occur, the programs are compared with 0 in the place of what is in the boxes.
+    """
+    found: Region | None = None
+    with suppress(Unsolved):
+        found = exact_difference(rules, left, right, seconds=seconds / 2)
+    out: list[bool] = []
+    for number, (one, other) in enumerate(zip(left, right, strict=True)):
+        shown = one == other or (found is not None and found.defined[number] and found.lies_in(number, boxes[number]))
+        if not shown:
+            sides = [(_outside(side, boxes[number]),) for side in (one, other)]
+            shown = isinstance(compare(rules, *sides, seconds=seconds / 2), Equal)
+        out.append(shown)
+    return out
+
+
+def _outside(value: Value, boxes: Sequence[Box]) -> Value:
+    """A result with 0 at the positions of some boxes."""
+    place = [traversal(axis) for axis in range(len(value.type.shape))]
+    kept = read(0, tuple(place))
+    for box in boxes:
+        inside: list[Scalar] = []
+        for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, shape_of(value.type), strict=True):
+            inside += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
+            inside += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
+        kept = apply("select", apply("and", *inside), num(0), kept) if inside else num(0)
+    return scope_value(Scope(value.type.shape, kept, value.type.dtype), (value,))
 
 
 def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -137,7 +207,7 @@ class _Draws:
 def _drawn(left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> _Draws:
     degree = difference_degree(left, right)
     rng = np.random.default_rng(seed)
-    masks = [np.zeros(_shape(value), dtype=np.bool_) for value in left]
+    masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
     results: list[tuple[Array, ...]] = []
     quiet = 0
     for _ in range(DRAWS if degree is not None else _DRAWS_OF_FUNCTIONS):
@@ -149,10 +219,6 @@ def _drawn(left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> _Dra
         if degree is None and quiet == _QUIET:
             break
     return _Draws(tuple(masks), None if degree is None else float((degree / P) ** len(results)), tuple(results))
-
-
-def _shape(value: Value) -> tuple[int, ...]:
-    return tuple(int(str(size)) for size in value.type.shape)
 
 
 def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]) -> tuple[Array, ...]:
