@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -22,8 +23,15 @@ from dslc.interpret.domain import Array, Redraw
 from dslc.interpret.field import Field, P
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.interpret.unknown import UnknownFunctions
-from dslc.ir.graph import Input, Value, topological
+from dslc.ir.graph import Input, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
 from dslc.prove.degree import difference_degree
+from dslc.prove.exact.answers import Equal
+from dslc.prove.exact.compare import compare
+from dslc.prove.exact.compare import difference as exact_difference
+from dslc.prove.exact.regions import Region
+from dslc.prove.exact.terms import Unsolved
+from dslc.prove.split_points import NotMultilinear, Points, failing, joined, shape_of, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -31,8 +39,7 @@ from dslc.semantics.library import Rules
 
 #: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
 DRAWS = 2
-# where functions are no polynomials a draw may hide a difference: so many show nothing new, and so many at most
-_QUIET = 4
+# where functions are no polynomials a draw may hide a difference: so many are tried
 _DRAWS_OF_FUNCTIONS = 24
 _REDRAWS = 8
 # elements of all intermediate tensors together: beyond, the sizes are too large to be computed
@@ -47,6 +54,7 @@ class Why(Enum):
     LARGE = "the tensors are too large"
     UNDEFINED = "no random input was found for which both are defined"
     PIECES = "the set has too many pieces"
+    DATA = "what is read depends on elements"
     DISAGREE = "the two ways disagree"
 
 
@@ -63,8 +71,8 @@ class Difference:
     """Where one output of two programs differs.
 
     `boxes`: disjoint; `share`: the part of the output's positions that they hold; `proved`: outside of them the programs are equal for
-    all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what it took.
-    `error_bound`: the probability that a position that differs is missing, None where no such bound is known (0 where it is proved).
+    all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what all
+    outputs took. `error_bound`: the probability that a position that differs is missing, where that is not proved and a bound is known.
     """
 
     boxes: tuple[Box, ...]
@@ -74,6 +82,9 @@ class Difference:
     seconds: float
     shape: tuple[int, ...] = ()
     error_bound: float | None = None
+    #: of PET's way: the part of the output that is in boxes that failed, and at how many positions it looked
+    boxed: float | None = None
+    looked: int = 0
 
     @property
     def mask(self) -> Mask:
@@ -82,29 +93,113 @@ class Difference:
 
 
 def difference(
-    rules: Rules, old: Sequence[Value], new: Sequence[Value], *, seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0
-) -> tuple[Difference, ...]:
+    rules: Rules, old: Sequence[Value], new: Sequence[Value], *,
+    seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0,
+) -> tuple[Difference, ...]:  # fmt: skip
     """Where each output of two programs differs: both have static shapes, over common inputs, with equal types of outputs.
 
     Args:
         pieces: how many boxes one output's set may have.
-        prove: whether the exact prover is asked; `seconds` is what it may take.
+        prove: whether the exact prover is asked, and PET's way; `seconds` is what the prover may take.
 
     Raises:
         NotCompared: no set is found, or the two ways disagree; `why` says what it was.
     """
     began = time.perf_counter()
     left, right = expanded(rules, old, new)
-    draws = _drawn(left, right, seed)
-    out: list[Difference] = []
-    for number, mask in enumerate(draws.masks):
-        try:
-            boxes = strided_boxes(mask, pieces)
-        except TooManyPieces as problem:
-            raise NotCompared(Why.PIECES, f"more than {problem.limit}") from None
+    chooser = _Outside(rules, left, right, seconds) if prove else None
+    cuts = _points(left, right) if prove else (None,) * len(left)
+    found: list[Difference] = []
+    for number, drawn in enumerate(_drawn(left, right, seed)):
+        boxes = _boxes(drawn.found, pieces)
+        proved = chooser is not None and chooser.equal(number, boxes)
+        mask = drawn.found
+        if chooser is not None and not proved and drawn.unknown is not None:
+            # what the draws did not show may be hidden: the larger set is safe
+            mask = drawn.unknown
+            boxes = _boxes(mask, pieces)
+            proved = chooser.equal(number, boxes)
+        if not proved and _depends_on_elements((left[number], right[number])):
+            raise NotCompared(Why.DATA)
+        agree, boxed, looked = _by_boxes(mask, cuts[number])
         share = float(mask.sum()) / mask.size if mask.size else 0.0
-        out.append(Difference(boxes, share, False, None, time.perf_counter() - began, mask.shape, draws.error_bound))
-    return tuple(out)
+        bound = 0.0 if proved else drawn.error_bound
+        found.append(Difference(boxes, share, proved, agree, 0.0, mask.shape, bound, boxed, looked))
+    taken = time.perf_counter() - began
+    return tuple(replace(each, seconds=taken) for each in found)
+
+
+def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
+    try:
+        return strided_boxes(mask, pieces)
+    except TooManyPieces as problem:
+        raise NotCompared(Why.PIECES, f"more than {problem.limit}") from None
+
+
+def _depends_on_elements(values: Sequence[Value]) -> bool:
+    """Whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
+    scopes = (node.scope for node in topological(value.node for value in values) if isinstance(node, ScopeNode))
+    reads = (part for scope in scopes for part in walk(scope.body) if isinstance(part, Read))
+    return any(index.reads for part in reads for index in part.index)
+
+
+def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points | None, ...]:
+    """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
+    try:
+        return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
+    except NotMultilinear:
+        return (None,) * len(left)
+
+
+def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
+    """Whether PET's way agrees, the share that it finds, and at how many positions it looks. Raises NotCompared where it does not."""
+    if points is None:
+        return None, None, 0
+    failed, looked = failing(mask, points)
+    if (mask & ~failed).any():
+        position = tuple(int(k) for k in np.argwhere(mask & ~failed)[0])
+        raise NotCompared(Why.DISAGREE, f"boxes accept {list(position)}, which differs: this is a bug of dslc, please report it")
+    return True, float(failed.sum()) / failed.size, looked
+
+
+class _Outside:
+    """Whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
+
+    The set of positions at which their normal forms differ is compared with the boxes. Where it has no normal form, or is too large as
+    functions occur, the programs are compared with 0 in the place of what is in the boxes.
+    """
+
+    def __init__(self, rules: Rules, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
+        self._rules = rules
+        self._sides = list(zip(left, right, strict=True))
+        self._seconds = seconds / 2
+        self._region: Region | None = None
+        with suppress(Unsolved):
+            self._region = exact_difference(rules, left, right, seconds=self._seconds)
+
+    def equal(self, number: int, boxes: Sequence[Box]) -> bool:
+        """Whether one output is shown to be equal outside of boxes."""
+        one, other = self._sides[number]
+        region = self._region
+        if one == other or (region is not None and region.defined[number] and region.lies_in(number, boxes)):
+            return True
+        if region is not None and region.exact:
+            return False
+        sides = [(_outside(side, boxes),) for side in (one, other)]
+        return isinstance(compare(self._rules, *sides, seconds=self._seconds), Equal)
+
+
+def _outside(value: Value, boxes: Sequence[Box]) -> Value:
+    """A result with 0 at the positions of some boxes."""
+    place = [traversal(axis) for axis in range(len(value.type.shape))]
+    kept = read(0, tuple(place))
+    for box in boxes:
+        inside: list[Scalar] = []
+        for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, shape_of(value.type), strict=True):
+            inside += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
+            inside += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
+        kept = apply("select", apply("and", *inside), num(0), kept) if inside else num(0)
+    return scope_value(Scope(value.type.shape, kept, value.type.dtype), (value,))
 
 
 def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -124,35 +219,46 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     return both[: len(old)], both[len(old) :]
 
 
-@dataclass(frozen=True, eq=False)
-class _Draws:
-    """Where outputs differed on some draw, and what is known of how much that hides."""
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What draws show of one output.
 
-    masks: tuple[Mask, ...]
+    `found`: where both sides differed on some draw; `unknown`: where they do if nothing is known of functions, which laws of functions
+    may make too large; None where there are only polynomials, or where it is the same.
+    """
+
+    found: Mask
+    unknown: Mask | None
     error_bound: float | None
-    #: what both sides had at the draws, for who looks at positions of them
-    results: tuple[tuple[Array, ...], ...]
 
 
-def _drawn(left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> _Draws:
+def _drawn(left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> list[_Drawn]:
     degree = difference_degree(left, right)
     rng = np.random.default_rng(seed)
-    masks = [np.zeros(_shape(value), dtype=np.bool_) for value in left]
-    results: list[tuple[Array, ...]] = []
-    quiet = 0
-    for _ in range(DRAWS if degree is not None else _DRAWS_OF_FUNCTIONS):
-        found = _run((*left, *right), rng, Field if degree is not None else UnknownFunctions)
-        results.append(found)
-        new = [a != b for a, b in zip(found[: len(left)], found[len(left) :], strict=True)]
-        quiet = quiet + 1 if all(not (each & ~known).any() for each, known in zip(new, masks, strict=True)) else 0
-        masks = [each | known for each, known in zip(new, masks, strict=True)]
-        if degree is None and quiet == _QUIET:
+    found = _differing(left, right, rng, Field, DRAWS)
+    if degree is not None:
+        return [_Drawn(mask, None, float((degree / P) ** DRAWS)) for mask in found]
+    unknown = _differing(left, right, rng, UnknownFunctions, DRAWS)
+    for _ in range(_DRAWS_OF_FUNCTIONS):
+        if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
             break
-    return _Draws(tuple(masks), None if degree is None else float((degree / P) ** len(results)), tuple(results))
+        # in the order of a draw an element may be hidden by a larger one
+        more = _differing(left, right, rng, Field, 1)
+        found = [one | other for one, other in zip(found, more, strict=True)]
+        unknown = [one | other for one, other in zip(found, unknown, strict=True)]
+    return [
+        _Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)
+    ]
 
 
-def _shape(value: Value) -> tuple[int, ...]:
-    return tuple(int(str(size)) for size in value.type.shape)
+def _differing(
+    left: tuple[Value, ...], right: tuple[Value, ...], rng: np.random.Generator, domain: type[Field], draws: int
+) -> list[Mask]:
+    masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+    for _ in range(draws):
+        found = _run((*left, *right), rng, domain)
+        masks = [known | (a != b) for known, a, b in zip(masks, found[: len(left)], found[len(left) :], strict=True)]
+    return masks
 
 
 def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]) -> tuple[Array, ...]:
