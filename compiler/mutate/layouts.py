@@ -159,24 +159,21 @@ def layouts(shape: Shape, factors: Sequence[Sequence[int]], ties: bool = False) 
     """
     seen: set[tuple[object, ...]] = set()
     for found in _all(shape, factors, ties):
-        key = (tuple(found.shape), found.taken, found.shifts, _canonical(found))
+        key = _canonical(found)
         if key not in seen:
             seen.add(key)
             yield found
 
 
 def _canonical(layout: Layout) -> tuple[object, ...]:
-    """Digits of size 1 left out, neighbours that stay neighbours as one: equal for equal layouts."""
-    source = [[d for d in dim if layout.sizes[d] > 1] for dim in layout.source]
-    result = [[d for d in dim if layout.sizes[d] > 1] for dim in layout.result]
+    """Digits of size 1 left out and the others named in the order in which they occur: equal for equal layouts."""
+    sizes = layout.sizes
     names: dict[int, int] = {}
-    for dim in (*source, *result):
-        for d in dim:
-            names.setdefault(d, len(names))
-    return (
-        tuple(tuple(names[d] for d in dim) for dim in source), tuple(tuple(names[d] for d in dim) for dim in result),
-        tuple(layout.sizes[d] for d in names),
-    )  # fmt: skip
+    digits = []
+    for dims in (layout.source, layout.result):
+        for dim in dims:
+            digits.append(tuple([names.setdefault(d, len(names)) for d in dim if sizes[d] > 1]))
+    return (*digits, len(layout.result), layout.shifts, *[sizes[d] for d in names])
 
 
 def _all(shape: Shape, factors: Sequence[Sequence[int]], ties: bool) -> Iterator[Layout]:

@@ -8,9 +8,10 @@ occur in the operator's result at all. What is found at small sizes is made at t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations, product
+from fractions import Fraction
+from itertools import combinations, permutations, product
 from math import inf, prod
 
 import numpy as np
@@ -22,7 +23,7 @@ from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.constants import fill
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Value
+from dslc.ir.graph import Graph, Value
 from dslc.ir.holes import hole
 from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
@@ -53,8 +54,10 @@ class Options:
 OPTIONS = Options()
 #: sizes of a real instance that are tried for what was found at a small one
 LIFTED = 12
-#: choices of attributes of an operator that fitted nothing so far
-FEW = 3
+#: operations that are computed again take so many times as long as those of an operator
+AGAIN = 8.0
+#: the sizes of tensors of which an operator is asked whether it takes their ranks at all, and the choices of attributes for that
+SIZE, FEW = 4, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,17 @@ def search(rules: Rules, problem: Problem, options: Options = OPTIONS) -> Found:
     return _Search(rules, problem, options).run()
 
 
+@dataclass(frozen=True, slots=True)
+class _Fitted:
+    """An operator on tensors of some shapes: what it computes, the shape of that, and its operations."""
+
+    core: Core
+    holes: tuple[Value, ...]
+    scope: Value
+    shape: Shape
+    operations: float
+
+
 @dataclass(slots=True)
 class _Search:
     rules: Rules
@@ -140,10 +154,11 @@ class _Search:
     found: list[Mutant] = field(init=False, default_factory=list)
     _laid: dict[tuple[int, Layout], Array] = field(init=False, default_factory=dict)
     #: of operators that fitted: which sizes divide each other
-    _linear: dict[str, bool] = field(init=False, default_factory=dict)
-    _together: dict[tuple[str, tuple[int, ...], tuple[int, ...]], tuple[tuple[Place, Place], ...]] = field(init=False, default_factory=dict)
+    _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(init=False, default_factory=dict)
+    _others: dict[int, list[Layout]] = field(init=False, default_factory=dict)
+    _kept: set[tuple[Core, tuple[Shape, ...], float]] = field(init=False, default_factory=set)
     _terms: set[Value] = field(init=False, default_factory=set)
-    _cores: dict[tuple[str, tuple[int, ...], tuple[Shape, ...]], list[Core]] = field(init=False, default_factory=dict)
+    _cores: dict[tuple[str, tuple[int, ...], tuple[Shape, ...]], list[_Fitted]] = field(init=False, default_factory=dict)
     _normal: Normalizer = field(init=False, default_factory=Normalizer)
 
     def __post_init__(self) -> None:
@@ -164,15 +179,16 @@ class _Search:
             if not lost and not any(layout.shifts):
                 back = inverse(layout)
                 self.backs.setdefault(layout.shape, []).append((layout, gathered(back, layout.shape, self.wanted)))
-        complete = True
-        for _, core, args in self._programs():
-            if time.monotonic() - self.began > self.options.seconds:
-                complete = False
+        for fitted, args in self._programs():
+            if self._late():
                 break
             self.tried += 1
-            self._try(core, args)
-        best = sorted(self.found, key=lambda each: (each.operations * (1 + each.share), each.share, each.steps))
-        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, complete)
+            self._try(fitted, args)
+        best = sorted(self.found, key=lambda each: (each.operations + AGAIN * each.share * self.operations, each.steps))
+        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, not self._late())
+
+    def _late(self) -> bool:
+        return time.monotonic() - self.began > self.options.seconds
 
     def _computed(self) -> bool:
         rng = np.random.default_rng(self.options.seed)
@@ -192,26 +208,38 @@ class _Search:
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _programs(self) -> Iterator[tuple[int, Core, tuple[Argument, ...]]]:
+    def _programs(self) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
         """Operators on the inputs in other layouts, those with the fewest layouts first."""
-        ways = [[(0, identity(shape))] for shape in self.shapes]
-        for k, shape in enumerate(self.shapes):
-            others = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
-            ways[k] += [(1, layout) for layout in sorted(others, key=lambda each, shape=shape: self._far(each, shape))]
         count = len(self.shapes)
-        ops = [(op, list(choices(op, self.numbers))) for op in operators(self.rules) if arity(op) in {count, count + 1}]
+        ops = [(op.name, arity(op), list(choices(op, self.numbers))) for op in operators(self.rules) if arity(op) in {count, count + 1}]
         for steps in range(min(self.options.depth - 1, count) + 1):
-            for changed in _subsets(count, steps):
-                for chosen in product(*[ways[k][1:] if k in changed else ways[k][:1] for k in range(count)]):
-                    if steps > 1 and not _alike([layout for step, layout in chosen if step]):
-                        continue
-                    own = [Argument(k, layout) for k, (_, layout) in enumerate(chosen)]
-                    for op, cores in ops:
-                        yield from ((steps, core, args) for args in self._arguments(arity(op), own) for core in self._fitting(op.name, cores, args, tuple(arg.input for arg in args)))
+            for changed in combinations(range(count), steps):
+                for chosen in _alike([self._ways(k) for k in changed]):
+                    if self._late():
+                        return
+                    given = dict(zip(changed, chosen, strict=True))
+                    own = [Argument(k, given.get(k, identity(shape))) for k, shape in enumerate(self.shapes)]
+                    for op, tensors, cores in ops:
+                        yield from self._applied(op, cores, self._arguments(tensors, own))
 
-    def _far(self, layout: Layout, shape: Shape) -> tuple[int, float]:
-        """Those first that keep the rank and as many elements."""
-        return abs(len(layout.shape) - len(shape)), abs(prod(layout.shape) / prod(shape) - 1)
+    def _ways(self, number: int) -> list[Layout]:
+        """Other layouts of an input, those first that keep its rank and as many elements."""
+        if number not in self._others:
+            shape = self.shapes[number]
+            found = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
+            self._others[number] = sorted(found, key=lambda each: self._far(each, shape))
+        return self._others[number]
+
+    def _applied(
+        self, op: str, cores: Sequence[Core], every: Iterable[tuple[Argument, ...]]
+    ) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
+        for args in every:
+            for fitted in self._fitting(op, cores, args):
+                yield fitted, args
+
+    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int]:
+        ratio = prod(layout.shape) / prod(shape)
+        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio))
 
     def _arguments(self, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
@@ -233,34 +261,46 @@ class _Search:
                 for sizes in product(channel, channel):
                     yield Argument(-1, None, (*sizes, *window), 1 / prod(window))
 
-    def _fitting(self, op: str, cores: Sequence[Core], args: tuple[Argument, ...], order: tuple[int, ...]) -> list[Core]:
+    def _fitting(self, op: str, cores: Sequence[Core], args: tuple[Argument, ...]) -> list[_Fitted]:
         """The operator with each choice of attributes that takes tensors of these shapes, and gives one that a way leads back from."""
         shapes = tuple(self._shape(arg) for arg in args)
-        if not self._linear.get(op, True):
-            return []
+        order = tuple(arg.input for arg in args)
         key = (op, order, shapes)
         found = self._cores.get(key)
         if found is None:
             found = self._cores[key] = []
-            ranks = tuple(len(shape) for shape in shapes)
-            known = self._together.get((op, order, ranks))
-            if known is not None and not all(_fit(shapes, *pair) for pair in known):
+            known = self._known(op, cores, tuple(len(shape) for shape in shapes))
+            if known is None or not all(_fit(shapes, *pair) for pair in known):
                 return found
             holes = self._holes(shapes)
-            # what fitted nowhere so far is asked with a few attributes only
-            for core in cores if known is not None else cores[:FEW]:
+            for core in cores:
                 shape = instance(self.rules, core, holes)
                 if shape is None:
                     continue
-                if (op, order, ranks) not in self._together:
-                    self._together[op, order, ranks] = together(self.rules, core, holes)
-                    if op not in self._linear:
-                        self._linear[op] = is_linear(self.rules, core, holes)
-                if not self._linear[op]:
-                    break
                 if shape in self.backs or prod(shape) > prod(self.wanted):
-                    found.append(core)
+                    made = core.on(self.rules, holes)
+                    assert made is not None
+                    (scope,) = expand(self.rules, (made,))
+                    operations = known_flops((scope,)) or inf
+                    if operations <= self.options.operations * self.operations:
+                        found.append(_Fitted(core, holes, scope, shape, operations))
         return found
+
+    def _known(self, op: str, cores: Sequence[Core], ranks: tuple[int, ...]) -> tuple[tuple[Place, Place], ...] | None:
+        """Which sizes of tensors of some ranks divide each other, None where an operator takes no such tensors or is not linear.
+
+        Asked of tensors of which all sizes are equal.
+        """
+        key = (op, ranks)
+        if key not in self._together:
+            self._together[key] = None
+            holes = self._holes([(SIZE,) * rank for rank in ranks])
+            for core in cores[:FEW]:
+                if instance(self.rules, core, holes) is not None:
+                    if is_linear(self.rules, core, holes):
+                        self._together[key] = together(self.rules, core, holes)
+                    break
+        return self._together[key]
 
     def _holes(self, shapes: Sequence[Shape]) -> tuple[Value, ...]:
         dtype = self.problem.region.inputs[0].type.dtype
@@ -273,22 +313,14 @@ class _Search:
 
     # ---- one program -------------------------------------------------------------------------------------------
 
-    def _try(self, core: Core, args: tuple[Argument, ...]) -> None:
-        holes = self._holes([self._shape(arg) for arg in args])
-        made = core.on(self.rules, holes)
-        if made is None:
-            return
-        (scope,) = expand(self.rules, (made,))
-        operations = known_flops((scope,)) or inf
-        if operations > self.options.operations * self.operations:
-            return
-        feeds = {value: self._array(arg, value.type) for value, arg in zip(holes, args, strict=True)}
+    def _try(self, fitted: _Fitted, args: tuple[Argument, ...]) -> None:
+        feeds = {value: self._array(arg, value.type) for value, arg in zip(fitted.holes, args, strict=True)}
         try:
-            (result,) = run_scopes((scope,), feeds, self.domain)
+            (result,) = run_scopes((fitted.scope,), feeds, self.domain)
         except (InterpretError, Redraw):
             return
+        core, shape, operations = fitted.core, fitted.shape, fitted.operations
         self.computed += 1
-        shape = shape_of(made)
         limit = self.options.share
         if 1 - float(np.isin(self.result, result).mean()) > limit:
             return
@@ -299,7 +331,7 @@ class _Search:
                 share = float((flat[index] != self.result).mean())
                 if share <= limit and (best is None or share < best.share):
                     best = Mutant(args, core, layout, ties, share, operations)
-        if best is not None and best.steps <= self.options.depth and is_linear(self.rules, core, holes) and self._is_new(best):
+        if best is not None and best.steps <= self.options.depth and is_linear(self.rules, core, fitted.holes) and self._is_new(best):
             self.found.append(best)
 
     def _tied(self, shape: Shape) -> list[tuple[Layout, Array]]:
@@ -326,14 +358,18 @@ class _Search:
         return self._laid[key]
 
     def _is_new(self, mutant: Mutant) -> bool:
-        """Whether it is neither the region itself nor, in its normal form, one that was found."""
+        """Whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
+        like = (mutant.core, tuple(self._shape(arg) for arg in mutant.arguments), round(mutant.share, 9))
+        if like in self._kept:
+            return False
         value = next(iter(made(self.rules, mutant, self.problem.small, self.problem.small)), None)
         if value is None or value in self.problem.small.outputs:
             return False
-        form = self._normal.value(value)
+        form = self._normal.value(expand(self.rules, (value,))[0])
         if form in self._terms:
             return False
         self._terms.add(form)
+        self._kept.add(like)
         return True
 
 
@@ -341,16 +377,8 @@ def shape_of_type(type: TensorType) -> Shape:
     return tuple(int(str(size)) for size in type.shape)
 
 
-def _fraction(number: float) -> object:
-    from fractions import Fraction
-
+def _fraction(number: float) -> Fraction:
     return Fraction(number).limit_denominator(1 << 16)
-
-
-def _subsets(count: int, size: int) -> list[set[int]]:
-    from itertools import combinations
-
-    return [set(each) for each in combinations(range(count), size)]
 
 
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
@@ -358,17 +386,24 @@ def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     return a % b == 0 or b % a == 0
 
 
-def _alike(every: Sequence[Layout]) -> bool:
-    """Whether layouts of several tensors cut off parts of the same sizes: one alone is no use where operands meet."""
-    cuts = [sorted(size for size in layout.sizes[len(layout.source) :] if size > 1) for layout in every]
-    return all(cut == cuts[0] for cut in cuts)
+def _alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
+    """Layouts of several tensors that cut off parts of the same sizes: one alone is no use where operands meet."""
+    if len(ways) < 2:
+        yield from product(*ways)
+        return
+    groups: list[dict[tuple[int, ...], list[Layout]]] = []
+    for every in ways:
+        groups.append({})
+        for layout in every:
+            cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
+            groups[-1].setdefault(cut, []).append(layout)
+    for cut in groups[0]:
+        if all(cut in each for each in groups):
+            yield from product(*[each[cut] for each in groups])
 
 
-def made(rules: Rules, mutant: Mutant, small: object, region: object) -> Iterator[Value]:
+def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[Value]:
     """A mutant at the sizes of a region, over its holes: once where sizes are those at which it was found, else for some parts."""
-    from dslc.ir.graph import Graph
-
-    assert isinstance(small, Graph) and isinstance(region, Graph)
     (target,) = region.outputs
     (before,) = small.outputs
     old, new = [shape_of(value) for value in small.inputs], [shape_of(value) for value in region.inputs]
@@ -376,7 +411,7 @@ def made(rules: Rules, mutant: Mutant, small: object, region: object) -> Iterato
     for arg in mutant.arguments:
         if arg.layout is None:
             sizes = tuple(size if isinstance(size, int) else new[size[0]][size[1]] for size in arg.shape)
-            options.append([fill(_fraction(arg.number), TensorType(target.type.dtype, sizes))])  # type: ignore[arg-type]
+            options.append([fill(_fraction(arg.number), TensorType(target.type.dtype, sizes))])
             continue
         value = region.inputs[arg.input]
         options.append([laid(value, layout) for layout in resized(arg.layout, old[arg.input], new[arg.input])])
@@ -384,26 +419,22 @@ def made(rules: Rules, mutant: Mutant, small: object, region: object) -> Iterato
     renamed = {a: b for was, now in zip(old, new, strict=True) for a, b in zip(was, now, strict=True) if a != b}
     for args in product(*options):
         for core in _cores(mutant.core, renamed):
-            product_ = core.on(rules, args)
-            if product_ is None or not product_.known:
+            result = core.on(rules, args)
+            if result is None or not result.known:
                 continue
-            shape, wanted = shape_of(product_), shape_of(target)
+            shape, wanted = shape_of(result), shape_of(target)
             if mutant.ties:
-                ways = [each for each in resized(mutant.back, _tied_shape(mutant), shape, wanted) if each.shape == wanted]
-                results = [laid(product_, each) for each in ways]
+                ways = [each for each in resized(mutant.back, mutant.back.taken, shape, wanted) if each.shape == wanted]
+                found = [laid(result, each) for each in ways]
             else:
                 ways = [each for each in resized(mutant.back, shape_of(before), wanted, shape) if each.shape == shape]
-                results = [laid(product_, inverse(each), wanted) for each in ways]
-            for value in results:
+                found = [laid(result, inverse(each), wanted) for each in ways]
+            for value in found:
                 if value not in seen and value.type == target.type:
                     seen.add(value)
                     yield value
                     if len(seen) >= LIFTED:
                         return
-
-
-def _tied_shape(mutant: Mutant) -> Shape:
-    return mutant.back.taken
 
 
 def _cores(core: Core, renamed: Mapping[int, int]) -> Iterator[Core]:
