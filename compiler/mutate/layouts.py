@@ -231,21 +231,20 @@ def _moved(shape: Shape, cuts: tuple[_Cut, ...]) -> Iterator[Layout]:
             shifts.append(tuple(shift if k in axes else 0 for k in range(len(shape))))
     axes_cut = {cut.axis for cut in cuts}
     stay = [(k,) for k in range(len(shape))]
-    orders = [tuple(parts)] if len(parts) == 1 else [tuple(parts), tuple(reversed(parts))]
+    moved = tuple(parts)
     for shift in shifts:
-        for moved in orders:
-            for target in range(len(shape)):
-                if len(axes_cut) == 1 and target in axes_cut:
-                    continue
-                for dim in ((*moved, target), (target, *moved)):
-                    yield Layout(tuple(sizes), tuple(source), tuple(dim if k == target else stay[k] for k in range(len(shape))), shift)
-            for place in range(len(shape) + 1):
-                result = (*stay[:place], tuple(moved), *stay[place:])
-                yield Layout(tuple(sizes), tuple(source), result, shift)
-                # what is left of a dimension that moved as a whole is none
-                kept = tuple(dim for dim in result if not (len(dim) == 1 and dim[0] in axes_cut and sizes[dim[0]] == 1))
-                if len(kept) < len(result):
-                    yield Layout(tuple(sizes), tuple(source), kept, shift)
+        for target in range(len(shape)):
+            if len(axes_cut) == 1 and target in axes_cut:
+                continue
+            for dim in ((*moved, target), (target, *moved)):
+                yield Layout(tuple(sizes), tuple(source), tuple(dim if k == target else stay[k] for k in range(len(shape))), shift)
+        for place in range(len(shape) + 1):
+            result = (*stay[:place], tuple(moved), *stay[place:])
+            yield Layout(tuple(sizes), tuple(source), result, shift)
+            # what is left of a dimension that moved as a whole is none
+            kept = tuple(dim for dim in result if not (len(dim) == 1 and dim[0] in axes_cut and sizes[dim[0]] == 1))
+            if len(kept) < len(result):
+                yield Layout(tuple(sizes), tuple(source), kept, shift)
         if not any(cut.rest == 1 for cut in cuts):
             # the first position of each part only
             yield Layout(tuple(sizes), tuple(source), tuple(stay), shift)

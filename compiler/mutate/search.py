@@ -48,6 +48,8 @@ class Options:
     #: operations of a mutant, as a multiple of the region's
     operations: float = 4.0
     seconds: float = inf
+    #: programs that are computed at most
+    tries: float = inf
     seed: int = 0
 
 
@@ -155,10 +157,13 @@ class _Search:
     _laid: dict[tuple[int, Layout], Array] = field(init=False, default_factory=dict)
     #: of operators that fitted: which sizes divide each other
     _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(init=False, default_factory=dict)
+    complete: bool = True
+    _choices: list[tuple[str, int, list[Core]]] | None = field(init=False, default=None)
+    _operators: dict[tuple[int, ...], list[tuple[str, list[Core]]]] = field(init=False, default_factory=dict)
     _others: dict[int, list[Layout]] = field(init=False, default_factory=dict)
     _kept: set[tuple[Core, tuple[Shape, ...], float]] = field(init=False, default_factory=set)
     _terms: set[Value] = field(init=False, default_factory=set)
-    _cores: dict[tuple[str, tuple[int, ...], tuple[Shape, ...]], list[_Fitted]] = field(init=False, default_factory=dict)
+    _cores: dict[tuple[str, tuple[Shape, ...]], list[_Fitted]] = field(init=False, default_factory=dict)
     _normal: Normalizer = field(init=False, default_factory=Normalizer)
 
     def __post_init__(self) -> None:
@@ -185,10 +190,10 @@ class _Search:
             self.tried += 1
             self._try(fitted, args)
         best = sorted(self.found, key=lambda each: (each.operations + AGAIN * each.share * self.operations, each.steps))
-        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, not self._late())
+        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, self.complete and not self._late())
 
     def _late(self) -> bool:
-        return time.monotonic() - self.began > self.options.seconds
+        return time.monotonic() - self.began > self.options.seconds or self.tried >= self.options.tries
 
     def _computed(self) -> bool:
         rng = np.random.default_rng(self.options.seed)
@@ -211,16 +216,32 @@ class _Search:
     def _programs(self) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
         """Operators on the inputs in other layouts, those with the fewest layouts first."""
         count = len(self.shapes)
-        ops = [(op.name, arity(op), list(choices(op, self.numbers))) for op in operators(self.rules) if arity(op) in {count, count + 1}]
-        for steps in range(min(self.options.depth - 1, count) + 1):
-            for changed in combinations(range(count), steps):
-                for chosen in _alike([self._ways(k) for k in changed]):
-                    if self._late():
-                        return
-                    given = dict(zip(changed, chosen, strict=True))
-                    own = [Argument(k, given.get(k, identity(shape))) for k, shape in enumerate(self.shapes)]
-                    for op, tensors, cores in ops:
-                        yield from self._applied(op, cores, self._arguments(tensors, own))
+        subsets = [each for steps in range(min(self.options.depth - 1, count) + 1) for each in combinations(range(count), steps)]
+        for number, changed in enumerate(subsets):
+            # none takes the time of those after it
+            now = time.monotonic() - self.began
+            end = now + (self.options.seconds - now) / (len(subsets) - number)
+            for chosen in _alike([self._ways(k) for k in changed]):
+                if time.monotonic() - self.began > end:
+                    self.complete = False
+                    break
+                given = dict(zip(changed, chosen, strict=True))
+                own = [Argument(k, given.get(k, identity(shape))) for k, shape in enumerate(self.shapes)]
+                for tensors in (count, count + 1):
+                    for args in self._arguments(tensors, own):
+                        for op, cores in self._able(tuple(len(self._shape(arg)) for arg in args)):
+                            for fitted in self._fitting(op, cores, args):
+                                yield fitted, args
+
+    def _able(self, ranks: tuple[int, ...]) -> list[tuple[str, list[Core]]]:
+        """The linear operators of tensors of some ranks, with their choices of attributes."""
+        if ranks not in self._operators:
+            if self._choices is None:
+                self._choices = [(op.name, arity(op), list(choices(op, self.numbers))) for op in operators(self.rules)]
+            self._operators[ranks] = [
+                (op, cores) for op, count, cores in self._choices if count == len(ranks) and self._known(op, cores, ranks) is not None
+            ]
+        return self._operators[ranks]
 
     def _ways(self, number: int) -> list[Layout]:
         """Other layouts of an input, those first that keep its rank and as many elements."""
@@ -230,16 +251,11 @@ class _Search:
             self._others[number] = sorted(found, key=lambda each: self._far(each, shape))
         return self._others[number]
 
-    def _applied(
-        self, op: str, cores: Sequence[Core], every: Iterable[tuple[Argument, ...]]
-    ) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
-        for args in every:
-            for fitted in self._fitting(op, cores, args):
-                yield fitted, args
-
-    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int]:
+    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int, int]:
         ratio = prod(layout.shape) / prod(shape)
-        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio))
+        # windows slide over several dimensions, which are mostly cut alike
+        cuts = sum(size > 1 for size in layout.sizes[len(shape) :])
+        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), -cuts
 
     def _arguments(self, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
@@ -264,8 +280,7 @@ class _Search:
     def _fitting(self, op: str, cores: Sequence[Core], args: tuple[Argument, ...]) -> list[_Fitted]:
         """The operator with each choice of attributes that takes tensors of these shapes, and gives one that a way leads back from."""
         shapes = tuple(self._shape(arg) for arg in args)
-        order = tuple(arg.input for arg in args)
-        key = (op, order, shapes)
+        key = (op, shapes)
         found = self._cores.get(key)
         if found is None:
             found = self._cores[key] = []
@@ -397,7 +412,7 @@ def _alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
         for layout in every:
             cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
             groups[-1].setdefault(cut, []).append(layout)
-    for cut in groups[0]:
+    for cut in sorted(groups[0], key=lambda cut: (max(cut, default=0), len(cut))):
         if all(cut in each for each in groups):
             yield from product(*[each[cut] for each in groups])
 

@@ -21,6 +21,7 @@ from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
 from dslc.search.mutants import Mutants
 from dslc.search.originals import Unusable
+from dslc.search.rulesets import chosen_partial
 from dslc.search.run import Run
 from dslc.search.sizes import sizes_of
 from dslc.search.sources import Substitutions
@@ -38,8 +39,8 @@ VARIANT_STEPS = 3000
 HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
-#: of what is left beside that, the share of kernels, and of this what mutants and derivations may take at most; and where there are some, which
-#: gain more than rules do and have fewer contenders beside them, what is kept after them
+#: of what is left beside that, the share of kernels, and of this what mutants and derivations may take at most; and where there are
+#: some, which gain more than rules do and have fewer contenders beside them, what is kept after them
 KERNELS, MUTATING, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.3, 0.6, 12, 0.4
 #: kernels that are predicted to be so many times as fast as the search's best need no other contenders beside it
 CLEARLY = 1.5
@@ -407,7 +408,11 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     def left() -> float:
         return run.clock.left(ground.shares.others) - end
 
-    looked = Mutants(task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
+    settings = task.settings
+    looked = Mutants(
+        task.rules, (), ground.costs, task.imported.context.opset, left, run.decided,
+        partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
+    )  # fmt: skip
     for base in dict.fromkeys((reached.best, ground.start)):
         made, tale = looked.of(base)
         if tale.late:

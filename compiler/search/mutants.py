@@ -17,6 +17,7 @@ from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.mutate.correct import LIMIT, Corrected, corrections, fact_of
+from dslc.mutate.partial import Applied, PartialRule, applied
 from dslc.mutate.problem import is_linear_region, problem_of
 from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
@@ -33,9 +34,12 @@ PRICED, CORRECTED = 32, 6
 class Mutants(Derivations):
     """Where mutants are looked for; see `Derivations`, of which it is one with another way to find programs."""
 
-    #: the part of a result that may be computed again
+    #: the part of a result that may be computed again, where no rule says how much
     limit: float = LIMIT
+    #: partial substitutions written by hand
+    partial: Sequence[PartialRule] = ()
     options: Options = field(default_factory=Options)
+    _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
 
@@ -57,16 +61,20 @@ class Mutants(Derivations):
             left = self.left()
             if left <= 0:
                 raise TimeUp
+            (region,) = program.outputs
+            programs = []
+            for one in applied(self.rules, self.partial, program):
+                self._rules.setdefault(one.value, one)
+                self._regions[one.value] = region
+                programs.append(Program(one.value, (), (one.rule,), _estimate(one.value)))
             problem = problem_of(self.rules, program)
             seconds = min(self.options.seconds, SECONDS, SEARCHING * left)
             with rare_collections():
                 every = search(self.rules, problem, changed(self.options, seconds=seconds))
-            programs = []
-            for one in every.mutants:
-                for value in made(self.rules, one, problem.small, problem.region):
-                    price = sum(estimated(node) for node in topological([value.node]))
-                    programs.append(Program(value, (), (one.core.op,), price))
-                    self._regions[value] = program.outputs[0]
+            for mutant in every.mutants:
+                for value in made(self.rules, mutant, problem.small, problem.region):
+                    self._regions[value] = region
+                    programs.append(Program(value, (), (mutant.core.op,), _estimate(value)))
             found = self._found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 
@@ -82,7 +90,9 @@ class Mutants(Derivations):
             if plain * self.margin >= price:
                 continue
             (region,) = expand(self.rules, (self._regions[each.value],))
-            for one in corrections(self.rules, self._regions[each.value], each.value, self.limit):
+            rule = self._rules.get(each.value)
+            limit = self.limit if rule is None else rule.limit
+            for one in corrections(self.rules, self._regions[each.value], each.value, limit):
                 value = one.value(self.rules)
                 # a guard computes its branch where it holds
                 again = sum(map(self._calls, one.pieces)) if one.pieces else one.share * self._scopes(region)
@@ -117,10 +127,14 @@ class Mutants(Derivations):
 
 
 def _named(program: Program, one: Corrected) -> str:
-    """What a report calls it: its operator, and how much of the result is computed again."""
+    """What a report calls it: its operator or rule, and how much of the result is computed again."""
     (target,) = program.targets
     again = f"{one.share:.1%} computed again" if one.boxes else "equal everywhere"
     return f"mutant by {target}, {again}"
+
+
+def _estimate(value: Value) -> float:
+    return sum(estimated(node) for node in topological([value.node]))
 
 
 __all__ = ["Mutants"]
