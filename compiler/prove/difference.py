@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -185,21 +186,24 @@ class _Outside:
             return True
         if region is not None and region.exact:
             return False
-        sides = [(_outside(side, boxes),) for side in (one, other)]
+        sides = [(restricted(side, boxes, inside=False),) for side in (one, other)]
         return isinstance(compare(self._rules, *sides, seconds=self._seconds), Equal)
 
 
-def _outside(value: Value, boxes: Sequence[Box]) -> Value:
-    """A result with 0 at the positions of some boxes."""
+def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
+    """A result with 0 at all positions but those `inside` some boxes, or but those outside."""
     place = [traversal(axis) for axis in range(len(value.type.shape))]
-    kept = read(0, tuple(place))
+    own = read(0, tuple(place))
+    element: Scalar = num(0) if inside else own
     for box in boxes:
-        inside: list[Scalar] = []
+        conditions: list[Scalar] = []
         for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, shape_of(value.type), strict=True):
-            inside += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
-            inside += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
-        kept = apply("select", apply("and", *inside), num(0), kept) if inside else num(0)
-    return scope_value(Scope(value.type.shape, kept, value.type.dtype), (value,))
+            conditions += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
+            conditions += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
+        held = own if inside else num(0)
+        where = reduce(lambda one, other: apply("and", one, other), conditions) if conditions else None
+        element = held if where is None else apply("select", where, held, element)
+    return scope_value(Scope(value.type.shape, element, value.type.dtype), (value,))
 
 
 def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -275,4 +279,4 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
     raise NotCompared(Why.UNDEFINED, reason)
 
 
-__all__ = ["Box", "Difference", "NotCompared", "Why", "difference"]
+__all__ = ["Box", "Difference", "NotCompared", "Why", "difference", "restricted"]
