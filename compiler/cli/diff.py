@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from dslc.cli.options import seconds_of
+from dslc.cli.options import attribute_value, seconds_of, shape_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from dslc.errors import DslcError
     from dslc.interpret.instantiate import Instance
     from dslc.ir.graph import Value
+    from dslc.ir.scalar import Scalar
     from dslc.prove.difference import Difference
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
@@ -56,6 +58,8 @@ def command(
     if len(programs) > 2:
         raise click.UsageError("`dslc diff` compares two programs: a rule's sides, or two calls.")
     limit = None
+    old: Sequence[Value]
+    new: Sequence[Value]
     if len(programs) == 1:
         rules, instance = _sides(programs[0], libraries, shapes, binds, seed)
         names = tuple(instance.left)
@@ -69,6 +73,9 @@ def command(
         rules, old, new = _calls(programs, libraries, binds)
         names = tuple(f"Y{k}" for k in range(len(old))) if len(old) > 1 else ("Y",)
     try:
+        if not all(value.type.is_static for value in (*old, *new)):
+            _for_all_sizes(rules, old, new, seconds, output_format)
+            return
         found = difference(rules, old, new, seed=seed, pieces=pieces, seconds=seconds)
     except NotCompared as problem:
         raise _refused(problem, programs) from None
@@ -96,6 +103,8 @@ def _calls(
     from dslc.cli.options import binding
     from dslc.errors import SourceText, Span, error
     from dslc.ir.graph import input_value, replace
+    from dslc.ir.scalar import dimension, num, rebuild
+    from dslc.ir.sizes import with_sizes
     from dslc.semantics.library import load_many
 
     files = [call.rpartition("::")[0] for call in programs]
@@ -110,7 +119,34 @@ def _calls(
                 raise error("E0306", f"`{name}` is {known[name]} in the first call and {value.type} here", whole)
         tensors = {value: input_value(name, value.type) for name, value in zip(called.names, called.graph.inputs, strict=True)}
         sides.append(replace(called.graph.outputs, tensors))
-    return rules, sides[0], sides[1]
+    numbers: dict[Scalar, Scalar] = {dimension(name): num(size) for name, size in binding(binds).items()}
+    both = with_sizes((*sides[0], *sides[1]), lambda size: rebuild(size, numbers.get))
+    return rules, both[: len(sides[0])], both[len(sides[0]) :]
+
+
+def _for_all_sizes(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float, output_format: str) -> None:
+    """The set where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
+    from dslc.prove.difference import NotCompared, Why, parametric
+
+    began = time.perf_counter()
+    region = parametric(rules, old, new, seconds)
+    if region is None:
+        raise NotCompared(Why.SIZES)
+    taken = round(time.perf_counter() - began, 4)
+    whole = all(region.defined)
+    records: list[dict[str, Any]] = []
+    for k, each in enumerate(region.sets):
+        empty = bool(each.is_empty())
+        share = 0.0 if empty else None
+        records.append({"share": share, "boxes": [], "proved": whole, "agree": None, "seconds": taken, "set": str(each)})
+        if output_format == "full":
+            name = f"Y{k}" if len(region.sets) > 1 else "Y"
+            shape = f"[{', '.join(map(str, old[k].type.shape))}]"
+            said = "equal" if empty else f"differs at {each}" if region.exact else f"differs at most at {each}"
+            click.echo(f"{name}{shape}: {said}")
+            click.echo(f"  {'proved' if whole else 'not proved where a side has no value'} for all sizes and all inputs; {taken:.2f} s")
+    if output_format == "json":
+        click.echo(json.dumps(records[0] if len(records) == 1 else records, indent=2))
 
 
 def _sides(
@@ -148,7 +184,7 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
             tensors = ", ".join(f"`{param.name}`" for param in rule.syntax.params)
             raise error("E0911", f"`{rule.syntax.name}` has no parameter `{tensor}`", whole, hint=f"its parameters are {tensors}")
         try:
-            read[tensor] = tuple(int(part) for part in sizes.strip("[] ").split(",") if part.strip())
+            read[tensor] = shape_value(sizes)
         except ValueError:
             raise error("E0911", "a shape is a list of numbers", whole, hint=f"`--shape {tensor}=1,48,38,38`") from None
         if any(size < 0 for size in read[tensor]):
@@ -162,28 +198,8 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
         key, _, value = text.partition("=")
         if not value:
             raise error("E0911", "a name is given a value", Span(SourceText("--bind", text), 0, len(text)), hint="`--bind d=2`")
-        given[key.strip()] = _value(value.strip())
+        given[key.strip()] = attribute_value(value)
     return given
-
-
-def _value(text: str) -> Any:
-    """`2`, `0.5`, `[1, 1]`, `1,1`, `true`, `f32` as the language has it."""
-    from fractions import Fraction
-
-    from dslc.ir.dtype import DTYPES
-
-    if text[:1] == "[" or "," in text:
-        return tuple(_value(part.strip()) for part in text.strip("[] ").split(",") if part.strip())
-    if text in {"true", "false"}:
-        return text == "true"
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return Fraction(text)
-    except (ValueError, ZeroDivisionError):
-        return DTYPES.get(text, text)
 
 
 def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], seed: int) -> Instance:

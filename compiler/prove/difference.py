@@ -190,6 +190,15 @@ class _Outside:
         return isinstance(compare(self._rules, *sides, seconds=self._seconds), Equal)
 
 
+def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> Region | None:
+    """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
+    left, right = _expanded(rules, old, new)
+    try:
+        return exact_difference(rules, left, right, seconds=seconds)
+    except Unsolved:
+        return None
+
+
 def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
     """A result with 0 at all positions but those `inside` some boxes, or but those outside."""
     place = [traversal(axis) for axis in range(len(value.type.shape))]
@@ -206,8 +215,8 @@ def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
     return scope_value(Scope(value.type.shape, element, value.type.dtype), (value,))
 
 
-def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Both programs without calls. Raises NotCompared where they cannot be compared."""
+def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Both programs without calls. Raises NotCompared where their types differ."""
     if [value.type for value in old] != [value.type for value in new]:
         shown = [", ".join(str(value.type) for value in side) for side in (old, new)]
         raise NotCompared(Why.TYPES, f"{shown[0]} and {shown[1]}")
@@ -215,12 +224,18 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
         both = expand(rules, (*old, *new))
     except Mismatch as problem:
         raise NotCompared(Why.TYPES, problem.reason) from None
-    nodes = list(topological(value.node for value in both))
+    return both[: len(old)], both[len(old) :]
+
+
+def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Both programs without calls, at sizes that are numbers. Raises NotCompared where they cannot be compared."""
+    left, right = _expanded(rules, old, new)
+    nodes = list(topological(value.node for value in (*left, *right)))
     if not all(value.type.is_static for node in nodes for value in node.values):
         raise NotCompared(Why.SIZES)
     if sum(int(value.type.elements) for node in nodes for value in node.values) > _MOST_ELEMENTS:
         raise NotCompared(Why.LARGE, f"more than {_MOST_ELEMENTS} elements")
-    return both[: len(old)], both[len(old) :]
+    return left, right
 
 
 @dataclass(frozen=True, slots=True)
