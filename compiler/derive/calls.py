@@ -60,9 +60,9 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
 
     source = SourceText("call", text)
     body = _TYPED.sub(name_of, text)
-    for before, found in again:
-        if "".join(before.split()) != "".join(found["type"].lstrip(" :").split()):
-            raise error("E0306", f"`{found['name']}` is {before} already", Span(source, found.start(), found.end()))
+    for before, other in again:
+        if "".join(before.split()) != "".join(other["type"].lstrip(" :").split()):
+            raise error("E0306", f"`{other['name']}` is {before} already", Span(source, other.start(), other.end()))
     if not typed or not _CALLED.search(body):
         hint = "for example `matmul(A: f32[64, 32], B: f32[32, 16])`"
         raise error("E0911", "this is no call of an operator with typed tensors", Span(source, 0, len(text)), hint=hint)

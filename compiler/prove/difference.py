@@ -186,8 +186,8 @@ class _Outside:
             return True
         if region is not None and region.exact:
             return False
-        sides = [(restricted(side, boxes, inside=False),) for side in (one, other)]
-        return isinstance(compare(self._rules, *sides, seconds=self._seconds), Equal)
+        old, new = (restricted(side, boxes, inside=False) for side in (one, other))
+        return isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal)
 
 
 def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> Region | None:
