@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -185,25 +186,37 @@ class _Outside:
             return True
         if region is not None and region.exact:
             return False
-        sides = [(_outside(side, boxes),) for side in (one, other)]
-        return isinstance(compare(self._rules, *sides, seconds=self._seconds), Equal)
+        old, new = (restricted(side, boxes, inside=False) for side in (one, other))
+        return isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal)
 
 
-def _outside(value: Value, boxes: Sequence[Box]) -> Value:
-    """A result with 0 at the positions of some boxes."""
+def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> Region | None:
+    """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
+    left, right = _expanded(rules, old, new)
+    try:
+        return exact_difference(rules, left, right, seconds=seconds)
+    except Unsolved:
+        return None
+
+
+def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
+    """A result with 0 at all positions but those `inside` some boxes, or but those outside."""
     place = [traversal(axis) for axis in range(len(value.type.shape))]
-    kept = read(0, tuple(place))
+    own = read(0, tuple(place))
+    element: Scalar = num(0) if inside else own
     for box in boxes:
-        inside: list[Scalar] = []
+        conditions: list[Scalar] = []
         for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, shape_of(value.type), strict=True):
-            inside += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
-            inside += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
-        kept = apply("select", apply("and", *inside), num(0), kept) if inside else num(0)
-    return scope_value(Scope(value.type.shape, kept, value.type.dtype), (value,))
+            conditions += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
+            conditions += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
+        held = own if inside else num(0)
+        where = reduce(lambda one, other: apply("and", one, other), conditions) if conditions else None
+        element = held if where is None else apply("select", where, held, element)
+    return scope_value(Scope(value.type.shape, element, value.type.dtype), (value,))
 
 
-def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-    """Both programs without calls. Raises NotCompared where they cannot be compared."""
+def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Both programs without calls. Raises NotCompared where their types differ."""
     if [value.type for value in old] != [value.type for value in new]:
         shown = [", ".join(str(value.type) for value in side) for side in (old, new)]
         raise NotCompared(Why.TYPES, f"{shown[0]} and {shown[1]}")
@@ -211,12 +224,18 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
         both = expand(rules, (*old, *new))
     except Mismatch as problem:
         raise NotCompared(Why.TYPES, problem.reason) from None
-    nodes = list(topological(value.node for value in both))
+    return both[: len(old)], both[len(old) :]
+
+
+def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Both programs without calls, at sizes that are numbers. Raises NotCompared where they cannot be compared."""
+    left, right = _expanded(rules, old, new)
+    nodes = list(topological(value.node for value in (*left, *right)))
     if not all(value.type.is_static for node in nodes for value in node.values):
         raise NotCompared(Why.SIZES)
     if sum(int(value.type.elements) for node in nodes for value in node.values) > _MOST_ELEMENTS:
         raise NotCompared(Why.LARGE, f"more than {_MOST_ELEMENTS} elements")
-    return both[: len(old)], both[len(old) :]
+    return left, right
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,4 +294,4 @@ def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]
     raise NotCompared(Why.UNDEFINED, reason)
 
 
-__all__ = ["Box", "Difference", "NotCompared", "Why", "difference"]
+__all__ = ["Box", "Difference", "NotCompared", "Why", "difference", "restricted"]
