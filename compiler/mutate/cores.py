@@ -109,10 +109,7 @@ def _integers(value: Any) -> list[int]:
 
 
 def operators(rules: Rules) -> tuple[OperatorDef, ...]:
-    """What may be part of a mutant: operators of one result that ONNX has a node for, or that a library not of ONNX's brings a kernel for.
-
-    Whether one is linear is asked of each instance.
-    """
+    """What may be part of a mutant: operators of one result that ONNX has a node for. Whether one is linear is asked of instances."""
     cache = rules_cache(rules, "operators of mutants")
     found: tuple[OperatorDef, ...] | None = cache.get("")
     if found is None:
@@ -134,7 +131,8 @@ def choices(op: OperatorDef, numbers: Numbers) -> Iterator[Core]:
     for attr in op.attrs:
         usual = _usual(attr, numbers)
         known = {_plain(value) for value, _ in usual} | {_plain(_default(attr))}
-        options.append([*usual, *((value, other) for value, other in _derived(attr, numbers) if not other or _plain(value) not in known)])
+        others = [(value, off) for value, off in _derived(attr, numbers) if not off or _plain(value) not in known]
+        options.append([*usual, *others])
     seen: set[tuple[tuple[str, Any], ...]] = set()
     made: list[tuple[int, tuple[tuple[str, Any], ...]]] = []
     for chosen in product(*options):

@@ -157,9 +157,8 @@ def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
 
 def part(region: Value, box: Box) -> Value:
     """A box of an expression's result by itself: `{[j] f(start + j * step)}`."""
-    index = tuple(
-        apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in enumerate(zip(box.start, box.step, strict=True))
-    )
+    places = enumerate(zip(box.start, box.step, strict=True))
+    index = tuple(apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in places)
     made = scope_value(Scope(box.sizes, read(0, index), region.type.dtype), (region,))
     return inline(made, 0) if isinstance(region.node, ScopeNode) else made
 
@@ -195,7 +194,9 @@ def corrections(rules: Rules, old: Value, mutant: Value, limit: float = LIMIT) -
     return made
 
 
-def fact_of(rule: str, old: Value, one: Corrected, region: Value, made: Value, leaves: Sequence[Value], over: Callable[[Value], Value]) -> Fact:
+def fact_of(
+    rule: str, old: Value, one: Corrected, region: Value, made: Value, leaves: Sequence[Value], over: Callable[[Value], Value]
+) -> Fact:
     """That `made` stands for `old`: both have the region in them, `over` puts what its holes stand for into a program of it.
 
     Raises:

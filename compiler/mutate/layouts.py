@@ -229,25 +229,26 @@ def _moved(shape: Shape, cuts: tuple[_Cut, ...]) -> Iterator[Layout]:
         for shift in range(1, max(cut.size for cut in cuts)):
             axes = {cut.axis for cut in cuts}
             shifts.append(tuple(shift if k in axes else 0 for k in range(len(shape))))
+    whole, taken = tuple(sizes), tuple(source)
     axes_cut = {cut.axis for cut in cuts}
     stay = [(k,) for k in range(len(shape))]
     moved = tuple(parts)
-    for shift in shifts:
+    for moves in shifts:
         for target in range(len(shape)):
             if len(axes_cut) == 1 and target in axes_cut:
                 continue
             for dim in ((*moved, target), (target, *moved)):
-                yield Layout(tuple(sizes), tuple(source), tuple(dim if k == target else stay[k] for k in range(len(shape))), shift)
+                yield Layout(whole, taken, tuple(dim if k == target else stay[k] for k in range(len(shape))), moves)
         for place in range(len(shape) + 1):
             result = (*stay[:place], tuple(moved), *stay[place:])
-            yield Layout(tuple(sizes), tuple(source), result, shift)
+            yield Layout(whole, taken, result, moves)
             # what is left of a dimension that moved as a whole is none
             kept = tuple(dim for dim in result if not (len(dim) == 1 and dim[0] in axes_cut and sizes[dim[0]] == 1))
             if len(kept) < len(result):
-                yield Layout(tuple(sizes), tuple(source), kept, shift)
+                yield Layout(whole, taken, kept, moves)
         if not any(cut.rest == 1 for cut in cuts):
             # the first position of each part only
-            yield Layout(tuple(sizes), tuple(source), tuple(stay), shift)
+            yield Layout(whole, taken, tuple(stay), moves)
 
 
 def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
@@ -262,8 +263,8 @@ def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
         source: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
         for cut in (one, other):
             source[cut.axis] = (cut.axis, len(shape)) if cut.inner else (len(shape), cut.axis)
-        result = [(k,) for k in range(len(shape))]
-        result[other.axis] = source[other.axis]  # type: ignore[call-overload]
+        result: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
+        result[other.axis] = source[other.axis]
         found = Layout(tuple(sizes), tuple(source), tuple(result))
         yield found
         yield from _squeezed(found)
@@ -295,7 +296,8 @@ def resized(layout: Layout, old: Shape, new: Shape, wanted: Shape | None = None)
     for chosen in product(*options):
         sizes = list(layout.sizes)
         known: dict[int, int] = {}
-        if all(known.setdefault(d, size) == size for dim, own in zip(layout.source, chosen, strict=True) for d, size in zip(dim, own, strict=True)):
+        pairs = [pair for dim, own in zip(layout.source, chosen, strict=True) for pair in zip(dim, own, strict=True)]
+        if all(known.setdefault(d, size) == size for d, size in pairs):
             for d, size in known.items():
                 sizes[d] = size
             found = Layout(tuple(sizes), layout.source, layout.result, layout.shifts)

@@ -79,7 +79,8 @@ def problem_of(rules: Rules, region: Graph) -> Problem:
     """A region with its small instance; the region itself where nothing can be smaller."""
     shapes = _shrunk(rules, region)
     if shapes is not None:
-        holes = tuple(hole(k, TensorType(each.type.dtype, shape), each.constant) for k, (each, shape) in enumerate(zip(region.inputs, shapes, strict=True)))
+        pairs = enumerate(zip(region.inputs, shapes, strict=True))
+        holes = tuple(hole(k, TensorType(each.type.dtype, shape), each.constant) for k, (each, shape) in pairs)
         made = _over(rules, region, holes)
         if made is not None:
             return Problem(region, made)

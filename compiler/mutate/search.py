@@ -8,10 +8,10 @@ occur in the operator's result at all. What is found at small sizes is made at t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import combinations, permutations, product
+from itertools import combinations, permutations, product, zip_longest
 from math import inf, prod
 
 import numpy as np
@@ -98,8 +98,11 @@ class Mutant:
         return sum(arg.steps for arg in self.arguments) + 1 + (not self.back.identity)
 
     def __str__(self) -> str:
-        own = ", ".join("constant" if arg.layout is None else f"h{arg.input}[{arg.layout}]" if arg.steps else f"h{arg.input}" for arg in self.arguments)
-        return f"{self.core} of {own}, back {self.back}: {self.share:.1%} differ"
+        def shown(arg: Argument) -> str:
+            changed = f"[{arg.layout}]" if arg.steps else ""
+            return "constant" if arg.layout is None else f"h{arg.input}{changed}"
+
+        return f"{self.core} of {', '.join(map(shown, self.arguments))}, back {self.back}: {self.share:.1%} differ"
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +193,8 @@ class _Search:
             self.tried += 1
             self._try(fitted, args)
         best = sorted(self.found, key=lambda each: (each.operations + AGAIN * each.share * self.operations, each.steps))
-        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, self.complete and not self._late())
+        complete = self.complete and not self._late()
+        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, complete)
 
     def _late(self) -> bool:
         return time.monotonic() - self.began > self.options.seconds or self.tried >= self.options.tries
@@ -214,13 +218,15 @@ class _Search:
     # ---- programs ----------------------------------------------------------------------------------------------
 
     def _programs(self) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
-        """Operators on the inputs in other layouts, those with the fewest layouts first."""
+        """Operators on the inputs in other layouts, those with the fewest layouts first, and the region's own operators."""
         count = len(self.shapes)
         subsets = [each for steps in range(min(self.options.depth - 1, count) + 1) for each in combinations(range(count), steps)]
-        for number, changed in enumerate(subsets):
+        turns = list(product(subsets, (True, False)))
+        region = {node.op for node in self.problem.calls}
+        for number, (changed, same) in enumerate(turns):
             # none takes the time of those after it
             now = time.monotonic() - self.began
-            end = now + (self.options.seconds - now) / (len(subsets) - number)
+            end = now + (self.options.seconds - now) / (len(turns) - number)
             for chosen in _alike([self._ways(k) for k in changed]):
                 if time.monotonic() - self.began > end:
                     self.complete = False
@@ -230,6 +236,8 @@ class _Search:
                 for tensors in (count, count + 1):
                     for args in self._arguments(tensors, own):
                         for op, cores in self._able(tuple(len(self._shape(arg)) for arg in args)):
+                            if (op in region) is not same:
+                                continue
                             for fitted in self._fitting(op, cores, args):
                                 yield fitted, args
 
@@ -248,14 +256,17 @@ class _Search:
         if number not in self._others:
             shape = self.shapes[number]
             found = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
-            self._others[number] = sorted(found, key=lambda each: self._far(each, shape))
+            found.sort(key=lambda each: self._far(each, shape))
+            # windows slide over several dimensions, which are cut alike; other changes are of one dimension
+            kinds: tuple[list[Layout], list[Layout]] = ([], [])
+            for each in found:
+                kinds[sum(size > 1 for size in each.sizes[len(shape) :]) < 2].append(each)
+            self._others[number] = [each for pair in zip_longest(*kinds) for each in pair if each is not None]
         return self._others[number]
 
-    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int, int]:
+    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int]:
         ratio = prod(layout.shape) / prod(shape)
-        # windows slide over several dimensions, which are mostly cut alike
-        cuts = sum(size > 1 for size in layout.sizes[len(shape) :])
-        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), -cuts
+        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio))
 
     def _arguments(self, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
