@@ -223,7 +223,7 @@ def _moved(shape: Shape, cuts: tuple[_Cut, ...]) -> Iterator[Layout]:
         sizes[cut.axis] = cut.rest
         parts.append(part)
         source[cut.axis] = (cut.axis, part) if cut.inner else (part, cut.axis)
-    small = all(shape[cut.axis] <= SHIFTED for cut in cuts)
+    small = all(shape[cut.axis] <= SHIFTED and cut.rest > 1 for cut in cuts)
     shifts: list[tuple[int, ...]] = [()]
     if small:
         for shift in range(1, max(cut.size for cut in cuts)):

@@ -38,7 +38,7 @@ class Mutants(Derivations):
     limit: float = LIMIT
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
-    options: Options = field(default_factory=Options)
+    options: Options = Options(seconds=SECONDS)
     _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
@@ -68,7 +68,7 @@ class Mutants(Derivations):
                 self._regions[one.value] = region
                 programs.append(Program(one.value, (), (one.rule,), _estimate(one.value)))
             problem = problem_of(self.rules, program)
-            seconds = min(self.options.seconds, SECONDS, SEARCHING * left)
+            seconds = min(self.options.seconds, SEARCHING * left)
             with rare_collections():
                 every = search(self.rules, problem, changed(self.options, seconds=seconds))
             for mutant in every.mutants:

@@ -83,7 +83,7 @@ def test_a_layout_is_one_scope_and_what_it_gathers(rules: Rules) -> None:
 
 def test_figure_3_a_dilated_convolution_is_a_dense_one_of_its_phases(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 2, 5, 7), (3, 2, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
-    dense = {m.share: v for m, (v, *_) in found(rules, over, 900) if core(v)["dilation"] == (1, 1) and m.share < 0.3}
+    dense = {m.share: v for m, (v, *_) in found(rules, over, 500) if core(v)["dilation"] == (1, 1) and m.share < 0.3}
     # padded to 6x8 it is right everywhere; without its last row it is wrong there, and in the rows that it would reach
     assert set(dense) == {0.0, 2 / 7}
     assert core(dense[0.0])["shapes"][0] == (4, 2, 3, 4)
@@ -104,7 +104,7 @@ def test_table_3_the_dilated_convolution_at_its_size(rules: Rules) -> None:
     over = region(rules, "std.conv", (1, 512, 14, 14), (256, 512, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
     problem = problem_of(rules, over)
     assert problem.small_inputs[0][2:] == (14, 14) and problem.small_inputs[0][1] < 10
-    best = [v for m, (v, *_) in found(rules, over, 500, share=0.0) if core(v)["dilation"] == (1, 1)]
+    best = [v for m, (v, *_) in found(rules, over, 250, share=0.0) if core(v)["dilation"] == (1, 1)]
     assert [core(v)["shapes"][0] for v in best] == [(4, 512, 7, 7)]
 
 
@@ -129,17 +129,18 @@ def test_a_convolution_of_groups_is_a_convolution(rules: Rules) -> None:
 @pytest.mark.parametrize("batch", [1, 16])
 def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
     over = region(rules, "std.matmul", (batch, 6, 8), (8, 10))
-    flat = [v for _, values in found(rules, over, 60, share=0.0) for v in values if len(core(v)["shapes"][0]) == 2]
+    flat = [v for _, values in found(rules, over, 300, share=0.0) for v in values if len(core(v)["shapes"][0]) == 2]
     assert any(core(v)["shapes"] == [(6 * batch, 8), (8, 10)] for v in flat)
     assert all(error(rules, over, v) < 1e-9 for v in flat)
 
 
 def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
     """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
-    over = region(rules, "std.conv", (1, 2, 12, 9), (3, 2, 3, 3), pads=(1, 1, 1, 1))
-    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 900) if core(v)["shapes"][0][2:] != (12, 9)}
-    assert tiles[2, 2, 6, 9].share == 2 / 12 and tiles[3, 2, 4, 9].share == 4 / 12
-    assert tiles[9, 2, 4, 3].share == pytest.approx(1 - (8 / 12) * (5 / 9))
+    over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 400) if core(v)["shapes"][0][2:] != (6, 9)}
+    assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
+    # nine columns are five and, padded, five
+    assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
 
 
 # ---- corrections ------------------------------------------------------------------------------------------------
