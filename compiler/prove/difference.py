@@ -40,6 +40,8 @@ from dslc.semantics.library import Rules
 
 #: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
 DRAWS = 2
+# outputs of more elements are drawn once where nothing is proved
+_MANY = 1 << 20
 # where functions are no polynomials a draw may hide a difference: so many are tried
 _DRAWS_OF_FUNCTIONS = 24
 _REDRAWS = 8
@@ -111,11 +113,19 @@ def difference(
     chooser = _Outside(rules, left, right, seconds) if prove else None
     cuts = _points(left, right) if prove else (None,) * len(left)
     found: list[Difference] = []
-    for number, drawn in enumerate(_drawn(left, right, seed)):
-        boxes = _boxes(drawn.found, pieces)
-        proved = chooser is not None and chooser.equal(number, boxes)
+    draws = _Draws(left, right, seed)
+    for number, drawn in enumerate(draws.found(1 if prove else _few(left))):
         mask = drawn.found
-        if chooser is not None and not proved and drawn.unknown is not None:
+        boxes = _boxes(mask, pieces)
+        proved = chooser is not None and chooser.equal(number, boxes)
+        if chooser is not None and not proved and drawn.unknown is None:
+            # what one draw hides others show
+            drawn = draws.found(DRAWS)[number]
+            mask, before = drawn.found, mask
+            if not np.array_equal(mask, before):
+                boxes = _boxes(mask, pieces)
+                proved = chooser.equal(number, boxes)
+        elif chooser is not None and not proved and drawn.unknown is not None:
             # what the draws did not show may be hidden: the larger set is safe
             mask = drawn.unknown
             boxes = _boxes(mask, pieces)
@@ -251,23 +261,48 @@ class _Drawn:
     error_bound: float | None
 
 
-def _drawn(left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> list[_Drawn]:
-    degree = difference_degree(left, right)
-    rng = np.random.default_rng(seed)
-    found = _differing(left, right, rng, Field, DRAWS)
-    if degree is not None:
-        return [_Drawn(mask, None, float((degree / P) ** DRAWS)) for mask in found]
-    unknown = _differing(left, right, rng, UnknownFunctions, DRAWS)
-    for _ in range(_DRAWS_OF_FUNCTIONS):
-        if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
-            break
-        # in the order of a draw an element may be hidden by a larger one
-        more = _differing(left, right, rng, Field, 1)
-        found = [one | other for one, other in zip(found, more, strict=True)]
-        unknown = [one | other for one, other in zip(found, unknown, strict=True)]
-    return [
-        _Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)
-    ]
+def _few(values: Sequence[Value]) -> int:
+    """How many draws are made where nothing is proved of what they show."""
+    return DRAWS if sum(int(value.type.elements) for value in values) < _MANY else 1
+
+
+class _Draws:
+    """Random inputs of two programs: each asked for once."""
+
+    def __init__(self, left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> None:
+        self._sides = left, right
+        self._degree = difference_degree(left, right)
+        self._rng = np.random.default_rng(seed)
+        self._made = 0
+        self._masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+        self._found: list[_Drawn] | None = None
+
+    def found(self, draws: int) -> list[_Drawn]:
+        """What so many draws show of polynomials, each output alone; of other functions as many are made as are needed."""
+        left, right = self._sides
+        if left == right:
+            return [_Drawn(mask, None, 0.0) for mask in self._masks]
+        if self._degree is None:
+            self._found = self._found or self._of_functions()
+            return self._found
+        if draws > self._made:
+            more = _differing(left, right, self._rng, Field, draws - self._made)
+            self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
+            self._made = draws
+        return [_Drawn(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
+
+    def _of_functions(self) -> list[_Drawn]:
+        left, right = self._sides
+        found = _differing(left, right, self._rng, Field, DRAWS)
+        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
+        for _ in range(_DRAWS_OF_FUNCTIONS):
+            if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
+                break
+            # in the order of a draw an element may be hidden by a larger one
+            more = _differing(left, right, self._rng, Field, 1)
+            found = [one | other for one, other in zip(found, more, strict=True)]
+            unknown = [one | other for one, other in zip(found, unknown, strict=True)]
+        return [_Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)]
 
 
 def _differing(
