@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _LISTED = 20
 # instances that are looked at for one whose sides differ in part, and for how many seconds
 _LOOKED, _SECONDS = 24, 5.0
+# draws after which nothing that is given fits
+_ATTEMPTS = 2000
 
 
 @click.command()
@@ -218,7 +220,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
     first: Instance | None = None
     reasons: list[str] = []
     looked, until = 0, time.monotonic() + _SECONDS
-    for instance in instances(rules, rule, seed, given):
+    for instance in instances(rules, rule, seed, given, attempts=_ATTEMPTS):
         if isinstance(instance, Rejected):
             reasons.append(str(instance))
             if first is not None and len(reasons) > 400:
@@ -278,7 +280,7 @@ def _print(name: str, found: Difference, limit: float | None) -> None:
     if not found.proved and found.error_bound is not None:
         click.echo(f"  the probability that a position is missing is at most {found.error_bound:.1e}")
     if found.agree is None:
-        click.echo("  boxes (PET): do not apply, as the programs are not multilinear")
+        click.echo("  boxes (PET): do not apply")
     else:
         boxed = percent(found.boxed or 0.0)
         click.echo(f"  boxes (PET): agree, {boxed} is in boxes that fail; {found.looked} of {total} positions are looked at")

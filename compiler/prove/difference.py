@@ -32,7 +32,7 @@ from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import Region
 from dslc.prove.exact.terms import Unsolved
-from dslc.prove.split_points import NotMultilinear, Points, failing, joined, shape_of, split_points
+from dslc.prove.split_points import NoBoxes, Points, failing, joined, shape_of, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -119,8 +119,8 @@ def difference(
         boxes = _boxes(mask, pieces)
         proved = chooser is not None and chooser.equal(number, boxes)
         if chooser is not None and not proved and drawn.unknown is None:
-            # what one draw hides others show
-            drawn = draws.found(DRAWS)[number]
+            # what few draws hide others show
+            drawn = draws.more()[number]
             mask, before = drawn.found, mask
             if not np.array_equal(mask, before):
                 boxes = _boxes(mask, pieces)
@@ -132,7 +132,8 @@ def difference(
             proved = chooser.equal(number, boxes)
         if not proved and _depends_on_elements((left[number], right[number])):
             raise NotCompared(Why.DATA)
-        agree, boxed, looked = _by_boxes(mask, cuts[number])
+        # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
+        agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None else None)
         share = float(mask.sum()) / mask.size if mask.size else 0.0
         bound = 0.0 if proved else drawn.error_bound
         found.append(Difference(boxes, share, proved, agree, 0.0, mask.shape, bound, boxed, looked))
@@ -158,7 +159,7 @@ def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points |
     """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
     try:
         return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
-    except NotMultilinear:
+    except NoBoxes:
         return (None,) * len(left)
 
 
@@ -290,6 +291,14 @@ class _Draws:
             self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
             self._made = draws
         return [_Drawn(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
+
+    def more(self) -> list[_Drawn]:
+        """As `found`, with as many draws as are worth it where nothing is proved."""
+        if self._degree is not None:
+            return self.found(DRAWS)
+        masks = _differing(*self._sides, self._rng, Field, _DRAWS_OF_FUNCTIONS)
+        self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
+        return self._found
 
     def _of_functions(self) -> list[_Drawn]:
         left, right = self._sides
