@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 # boxes that are listed one by one
 _LISTED = 20
-# instances that are looked at for one whose sides differ in part
-_LOOKED = 24
+# instances that are looked at for one whose sides differ in part, and for how many seconds
+_LOOKED, _SECONDS = 24, 5.0
+# draws after which nothing that is given fits
+_ATTEMPTS = 2000
 
 
 @click.command()
@@ -53,18 +55,19 @@ def command(
     from dslc.cli.planes import plane, svg, text
     from dslc.errors import error
     from dslc.prove.difference import NotCompared, difference
+    from dslc.prove.partial import wrongly_corrected
+    from dslc.prove.verdict import Counterexample
 
     seconds = seconds_of(timeout, "--timeout")
     if len(programs) > 2:
         raise click.UsageError("`dslc diff` compares two programs: a rule's sides, or two calls.")
-    limit = None
+    instance: Instance | None = None
     old: Sequence[Value]
     new: Sequence[Value]
     if len(programs) == 1:
-        rules, instance = _sides(programs[0], libraries, shapes, binds, seed)
+        rules, rule, instance = _sides(programs[0], libraries, shapes, binds, seed)
         names = tuple(instance.left)
         old, new = ([side[name] for name in names] for side in (instance.left, instance.right))
-        limit = instance.limit
         if str(instance):
             click.echo(f"at {instance}", err=output_format == "json")
     elif shapes:
@@ -85,10 +88,16 @@ def command(
         click.echo(json.dumps(records[0] if len(records) == 1 else records, indent=2))
     else:
         for name, each, shown in zip(names, found, planes, strict=True):
-            _print(name, each, limit)
+            _print(name, each, None if instance is None else instance.limit)
             if each.boxes and each.share < 1:
                 for line in text(shown):
                     click.echo("  " + line)
+        if instance is not None and instance.corrected:
+            right = wrongly_corrected(rules, rule, instance, found, seed)
+            said = "proved" if right else "not proved"
+            if isinstance(right, Counterexample):
+                said = f"wrong at {right.output}{list(right.position)}"
+            click.echo(f"the rule's own correction is {said}")
     if drawing is not None:
         drawing.write_text(svg(planes), "utf-8")
         if output_format == "full":
@@ -151,7 +160,7 @@ def _for_all_sizes(rules: Rules, old: Sequence[Value], new: Sequence[Value], sec
 
 def _sides(
     name: str, libraries: Sequence[str], shapes: Sequence[str], binds: Sequence[str], seed: int
-) -> tuple[Rules, Instance]:
+) -> tuple[Rules, SubstitutionDef, Instance]:
     """A rule and an instance of it at the given shapes: the first that differs in part, else the first."""
     from dslc.cli.why_not import find_rule
     from dslc.errors import SourceText, Span, error
@@ -167,7 +176,7 @@ def _sides(
         own = [library]
     rules = load_many(["std", *libraries, *own])
     rule = find_rule(rules, short if own and file else name)
-    return rules, _instance(rules, rule, _given(rules, rule, shapes, binds), seed)
+    return rules, rule, _instance(rules, rule, _given(rules, rule, shapes, binds), seed)
 
 
 def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Sequence[str]) -> dict[str, Any]:
@@ -210,8 +219,8 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
 
     first: Instance | None = None
     reasons: list[str] = []
-    looked = 0
-    for instance in instances(rules, rule, seed, given):
+    looked, until = 0, time.monotonic() + _SECONDS
+    for instance in instances(rules, rule, seed, given, attempts=_ATTEMPTS):
         if isinstance(instance, Rejected):
             reasons.append(str(instance))
             if first is not None and len(reasons) > 400:
@@ -225,7 +234,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
                 return instance
         except NotCompared:
             pass
-        if looked == _LOOKED or not rule.syntax.partial:
+        if looked == _LOOKED or time.monotonic() > until or not rule.syntax.partial:
             break
     if first is None:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
@@ -271,7 +280,7 @@ def _print(name: str, found: Difference, limit: float | None) -> None:
     if not found.proved and found.error_bound is not None:
         click.echo(f"  the probability that a position is missing is at most {found.error_bound:.1e}")
     if found.agree is None:
-        click.echo("  boxes (PET): do not apply, as the programs are not multilinear")
+        click.echo("  boxes (PET): do not apply")
     else:
         boxed = percent(found.boxed or 0.0)
         click.echo(f"  boxes (PET): agree, {boxed} is in boxes that fail; {found.looked} of {total} positions are looked at")

@@ -32,7 +32,7 @@ from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import Region
 from dslc.prove.exact.terms import Unsolved
-from dslc.prove.split_points import NotMultilinear, Points, failing, joined, shape_of, split_points
+from dslc.prove.split_points import NoBoxes, Points, failing, joined, shape_of, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
@@ -40,6 +40,8 @@ from dslc.semantics.library import Rules
 
 #: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
 DRAWS = 2
+# outputs of more elements are drawn once where nothing is proved
+_MANY = 1 << 20
 # where functions are no polynomials a draw may hide a difference: so many are tried
 _DRAWS_OF_FUNCTIONS = 24
 _REDRAWS = 8
@@ -111,18 +113,27 @@ def difference(
     chooser = _Outside(rules, left, right, seconds) if prove else None
     cuts = _points(left, right) if prove else (None,) * len(left)
     found: list[Difference] = []
-    for number, drawn in enumerate(_drawn(left, right, seed)):
-        boxes = _boxes(drawn.found, pieces)
-        proved = chooser is not None and chooser.equal(number, boxes)
+    draws = _Draws(left, right, seed)
+    for number, drawn in enumerate(draws.found(1 if prove else _few(left))):
         mask = drawn.found
-        if chooser is not None and not proved and drawn.unknown is not None:
+        boxes = _boxes(mask, pieces)
+        proved = chooser is not None and chooser.equal(number, boxes)
+        if chooser is not None and not proved and drawn.unknown is None:
+            # what few draws hide others show
+            drawn = draws.more()[number]
+            mask, before = drawn.found, mask
+            if not np.array_equal(mask, before):
+                boxes = _boxes(mask, pieces)
+                proved = chooser.equal(number, boxes)
+        elif chooser is not None and not proved and drawn.unknown is not None:
             # what the draws did not show may be hidden: the larger set is safe
             mask = drawn.unknown
             boxes = _boxes(mask, pieces)
             proved = chooser.equal(number, boxes)
         if not proved and _depends_on_elements((left[number], right[number])):
             raise NotCompared(Why.DATA)
-        agree, boxed, looked = _by_boxes(mask, cuts[number])
+        # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
+        agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None else None)
         share = float(mask.sum()) / mask.size if mask.size else 0.0
         bound = 0.0 if proved else drawn.error_bound
         found.append(Difference(boxes, share, proved, agree, 0.0, mask.shape, bound, boxed, looked))
@@ -148,7 +159,7 @@ def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points |
     """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
     try:
         return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
-    except NotMultilinear:
+    except NoBoxes:
         return (None,) * len(left)
 
 
@@ -251,23 +262,56 @@ class _Drawn:
     error_bound: float | None
 
 
-def _drawn(left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> list[_Drawn]:
-    degree = difference_degree(left, right)
-    rng = np.random.default_rng(seed)
-    found = _differing(left, right, rng, Field, DRAWS)
-    if degree is not None:
-        return [_Drawn(mask, None, float((degree / P) ** DRAWS)) for mask in found]
-    unknown = _differing(left, right, rng, UnknownFunctions, DRAWS)
-    for _ in range(_DRAWS_OF_FUNCTIONS):
-        if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
-            break
-        # in the order of a draw an element may be hidden by a larger one
-        more = _differing(left, right, rng, Field, 1)
-        found = [one | other for one, other in zip(found, more, strict=True)]
-        unknown = [one | other for one, other in zip(found, unknown, strict=True)]
-    return [
-        _Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)
-    ]
+def _few(values: Sequence[Value]) -> int:
+    """How many draws are made where nothing is proved of what they show."""
+    return DRAWS if sum(int(value.type.elements) for value in values) < _MANY else 1
+
+
+class _Draws:
+    """Random inputs of two programs: each asked for once."""
+
+    def __init__(self, left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> None:
+        self._sides = left, right
+        self._degree = difference_degree(left, right)
+        self._rng = np.random.default_rng(seed)
+        self._made = 0
+        self._masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+        self._found: list[_Drawn] | None = None
+
+    def found(self, draws: int) -> list[_Drawn]:
+        """What so many draws show of polynomials, each output alone; of other functions as many are made as are needed."""
+        left, right = self._sides
+        if left == right:
+            return [_Drawn(mask, None, 0.0) for mask in self._masks]
+        if self._degree is None:
+            self._found = self._found or self._of_functions()
+            return self._found
+        if draws > self._made:
+            more = _differing(left, right, self._rng, Field, draws - self._made)
+            self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
+            self._made = draws
+        return [_Drawn(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
+
+    def more(self) -> list[_Drawn]:
+        """As `found`, with as many draws as are worth it where nothing is proved."""
+        if self._degree is not None:
+            return self.found(DRAWS)
+        masks = _differing(*self._sides, self._rng, Field, _DRAWS_OF_FUNCTIONS)
+        self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
+        return self._found
+
+    def _of_functions(self) -> list[_Drawn]:
+        left, right = self._sides
+        found = _differing(left, right, self._rng, Field, DRAWS)
+        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
+        for _ in range(_DRAWS_OF_FUNCTIONS):
+            if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
+                break
+            # in the order of a draw an element may be hidden by a larger one
+            more = _differing(left, right, self._rng, Field, 1)
+            found = [one | other for one, other in zip(found, more, strict=True)]
+            unknown = [one | other for one, other in zip(found, unknown, strict=True)]
+        return [_Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)]
 
 
 def _differing(

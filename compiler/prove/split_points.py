@@ -4,6 +4,10 @@ Split points go through a program from its inputs to its outputs. In a box every
 same summands, no condition changes, and along an axis every tensor is read at positions that move by one vector, the same for all
 summands (theorem 1 asks for that: a sum of terms that move differently may agree at m + 1 positions and nowhere else). So a reshape
 cuts where its quotients and remainders break. What cannot be cut by axes is cut to single positions.
+
+Then a step along an axis renames the elements that are read, by a shift of each tensor. Where two programs agree at a position and at
+the next one, the shifts of one undone by those of the other leave what is computed as it is; no shift but none does that to finitely many
+elements, so they agree everywhere. This holds of functions as well, as long as nothing is known of them.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from dslc.prove.strided import Mask
 
 # positions and summands that one index or condition is looked at for
 _MOST_POINTS = 1 << 22
-_MULTILINEAR = frozenset({"+", "-", "*", "/", "select"})
+# functions of few values, or of truth values: that two of them are equal says little of their arguments
+_COARSE = frozenset({"==", "!=", "<", "<=", ">", ">=", "and", "or", "not", "sign", "isnan", "isinf", "//", "%"})
 
 #: per axis the positions at which a new box begins, without 0
 Points = tuple[tuple[int, ...], ...]
@@ -33,7 +38,7 @@ Points = tuple[tuple[int, ...], ...]
 _At = Mapping[Scalar, Any]
 
 
-class NotMultilinear(Exception):
+class NoBoxes(Exception):
     """A program to which theorem 1 does not apply."""
 
 
@@ -52,12 +57,14 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
     """The split points of every output of a program without calls, at static sizes.
 
     Raises:
-        NotMultilinear: a product of a tensor with itself, a function, a position that depends on elements, or too many positions.
+        NoBoxes: integers, conditions or positions that depend on elements, or too many positions.
     """
     known: dict[Value, _Cut] = {}
     for node in topological(value.node for value in outputs):
         value = Value(node)
         shape = shape_of(value.type)
+        if isinstance(node, Input) and not value.type.dtype.is_float:
+            raise NoBoxes("elements that are no elements of the field")
         if isinstance(node, Input) or (isinstance(node, Constant) and not isinstance(node.data, FillRef)):
             known[value] = _Cut(((),) * len(shape), {value: tuple(_unit(shape, axis) for axis in range(len(shape)))})
         elif isinstance(node, Constant):
@@ -65,7 +72,7 @@ def split_points(outputs: Sequence[Value]) -> tuple[Points, ...]:
         elif isinstance(node, ScopeNode):
             known[value] = _Scope(node, [known[arg] for arg in node.args]).cut()
         else:
-            raise NotMultilinear("a node without a definition in the language")
+            raise NoBoxes("a node without a definition in the language")
     return tuple(known[value].points for value in outputs)
 
 
@@ -120,7 +127,7 @@ class _Scope:
 
     def cut(self) -> _Cut:
         if 0 in self._shape:
-            raise NotMultilinear("a tensor without elements")
+            raise NoBoxes("a tensor without elements")
         self._visit(self._node.scope.body, self._positions())
         for axis in range(len(self._shape)):
             self._settle(axis)
@@ -147,31 +154,24 @@ class _Scope:
 
     # ---- what the body says ----------------------------------------------------------------------------------------
 
-    def _visit(self, node: Scalar, at: _At, depth: int = 0) -> frozenset[Value]:
-        """Cuts where a part of the body changes; the inputs that its elements are products of."""
+    def _visit(self, node: Scalar, at: _At, depth: int = 0) -> None:
+        """Cuts where a part of the body changes."""
         if not node.reads:
             self._position_only(node, at, depth)
-            return frozenset()
-        if isinstance(node, Read):
-            return self._read(node, at, depth)
-        if isinstance(node, Reduce):
-            if node.kind != "sum":
-                raise NotMultilinear(f"a reduction by {node.kind}")
+        elif isinstance(node, Read):
+            self._read(node, at, depth)
+        elif isinstance(node, Reduce) and node.kind not in {"any", "all"}:
             inner, depth = self._inside(node, at, depth)
             if node.where is not None:
                 self._without_reads(node.where, inner, depth)
-            return self._visit(node.body, inner, depth)
-        if isinstance(node, Apply) and node.name in _MULTILINEAR:
+            self._visit(node.body, inner, depth)
+        elif isinstance(node, Apply) and node.name not in _COARSE and not node.name.startswith("convert:"):
             if node.name == "select":
                 self._without_reads(node.args[0], at, depth)
-            if node.name == "/":
-                self._without_reads(node.args[1], at, depth)
-            parts = [self._visit(arg, at, depth) for arg in node.args]
-            every = frozenset[Value]().union(*parts)
-            if node.name == "*" and sum(map(len, parts)) > len(every):
-                raise NotMultilinear("a product of a tensor with itself")
-            return every
-        raise NotMultilinear(node.name if isinstance(node, Apply) else type(node).__name__)
+            for arg in node.args:
+                self._visit(arg, at, depth)
+        else:
+            raise NoBoxes(node.name if isinstance(node, Apply) else type(node).__name__)
 
     def _inside(self, node: Reduce, at: _At, depth: int) -> tuple[_At, int]:
         """The iterators of a reduction as well; where its ranges depend on positions, it is cut."""
@@ -184,7 +184,7 @@ class _Scope:
 
     def _without_reads(self, node: Scalar, at: _At, depth: int) -> None:
         if node.reads:
-            raise NotMultilinear("a condition on elements")
+            raise NoBoxes("a condition on elements")
         self._position_only(node, at, depth)
 
     def _position_only(self, node: Scalar, at: _At, depth: int) -> None:
@@ -202,7 +202,7 @@ class _Scope:
 
     def _values(self, node: Scalar, at: _At) -> Array:
         if prod(np.size(at[it]) for it in node.free if it in at) > _MOST_POINTS:
-            raise NotMultilinear("too many positions")
+            raise NoBoxes("too many positions")
         found = np.asarray(vector(node, at))
         return found if found.ndim else found.reshape((1,) * self._rank)
 
@@ -218,23 +218,22 @@ class _Scope:
 
     # ---- reads -----------------------------------------------------------------------------------------------------
 
-    def _read(self, node: Read, at: _At, depth: int) -> frozenset[Value]:
+    def _read(self, node: Read, at: _At, depth: int) -> None:
         shape, operand = self._shapes[node.operand], self._operands[node.operand]
         if any(index.reads for index in node.index):
-            raise NotMultilinear("a position that depends on elements")
+            raise NoBoxes("a position that depends on elements")
         if node.other is not None:
             self._visit(node.other, at, depth)
         try:
             places = [self._values(index, at).astype(np.int64) for index in node.index]
         except Unknown as problem:
-            raise NotMultilinear(f"the position {problem}") from None
+            raise NoBoxes(f"the position {problem}") from None
         for place, points, size in zip(places, operand.points, shape, strict=True):
             box = np.searchsorted(np.array(points), place, side="right")
             self._cut_where_changes(np.where(place < 0, -1, np.where(place >= size, len(points) + 1, box)))
         for leaf, moves in operand.moves.items():
             for axis in range(len(self._shape)):
                 self._moved(leaf, axis, places, moves, shape)
-        return frozenset(leaf for leaf in operand.moves if isinstance(leaf.node, Input))
 
     def _moved(self, leaf: Value, axis: int, places: list[Array], moves: tuple[Array, ...], shape: Sequence[int]) -> None:
         """By which vector a leaf's position moves from each position of an axis to the next: the same for all summands, else a cut."""
@@ -250,7 +249,7 @@ class _Scope:
             here = np.where((step == 0)[..., None], 0.0, step[..., None] * own[np.clip(first, 0, bound - 1)])
             total = total + np.where(inside[..., None], here, np.nan)
             if total.size > _MOST_POINTS:
-                raise NotMultilinear("too many positions")
+                raise NoBoxes("too many positions")
         before = self._moves.setdefault(leaf, [np.full((each, rank), np.nan) for each in self._shape])
         if size == 1:
             return
@@ -291,4 +290,4 @@ class _Scope:
             at += each[axis].shape[1]
 
 
-__all__ = ["NotMultilinear", "Points", "failing", "joined", "split_points"]
+__all__ = ["NoBoxes", "Points", "failing", "joined", "split_points"]

@@ -19,7 +19,7 @@ from dslc.ir.graph import Scope, Value, input_value, scope_value
 from dslc.ir.scalar import Scalar, apply, bound, num, read, reduce, traversal
 from dslc.prove.difference import Box, Difference, NotCompared, Why, difference, expanded, parametric
 from dslc.prove.partial import instances
-from dslc.prove.split_points import NotMultilinear, failing, joined, split_points
+from dslc.prove.split_points import NoBoxes, failing, joined, split_points
 from dslc.prove.strided import TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.library import Rules, load_many
 
@@ -112,14 +112,14 @@ def test_functions_stand_for_any_function(rules: Rules) -> None:
     """`relu` and `softmax` of what differs in half of its columns; of a row, every element differs."""
     one, other = PARTS.format(5), PARTS.format(4)
     (half,) = of_calls(rules, f"relu({one})", f"relu({other})")
-    assert (half.boxes, half.proved, half.agree) == ((Box((0, 4), (3, 8), (1, 1)),), True, None)
+    assert (half.boxes, half.proved, half.agree) == ((Box((0, 4), (3, 8), (1, 1)),), True, True)
     (whole,) = of_calls(rules, f"softmax({one})", f"softmax({other})")
-    assert whole.share == 1.0
+    assert whole.share == 1.0 and whole.agree
 
 
 def test_laws_of_functions_are_known(rules: Rules) -> None:
     (found,) = of_calls(rules, "relu(relu(X: f32[3, 4]))", "relu(X)")
-    assert found.share == 0.0 and found.proved
+    assert found.share == 0.0 and found.proved and found.agree is None
 
 
 def test_several_outputs_have_a_set_each(rules: Rules) -> None:
@@ -245,10 +245,23 @@ def test_theorem_1_asks_that_all_summands_move_alike() -> None:
     assert np.array_equal(failed, found)
 
 
-def test_theorem_1_says_nothing_of_products_of_a_tensor_with_itself() -> None:
-    squares = of_scope((8,), apply("*", read(0, (K,)), read(0, (apply("*", num(2), K),))), X)
-    with pytest.raises(NotMultilinear):
-        split_points([squares])
+def test_and_all_factors_of_a_product() -> None:
+    """X[2k] X[1] and X[k] X[k + 1] as well: in a product of a tensor with itself factors may change their places."""
+    old = of_scope((8,), apply("*", read(0, (apply("*", num(2), K),)), read(0, (num(1),))), X)
+    new = of_scope((8,), apply("*", read(0, (K,)), read(0, (apply("+", K, num(1)),))), X)
+    found = differing(old, new, [X])
+    assert found.tolist() == [False, False] + [True] * 6
+    failed, _ = failing(found, joined(split_points([old])[0], split_points([new])[0]))
+    assert np.array_equal(failed, found)
+
+
+def test_conditions_on_elements_and_integers_have_no_boxes() -> None:
+    """Whether two of few values are equal says little of what they were computed of."""
+    with pytest.raises(NoBoxes):
+        split_points([of_scope((8,), apply("select", apply("<", read(0, (K,)), num(0)), num(1), read(0, (K,))), X)])
+    integers = input_value("I", TensorType(DType.I64, (8,)))
+    with pytest.raises(NoBoxes):
+        split_points([scope_value(Scope((8,), read(0, (K,)), DType.I64), (integers,))])
 
 
 def test_theorem_2_a_random_input_shows_a_difference(rules: Rules) -> None:
