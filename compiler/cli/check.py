@@ -87,6 +87,10 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
     from dslc.prove.check_laws import wrong_laws
 
     found += wrong_laws(rules, modules, found)
+    if any(rule.syntax.partial and rule.module in modules for rule in rules.substitutions.values()):
+        from dslc.prove.partial import one_sided
+
+        found += one_sided(rules, modules, found)
     if overlapping:
         from dslc.semantics.checks.overlap import overlaps
 

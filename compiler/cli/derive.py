@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dslc.derive.calls import Called
     from dslc.derive.search import Derived, Program
+    from dslc.ir.dtype import TensorType
     from dslc.semantics.library import Rules
 
 
@@ -33,16 +36,17 @@ def command(
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
     it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
+    from dslc.cli.options import binding
     from dslc.derive.search import Limits, Search, unlike
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
     from dslc.semantics.library import load_many
 
-    file, _, name = call.rpartition("::")
+    file = call.rpartition("::")[0]
     own = [file] if file.endswith(".rules") else []
     rules = load_many(["std", *(libraries or ("einnet",)), *own])
-    called = _called(rules, call, name if own else "", node, binds)
+    called = called_as(rules, call, node, binding(binds))
     wanted = {_operator(rules, name) for name in targets}
     derivations = list(rules.derivations.values())
     if not derivations:
@@ -64,18 +68,24 @@ def command(
     _print(records, len(programs), derived)
 
 
-def _called(rules: Rules, call: str, operator: str, node: str | None, binds: tuple[str, ...]) -> Called:
-    """What is derived: a call as it is written, an operator of a file, or a node of a model."""
-    from dslc.cli.options import binding
+def called_as(
+    rules: Rules, call: str, node: str | None, binds: Mapping[str, int], known: Mapping[str, TensorType] | None = None,
+    several: bool = False,
+) -> Called:  # fmt: skip
+    """A call as it is written, an operator of a file (`FILE.rules::NAME`), or a node of a model.
+
+    `known`, `several`: as for `read_call`.
+    """
     from dslc.derive.calls import call_of, read_call, region_of
     from dslc.errors import error
     from dslc.onnx.importer import import_model
 
-    if operator:
-        return call_of(rules, operator, binding(binds))
+    file, _, operator = call.rpartition("::")
+    if file.endswith(".rules"):
+        return call_of(rules, operator, binds)
     if node is None:
-        return read_call(rules, call)
-    imported = import_model(call, rules, binding(binds))
+        return read_call(rules, call, known, several)
+    imported = import_model(call, rules, binds)
     names = imported.context.names
     for value, origin in imported.context.origins.items():
         if node in {origin.proto.name, names.get(value)} and value in origin.outputs:

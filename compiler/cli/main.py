@@ -34,6 +34,7 @@ COMMANDS = {
     "build": ("dslc.cli.build", "Build the kernels of an optimized model for this machine."),
     "why-not": ("dslc.cli.why_not", "Say why a rule does not match a model."),
     "derive": ("dslc.cli.derive", "Derive programs that an expression can be computed by."),
+    "diff": ("dslc.cli.diff", "Say where two programs differ, and prove that they differ nowhere else."),
     "doctor": ("dslc.cli.doctor", "Report on the machine, the runtimes and the caches."),
 }
 #: what `--version` lists beside dslc: the packages whose versions decide how a run behaves

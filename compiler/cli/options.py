@@ -40,6 +40,30 @@ def binding(texts: Sequence[str]) -> dict[str, int]:
     return out[0]
 
 
+def shape_value(text: str) -> tuple[int, ...]:
+    """`1,64,56,56`, `1x64x56x56` or `[1, 64]` as sizes; raises ValueError."""
+    return tuple(int(part) for part in text.strip("[]() ").replace("x", ",").split(",") if part.strip())
+
+
+def attribute_value(text: str) -> Any:
+    """An attribute as one would write it in a rule: numbers, lists, true, names of element types; else a string."""
+    from dslc.ir.dtype import DTYPES
+
+    text = text.strip()
+    if text.startswith("[") or "," in text:
+        return tuple(attribute_value(part) for part in text.strip("[]").split(",") if part.strip())
+    if text in {"true", "false"}:
+        return text == "true"
+    if text in DTYPES:
+        return DTYPES[text]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text.strip('"')
+
+
 def options_of(dataclass: type, others: Mapping[str, Option] | None = None) -> Callable[[_Command], _Command]:
     """The options of a dataclass' fields, in their order, and others after them; what is not given is None."""
     from dslc.search.option import options

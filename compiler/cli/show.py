@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dslc.cli.options import attribute_value, shape_value
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -38,7 +40,7 @@ def command(
     from dslc.semantics.library import load_many, standard
 
     given_shapes = {name: _shape(text) for name, text in (_pair(item, "--shape") for item in shapes)}
-    values = {name: _value(text) for name, text in (_pair(item, "an attribute") for item in attributes)}
+    values = {name: attribute_value(text) for name, text in (_pair(item, "an attribute") for item in attributes)}
     types = {name: _dtype(text) for name, text in (_pair(item, "--dtype") for item in dtypes)}
     rules = load_many(libraries) if libraries else standard()
     definition = rules.operator(operator)
@@ -70,7 +72,7 @@ def _pair(text: str, what: str) -> tuple[str, str]:
 
 def _shape(text: str) -> tuple[int, ...]:
     try:
-        return tuple(int(part) for part in text.strip("[]() ").replace("x", ",").split(",") if part.strip())
+        return shape_value(text)
     except ValueError:
         raise click.UsageError(f"`{text}` is no shape: write sizes with commas, such as 1,64,56,56.") from None
 
@@ -81,25 +83,6 @@ def _dtype(text: str) -> Any:
     if text not in DTYPES:
         raise click.UsageError(f"`{text}` is no element type; one of {', '.join(DTYPES)}.")
     return DTYPES[text]
-
-
-def _value(text: str) -> Any:
-    """An attribute as one would write it in a rule: numbers, lists, true, names of element types; else a string."""
-    from dslc.ir.dtype import DTYPES
-
-    text = text.strip()
-    if text.startswith("[") or "," in text:
-        return tuple(_value(part) for part in text.strip("[]").split(",") if part.strip())
-    if text in {"true", "false"}:
-        return text == "true"
-    if text in DTYPES:
-        return DTYPES[text]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text.strip('"')
 
 
 def _print(console: Console, facts: dict[str, Any]) -> None:

@@ -187,7 +187,7 @@ def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = Tru
         return _unequal_types(rules, definition, seed)
     if found is None:
         return ()
-    if not guarded or found.hint or not isinstance(definition, _Substitution):
+    if not guarded or found.hint or not isinstance(definition, _Substitution) or definition.syntax.partial:
         return (found,)
     guards = find_guards(rules, definition, seed, exact_verdict, seconds=_GUARD_SECONDS)
     return (found, *guard_diagnostics(definition, guards))

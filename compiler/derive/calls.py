@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dslc.errors import DslcError, SourceText, Span, error
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import abstracted, hole
 from dslc.ir.text import PROGRAM
@@ -38,21 +38,31 @@ class Called:
         return self.graph.outputs[0]
 
 
-def read_call(rules: Rules, text: str) -> Called:
+def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = None, several: bool = False) -> Called:
     """Nested calls of operators of the libraries; a tensor is typed where it first occurs.
 
+    Args:
+        known: tensors that another call has typed: they are the first holes, and need no type here.
+        several: whether the outermost operator may have several results.
+
     Raises:
-        DslcError: with the place in the text: no call, an unknown operator or type, a tensor without a type.
+        DslcError: with the place in the text: no call, an unknown operator or type, a tensor without a type, or with another one.
     """
-    typed: dict[str, str] = {}
+    typed: dict[str, str] = {name: str(type) for name, type in (known or {}).items()}
+    again: list[tuple[str, re.Match[str]]] = []
 
     def name_of(found: re.Match[str]) -> str:
-        typed.setdefault(found["name"], found["type"].lstrip(" :"))
+        written = found["type"].lstrip(" :")
+        if typed.setdefault(found["name"], written) != written:
+            again.append((typed[found["name"]], found))
         # what stands behind it stays in its column
         return found["name"] + " " * len(found["type"])
 
     source = SourceText("call", text)
     body = _TYPED.sub(name_of, text)
+    for before, other in again:
+        if "".join(before.split()) != "".join(other["type"].lstrip(" :").split()):
+            raise error("E0306", f"`{other['name']}` is {before} already", Span(source, other.start(), other.end()))
     if not typed or not _CALLED.search(body):
         hint = "for example `matmul(A: f32[64, 32], B: f32[32, 16])`"
         raise error("E0911", "this is no call of an operator with typed tensors", Span(source, 0, len(text)), hint=hint)
@@ -61,7 +71,8 @@ def read_call(rules: Rules, text: str) -> Called:
             # that is how weights are called
             body = re.sub(rf"\b{name}\b", "v" + name[1:], body)
     params = ", ".join(f"{'v' + name[1:] if name.startswith('w') else name}: {type}" for name, type in typed.items())
-    head = f"dslc 1\n\noperator {PROGRAM}({params}) -> y0 {{\n  y0 =\n"
+    results = ", ".join(f"y{k}" for k in range(_results(rules, text) if several else 1))
+    head = f"dslc 1\n\noperator {PROGRAM}({params}) -> {results} {{\n  {results} =\n"
     try:
         graph = read_program(rules, f"{head}{body}\n}}\n", short=True)
     except Mismatch as problem:
@@ -69,9 +80,18 @@ def read_call(rules: Rules, text: str) -> Called:
     except DslcError as problem:
         found = [replace(one, span=_moved(one.span, source, len(head)) or Span(source, 0, len(text))) for one in problem.diagnostics]
         raise DslcError(found) from None
-    if len(graph.outputs) != 1:
+    if len(graph.outputs) != 1 and not several:
         raise error("E0911", "an expression of one result is derived", Span(source, 0, len(text)))
     return Called(graph, tuple(typed))
+
+
+def _results(rules: Rules, text: str) -> int:
+    """How many results the outermost operator of a call declares."""
+    name = text.partition("(")[0].strip()
+    found = rules.operators.get(name) or rules.operators.get(f"std.{name}")
+    others = [op for op in rules.operators.values() if op.short == name]
+    chosen = found or (others[0] if others else None)
+    return max(1, len(chosen.syntax.outputs)) if chosen is not None else 1
 
 
 def _moved(span: Span | None, source: SourceText, offset: int) -> Span | None:

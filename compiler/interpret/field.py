@@ -69,7 +69,7 @@ def residue(value: Fraction) -> int:
     return value.numerator * pow(value.denominator, -1, P) % P
 
 
-def _mix(x: Array) -> Array:
+def mixed(x: Array) -> Array:
     """splitmix64's finalizer: a bijection of 64-bit words without structure."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -161,7 +161,7 @@ class Field:
         return np.asarray(array.sum(axis=axes) % P)
 
     def product(self, array: Array, axes: tuple[int, ...]) -> Array:
-        data = _flat_last(array, axes)
+        data = flat_last(array, axes)
         out = np.ones(data.shape[:-1], dtype=np.int64)
         for k in range(data.shape[-1]):
             out = out * data[..., k] % P
@@ -170,7 +170,7 @@ class Field:
     def _keys(self, a: Array) -> Array:
         """Where elements stand in the order, as float64 in (0, 1); the sentinels outside."""
         word = a.astype(np.uint64) + np.uint64((self._seed * 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF)
-        keys = (_mix(word) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
+        keys = (mixed(word) >> np.uint64(11)).astype(np.float64) / float(1 << 53)
         signed = np.where(a > P // 2, a - P, a)
         near = np.abs(signed) < _SMALL
         if near.any():
@@ -181,7 +181,7 @@ class Field:
         return np.where(a == POSITIVE, 2.0, np.where(a == NEGATIVE, -1.0, keys))
 
     def extreme(self, kind: str, array: Array, axes: tuple[int, ...]) -> Array:
-        data = _flat_last(array, axes)
+        data = flat_last(array, axes)
         if data.shape[-1] == 0:
             return np.full(data.shape[:-1], NEGATIVE if kind == "max" else POSITIVE, dtype=np.int64)
         keys = self._keys(data)
@@ -228,7 +228,7 @@ class Field:
     def _random(self, name: str, *args: Array) -> Array:
         word: Array = np.asarray(zlib.crc32(name.encode()) + (self._seed << 32), dtype=np.uint64)
         for arg in args:
-            word = _mix(word * np.uint64(0x9E3779B97F4A7C15) + arg.astype(np.uint64) + np.uint64(1))
+            word = mixed(word * np.uint64(0x9E3779B97F4A7C15) + arg.astype(np.uint64) + np.uint64(1))
         out = np.asarray((word % np.uint64(P)).astype(np.int64))
         first = args[0]
         # the values that folding constants knows
@@ -278,7 +278,7 @@ def _infinite(item: Any) -> int:
     return POSITIVE if item > 0 else NEGATIVE
 
 
-def _flat_last(array: Array, axes: tuple[int, ...]) -> Array:
+def flat_last(array: Array, axes: tuple[int, ...]) -> Array:
     """The given axes merged into one, which comes last."""
     kept = [k for k in range(array.ndim) if k not in axes]
     moved = array.transpose(*kept, *axes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -45,12 +45,17 @@ class Rejected(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """`left` and `right` are the values of the substitution's outputs; `drawn` says what its names stand for."""
+    """`left` and `right` are the values of the substitution's outputs; `drawn` says what its names stand for.
+
+    Of a partial one, `corrected` has the outputs with a correction of the author's own, and `limit` is the largest share to correct.
+    """
 
     inputs: tuple[Value, ...]
     left: Mapping[str, Value]
     right: Mapping[str, Value]
     drawn: Mapping[str, Any]
+    corrected: Mapping[str, Value] = field(default_factory=dict)
+    limit: float = 1.0
 
     def __str__(self) -> str:
         return ", ".join(f"{name} = {show(value)}" for name, value in self.drawn.items())
@@ -279,11 +284,12 @@ def instantiate(
                 draft.drawn[statement.name] = draft.pick(evaluate(statement.domain, inner))
                 inner.bind(statement.name, draft.drawn[statement.name])
         right = _side(draft, syntax.outputs, syntax.right, inner)
+        corrected, limit = _corrections(draft, (*syntax.left, *syntax.right), inner)
     except (Mismatch, DslcError, ArithmeticError, IndexError) as problem:
         raise Rejected(f"right side: {_reason(problem)}") from problem
     except Unbound as unknown:
         raise Rejected(f"right side: `{unknown.name}` stays unknown") from None
-    return Instance(inputs, left, right, dict(draft.drawn))
+    return Instance(inputs, left, right, dict(draft.drawn), corrected, limit)
 
 
 def _linear_uses(
@@ -359,6 +365,24 @@ def _side(draft: _Random, outputs: tuple[str, ...], statements: tuple[t.GraphSta
         if not isinstance(value, Value):
             raise Rejected(f"`{name}` is no tensor")
     return out
+
+
+def _corrections(draft: _Random, statements: tuple[t.GraphStatement, ...], env: Env) -> tuple[dict[str, Value], float]:
+    """The outputs that `correct Y = ...` gives, over what both sides bind, and the share that may be corrected."""
+    out: dict[str, Value] = {}
+    limit = 1.0
+    for statement in statements:
+        if not isinstance(statement, t.Correct):
+            continue
+        if statement.limit is not None:
+            limit = float(draft.needing(env, statement.limit))
+        if isinstance(statement.what, t.Bind):
+            found = draft.needing(env, statement.what.value)
+            parts = found if isinstance(found, tuple) else (found,)
+            if len(parts) != len(statement.what.names) or not all(isinstance(part, Value) for part in parts):
+                raise Rejected(f"`{statement.what.span.text}` names {len(statement.what.names)} results")
+            out.update(zip(statement.what.names, parts, strict=True))
+    return out, limit
 
 
 def bind_definitions(statements: tuple[t.GraphStatement, ...], env: Env) -> None:

@@ -52,7 +52,7 @@ _FEW = 24
 class Compared:
     """One instance: `how` it was compared, and by how much the draws may err where that is known."""
 
-    how: str  # "field", "floats", "types", "none": no inputs were found for which the sides are defined
+    how: str  # "field", "floats", "types" (they differ), "none": no inputs were found for which the sides are defined
     error_bound: float | None = None
     counterexample: Counterexample | None = None
 
@@ -74,6 +74,10 @@ def field_verdict(
     kinds: list[Compared] = []
     reasons: list[str] = []
     types = types if types is not None else next(iter(types_of(rules, sub)), Types())
+    if sub.syntax.partial:
+        from dslc.prove.partial import partial_verdict
+
+        return partial_verdict(rules, sub, _drawn(rules, sub, rng, instances, operators, deadline, types), deadline)
     for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline, types):
         if instance is None:
             reasons.append(reason)
@@ -94,8 +98,6 @@ def field_verdict(
     if not compared:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         return Verdict("field", "unknown", _since(began), f"no instance was found; most often: {common}")
-    if any(one.how == "types" for one in compared):
-        return Verdict("field", "unknown", _since(began), f"partial: the types agree at {len(compared)} sizes")
     floats = sum(one.how == "floats" for one in compared)
     bounds = [one.error_bound for one in compared]
     bound = None if floats or None in bounds else max(b for b in bounds if b is not None)
@@ -138,8 +140,6 @@ def compare_instance(rules: Rules, sub: SubstitutionDef, instance: Instance, rng
     mistyped = types_differ(instance, drawn)
     if mistyped is not None:
         return Compared("types", counterexample=mistyped)
-    if sub.syntax.partial:
-        return Compared("types")
     names = tuple(instance.left)
     left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
     return compare_values(rules, left, right, names, instance.inputs, rng, drawn)

@@ -304,6 +304,8 @@ def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | 
     else:
         code, what = ("E0502" if law else "E0501"), "differ"
     message = f"the sides of `{definition.name}` {what}"
+    if isinstance(definition, SubstitutionDef) and definition.syntax.partial and code == "E0501":
+        code, message = "E0605", f"the correction of `{definition.name}` is wrong where its sides differ"
     if isinstance(definition, PropertyDef) and definition.trait is not None:
         operator, trait = definition.trait
         message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"

@@ -81,12 +81,12 @@ class Tale:
     taken: tuple[Rival, ...] = ()
     late: bool = False
 
-    def told(self) -> list[str]:
-        """What a report says of what is taken."""
+    def told(self, how: str = "derived by ") -> list[str]:
+        """What a report says of what is taken; `how` goes before the rules."""
         lines = []
         for one in self.taken:
             was, now = one.before * 1e3, one.after * 1e3
-            lines.append(f"derived by {one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
+            lines.append(f"{how}{one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
         return lines
 
 
@@ -99,7 +99,7 @@ def _words(program: Graph) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """A node, and what is computed element by element behind it: `end` is what they give."""
 
     node: Call
@@ -137,7 +137,7 @@ class Derivations:
         searched, found, late = 0, 0, False
         measured: list[Rival] = []
         best: dict[Graph, Rival] = {}
-        places: dict[Graph, list[_Place]] = {}
+        places: dict[Graph, list[Place]] = {}
         owned: set[Node] = set()
         try:
             self._machine = machine(self.costs.measurer)
@@ -146,7 +146,7 @@ class Derivations:
                 programs = self._programs(program)
                 searched, found = searched + 1, found + len(programs)
                 promising = self._promising(programs, price)
-                regions: dict[Graph, list[_Place]] = {}
+                regions: dict[Graph, list[Place]] = {}
                 for node in nodes:
                     place = self._place(node, around, owned)
                     old, _ = abstracted((place.end,), leaves_of((place.node, *place.behind)))
@@ -175,7 +175,7 @@ class Derivations:
                 nodes.setdefault(program, []).append(node)
         guessed = {
             program: len(own) * self.costs.guess(Together((own[0],), (own[0].args,)))
-            for program, own in nodes.items() if self._is_sum(program)
+            for program, own in nodes.items() if self._is_wanted(program)
         }  # fmt: skip
         likely = sorted(guessed, key=lambda program: -guessed[program])[:SITES]
         prices = {program: self.costs.cost(nodes[program][0]) for program in likely}
@@ -184,7 +184,7 @@ class Derivations:
             if worth[program] >= self.share * base.cost:
                 yield program, nodes[program], prices[program]
 
-    def _is_sum(self, program: Graph) -> bool:
+    def _is_wanted(self, program: Graph) -> bool:
         """Whether an operator adds products of elements of two tensors."""
         value = self._expanded(program)
         below = [] if value is None else Graph(program.inputs, (value,)).nodes()
@@ -199,7 +199,7 @@ class Derivations:
             return None
         return value
 
-    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> _Place:
+    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> Place:
         """A node with what is computed of its result alone, element by element, and belongs to no other place."""
         end, behind = node.values[0], list[Node]()
         while len(behind) < BEHIND and end not in around.final:
@@ -209,7 +209,7 @@ class Derivations:
             behind.append(users[0])
             owned.add(users[0])
             end = users[0].values[0]
-        return _Place(node, tuple(behind), end)
+        return Place(node, tuple(behind), end)
 
     def _pointwise(self, node: Node) -> bool:
         profile = self._profiles.of(node) if isinstance(node, Call) and len(node.types) == 1 else None
@@ -255,20 +255,24 @@ class Derivations:
 
     # ---- trials ------------------------------------------------------------------------------------------------
 
-    def _tried(self, derived: Program, program: Graph, place: _Place) -> Rival | None:
+    def _tried(self, derived: Program, program: Graph, place: Place) -> Rival | None:
         """A program in a place, proved, built and measured; None where that fails. Raises TimeUp."""
+        fact = self._fact(derived, program, place)
+        if fact is None or validate(self.rules, [fact], known=self.known).how.get(fact.rule) != "exact":
+            return None
+        return self._measured(fact)
+
+    def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
+        """That a program may stand in a place; None where it reads what the place does not."""
         node = place.node
         _, args = abstracted(node.values, leaves_of((node,)))
         (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
         (end,) = replace((place.end,), {node.values[0]: made})
         rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
         try:
-            fact, _ = fact_of(rule, (place.end,), (end,), leaves_of((node, *place.behind)))
+            return fact_of(rule, (place.end,), (end,), leaves_of((node, *place.behind)))[0]
         except ValueError:
             return None
-        if validate(self.rules, [fact], known=self.known).how.get(rule) != "exact":
-            return None
-        return self._measured(fact)
 
     def _measured(self, fact: Fact) -> Rival | None:
         with_kernels = self._with_kernels(fact.new)
@@ -312,7 +316,7 @@ class Derivations:
     # ---- candidates --------------------------------------------------------------------------------------------
 
     def _candidates(
-        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[_Place]]
+        self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]
     ) -> list[Candidate]:
         """Everything that is faster, one step for each of the rules."""
         at = base
@@ -358,4 +362,4 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
-__all__ = ["Derivations", "Rival", "Tale", "derivations_of"]
+__all__ = ["Derivations", "Place", "Rival", "Tale", "derivations_of"]

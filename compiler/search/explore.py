@@ -19,7 +19,9 @@ from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
+from dslc.search.mutants import Mutants
 from dslc.search.originals import Unusable
+from dslc.search.rulesets import chosen_partial
 from dslc.search.run import Run
 from dslc.search.sizes import sizes_of
 from dslc.search.sources import Substitutions
@@ -37,9 +39,9 @@ VARIANT_STEPS = 3000
 HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
-#: of what is left beside that, the share of kernels, and of this what derivations may take at most; and where there are some, which
-#: gain more than rules do and have fewer contenders beside them, what is kept after them
-KERNELS, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.6, 12, 0.4
+#: of what is left beside that, the share of kernels, and of this what mutants and derivations may take at most; and where there are
+#: some, which gain more than rules do and have fewer contenders beside them, what is kept after them
+KERNELS, MUTATING, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.3, 0.6, 12, 0.4
 #: kernels that are predicted to be so many times as fast as the search's best need no other contenders beside it
 CLEARLY = 1.5
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
@@ -344,7 +346,7 @@ def _add_others(ground: Ground, run: Run, reached: Reached) -> None:
         offered: list[Candidate] = []
         for offer in OFFERS:
             clear = min((one.cost for one in offered), default=inf) * CLEARLY < reached.best.cost
-            if clear and offer not in (derivations, fusions):
+            if clear and offer not in (mutants, derivations, fusions):
                 break
             offered += [one for one in offer(ground, run, replace(reached, offered=tuple(offered))) if one.cost < most]
         for one in sorted(offered, key=lambda each: each.cost):
@@ -394,6 +396,31 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             yield found
 
 
+def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The best candidate, and the original, with dear linear operators as programs that are almost equal, corrected and measured."""
+    task = ground.referenced.task
+    if not task.settings.mutate or not with_kernels(task.settings):
+        return
+    run.phase("mutating programs")
+    ground.keeping(ground.shares.others)
+    end = run.clock.left(ground.shares.others) * (1 - MUTATING)
+
+    def left() -> float:
+        return run.clock.left(ground.shares.others) - end
+
+    settings = task.settings
+    looked = Mutants(
+        task.rules, (), ground.costs, task.imported.context.opset, left, run.decided,
+        partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
+    )  # fmt: skip
+    for base in dict.fromkeys((reached.best, ground.start)):
+        made, tale = looked.of(base)
+        if tale.late:
+            run.cut("mutating programs")
+        run.kernels.update((one, tale.told("")) for one in made[:1])
+        yield from made
+
+
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
     task = ground.referenced.task
@@ -410,7 +437,8 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     looked = Derivations(
         task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided
     )
-    for base in dict.fromkeys((reached.best, ground.start)):
+    # what was mutated is derived further
+    for base in dict.fromkeys((*reached.offered[:1], reached.best, ground.start)):
         made, tale = looked.of(base)
         if tale.late:
             run.cut("deriving programs")
@@ -451,4 +479,4 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 #: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
 Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
 #: in the order in which their candidates are checked; whoever builds whole graphs, as fusions do, is one of these
-OFFERS: tuple[Offer, ...] = (derivations, fusions, path_ends, smallest, variants)
+OFFERS: tuple[Offer, ...] = (mutants, derivations, fusions, path_ends, smallest, variants)

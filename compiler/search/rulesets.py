@@ -7,6 +7,7 @@ from fnmatch import fnmatchcase
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.match import CompiledRule, compile_directions
+from dslc.mutate.partial import PartialRule, compiled, corrects_itself
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
@@ -18,7 +19,7 @@ DEFAULT = "default"
 def chosen_rules(
     rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = (), strict_floats: bool = False
 ) -> list[CompiledRule]:
-    """Every direction of the substitutions of the rule sets `only`, without those of `disable`.
+    """Every direction of the substitutions of the rule sets `only`, without those of `disable`, and none that are partial.
 
     Where `only` names none, each library's rule set `default` is meant, and all of a library that has none.
 
@@ -28,6 +29,26 @@ def chosen_rules(
     Raises:
         DslcError: E0909 for a rule or rule set that does not exist.
     """
+    names, reverse_only = _chosen(rules, only, disable, strict_floats)
+    found = [rule for name in names for rule in _directions(rules, rules.substitutions[name])]
+    return [rule for rule in found if rule.name not in reverse_only]
+
+
+def chosen_partial(
+    rules: Rules, only: Sequence[str] = (), disable: Sequence[str] = (), strict_floats: bool = False
+) -> tuple[PartialRule, ...]:
+    """The partial substitutions among those that `chosen_rules` speaks of, which need a correction.
+
+    Raises:
+        DslcError: as `chosen_rules`.
+    """
+    names, reverse_only = _chosen(rules, only, disable, strict_floats)
+    found = compiled(rules, (rules.substitutions[name] for name in names))
+    return tuple(one for one in found if one.rule.name not in reverse_only)
+
+
+def _chosen(rules: Rules, only: Sequence[str], disable: Sequence[str], strict_floats: bool) -> tuple[list[str], set[str]]:
+    """The names of substitutions, and of those whose reverse alone is left out."""
     findings: list[Diagnostic] = []
     names = list(rules.substitutions)
     if only:
@@ -57,8 +78,7 @@ def chosen_rules(
         raise DslcError(findings, 2)
     if strict_floats:
         names = [name for name in names if keeps_nonfinite(rules.substitutions[name].syntax)]
-    compiled = [rule for name in names for rule in _directions(rules, rules.substitutions[name])]
-    return [rule for rule in compiled if rule.name not in reverse_only]
+    return names, reverse_only
 
 
 def _directions(rules: Rules, definition: SubstitutionDef) -> tuple[CompiledRule, ...]:
@@ -85,9 +105,9 @@ def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
         def own(names: Iterable[str], library: str = library) -> int:
             return sum(name.rpartition(".")[0] == library for name in names)
 
-        partial = [name for name, one in rules.substitutions.items() if one.syntax.partial]
+        partial = [name for name, one in rules.substitutions.items() if one.syntax.partial and not corrects_itself(one)]
         counts = [
-            (own(partial), "partial substitution"),
+            (own(partial), "partial substitution with a correction of its own"),
             (own(rules.derivations), "derivation"),
             (own(name for name, one in rules.lowerings.items() if not one.syntax.match), "lowering"),
         ]

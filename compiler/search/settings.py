@@ -132,6 +132,10 @@ class Settings:
         "Derive no programs from expressions.", type=bool,
         more="Programs are derived for sums of products that take much of the time; False: only rules and kernels.",
     ))  # fmt: skip
+    mutate: bool = field(default=True, metadata=option(
+        "Look for no mutants: programs that are almost equal, with corrections.", type=bool,
+        more="Mutants are looked for of linear operators that take much of the time; False: none, and no partial substitutions.",
+    ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
         "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False,
     ))  # fmt: skip

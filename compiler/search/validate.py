@@ -26,6 +26,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Constant, Graph, Input, Node, Opaque, Value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
+from dslc.mutate.correct import Corrected
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
 from dslc.prove.field import compare_values
@@ -149,6 +150,8 @@ class _Prover:
         self._nodes: tuple[Graph, frozenset[Node]] | None = None
 
     def of(self, claim: Fact | Rewrite) -> How | _Failed:
+        if isinstance(claim, Fact) and isinstance(claim.proof, Corrected) and time.monotonic() <= self._deadline:
+            return self._corrected(claim, claim.proof)
         attempts: list[Sides] = []
         begun = time.monotonic()
         for sides in self._ways(claim):
@@ -168,6 +171,13 @@ class _Prover:
             if isinstance(found, _Failed) and sides.free:
                 return found
         return "rule"
+
+    def _corrected(self, fact: Fact, proof: Corrected) -> How:
+        """By inclusion: where the mutant differs, the region is computed again."""
+        key: tuple[Literal["exact"], Values, Values] = ("exact", fact.old.outputs, fact.new.outputs)
+        if key not in self._known:
+            self._known[key] = proof.shows(self._rules, fact)
+        return "exact" if self._known[key] is True else "rule"
 
     def _ways(self, claim: Fact | Rewrite) -> Iterator[Sides]:
         """The facts any of which would do."""

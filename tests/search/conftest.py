@@ -6,7 +6,7 @@ import pytest
 
 from dslc.search import explore
 
-KERNELS = (explore.derivations, explore.fusions)
+KERNELS = (explore.mutants, explore.derivations, explore.fusions)
 
 
 @pytest.fixture(autouse=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from dslc.ir.scalar import Iter, Scalar, Sym, rebuild, walk
 from dslc.prove.exact.affine import unknown
 from dslc.prove.exact.equations import as_scalar_of
 from dslc.prove.exact.question import Question
+from dslc.prove.strided import Box
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,8 @@ class Region:
     variables: tuple[tuple[Iter, ...], ...]
     positions: tuple[tuple[Scalar, ...], ...]
     frame: Frame
+    #: per output whether both sides have a value at the same positions, for the same inputs
+    defined: tuple[bool, ...]
 
     @property
     def is_empty(self) -> bool:
@@ -46,6 +49,26 @@ class Region:
             whole = [{**known, **dict(zip(variables, point, strict=True))} for point in points]
             out.append(frozenset(tuple(int(value(axis, at)) for axis in position) for at in whole))
         return tuple(out)
+
+    def lies_in(self, number: int, boxes: Iterable[Box]) -> bool:
+        """Whether an output's positions, at sizes that are numbers, are all in some boxes."""
+        variables, left = self.variables[number], self.sets[number]
+        at: dict[Scalar, int] = dict.fromkeys(variables, 0)
+        # positions are sums of digits and their strides
+        axes: list[tuple[dict[int, int], int]] = []
+        for position in self.positions[number]:
+            least = int(value(position, at))
+            axes.append(({k: int(value(position, {**at, it: 1})) - least for k, it in enumerate(variables)}, least))
+        for box in boxes:
+            part = self.frame.universe(len(variables))
+            for (factors, least), start, stop, step in zip(axes, box.start, box.stop, box.step, strict=True):
+                above = self.frame.affine(len(variables), factors, {}, least - start)
+                below = self.frame.affine(len(variables), {k: -factor for k, factor in factors.items()}, {}, stop - 1 - least)
+                part = part.intersect(above.nonneg_set()).intersect(below.nonneg_set())
+                if step > 1:
+                    part = part.intersect(self.frame.remainder(above, step).zero_set())
+            left = left.subtract(part)
+        return bool(left.is_empty())
 
     def __str__(self) -> str:
         return "\n".join(str(each) for each in self.sets)
@@ -70,4 +93,5 @@ def region(question: Question) -> Region:
         tuple(question.variables(number) for number in range(len(sets))),
         tuple(tuple(rebuild(axis, parts.get) for axis in position) for position in question.problem.positions),
         question.frame,
+        tuple(question.defined_alike(number) for number in range(len(sets))),
     )

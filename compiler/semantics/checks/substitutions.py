@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dslc.errors import Span
+from fractions import Fraction
+
+from dslc.errors import DslcError, Span
 from dslc.semantics.checks.names import Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function, check_results
 from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.env import Env, Mismatch, Unbound
+from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import entries, words
 from dslc.semantics.walk import walk_expr
@@ -55,7 +59,7 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
     _side(syntax.right, right, pattern=syntax.arrow == "<=>")
     _outputs(sub, syntax.right, "right", report)
     _unbound(sub, bound, report)
-    _partial(sub, report)
+    _partial(rules, sub, report)
     for entry in entries(syntax):
         _numerics(entry, report)
     for param in syntax.params:
@@ -125,6 +129,8 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool)
                 scope.bind(name, "value")
         elif isinstance(statement, t.Const):
             _const(statement, scope)
+        elif isinstance(statement, t.Correct):
+            _correct(statement, scope)
     # conditions may use what a later line binds
     scope.pattern = False
     for statement in statements:
@@ -134,6 +140,17 @@ def _side(statements: tuple[t.GraphStatement, ...], scope: Scope, pattern: bool)
                 check_condition(condition, scope)
         elif isinstance(statement, t.Function):
             check_function(statement, scope)
+
+
+def _correct(statement: t.Correct, scope: Scope) -> None:
+    """What a correction reads; it may use all that both sides bind."""
+    pattern, scope.pattern = scope.pattern, False
+    if isinstance(statement.what, t.Bind):
+        scope.check(statement.what.value)
+        check_results(statement.what.names, statement.what.value, statement.what.span, scope)
+    if statement.limit is not None:
+        scope.check(statement.limit)
+    scope.pattern = pattern
 
 
 def _bindings(condition: t.Expr, scope: Scope) -> None:
@@ -193,18 +210,31 @@ def _called(sub: SubstitutionDef, span: Span) -> bool:
     return any(isinstance(node, t.Call) and node.span is span for node in walk_expr(sub.syntax.right))
 
 
-def _partial(sub: SubstitutionDef, report: Report) -> None:
+def _partial(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
     corrects = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Correct)]
     if sub.syntax.partial and not corrects:
         report.add("E0601", f"`{sub.syntax.name}` is partial and has no `correct`", sub.syntax.span, hint="write `correct auto`")
     for correct in corrects:
         if not sub.syntax.partial:
             report.add("E0602", f"`{sub.syntax.name}` is not partial, so nothing is to be corrected", correct.span)
-        limit = correct.limit
-        if isinstance(limit, t.Int | t.Float) and not 0 < limit.value <= 1:
-            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit.span)
-        if isinstance(limit, t.Str | t.Unary):
-            report.add("E0603", f"the limit {limit.span.text} is no fraction between 0 and 1", limit.span)
+        if correct.limit is not None and not _is_fraction(rules, sub, correct.limit):
+            report.add("E0603", f"the limit {correct.limit.span.text} is no fraction between 0 and 1", correct.limit.span)
+        names = correct.what.names if isinstance(correct.what, t.Bind) else ()
+        wrong = [name for name in names if name not in sub.syntax.outputs]
+        if wrong or (isinstance(correct.what, str) and correct.what != "auto"):
+            said = f"`{wrong[0]}` is no output of `{sub.syntax.name}`" if wrong else f"`{correct.what}` says not how it is corrected"
+            report.add("E0604", said, correct.span, hint="`correct auto`, or `correct Y = ...` for an output Y")
+
+
+def _is_fraction(rules: Rules, sub: SubstitutionDef, limit: t.Expr) -> bool:
+    """Whether a limit is more than 0 and 1 at most; one that depends on sizes may be."""
+    try:
+        found = evaluate(limit, Env(sub.module, rules))
+    except Unbound:
+        return True
+    except (Mismatch, DslcError, ArithmeticError, TypeError):
+        return False
+    return isinstance(found, int | float | Fraction) and not isinstance(found, bool) and 0 < found <= 1
 
 
 def check_property(rules: Rules, law: PropertyDef, report: Report) -> None:

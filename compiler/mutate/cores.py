@@ -1,0 +1,255 @@
+"""The operators that mutants are made of, each with the attributes that the shapes and the attributes at hand allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations, product
+from math import prod
+from typing import Any
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.ir.graph import Call, ScopeNode, Value
+from dslc.ir.scalar import Num, Read, Reduce, Scalar, num, walk
+from dslc.ir.scopes import substitute
+from dslc.mutate.layouts import Shape
+from dslc.mutate.problem import Problem, is_linear_call, shape_of
+from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: attributes that may be off what the region has, and off their defaults
+DERIVED = 1
+#: factors of what does not divide, beside those of the attributes
+FACTORS = (2, 4)
+#: sizes up to this are windows, from which paddings are taken
+WINDOW = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """An operator with its attributes, and the number of tensors that it takes."""
+
+    op: str
+    attrs: tuple[tuple[str, Any], ...]
+    count: int
+
+    def on(self, rules: Rules, args: Sequence[Value]) -> Value | None:
+        """The operator on tensors; None where they do not fit."""
+        try:
+            (made,) = apply(rules, self.op, list(args), dict(self.attrs))
+        except (Mismatch, EvalError, Unbound, ValueError):
+            return None
+        return made
+
+    def __str__(self) -> str:
+        return f"{self.op.rpartition('.')[2]}({', '.join(f'{name}={value}' for name, value in self.attrs)})"
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What attributes are taken from: the numbers of a region's attributes, and the sizes of its tensors."""
+
+    problem: Problem
+
+    @cached_property
+    def own(self) -> dict[str, list[Any]]:
+        """The values of each attribute by its name."""
+        found: dict[str, list[Any]] = {}
+        for node in self.problem.calls:
+            for name, value in node.attrs:
+                if value not in found.setdefault(name, []):
+                    found[name].append(value)
+        return found
+
+    @cached_property
+    def factors(self) -> tuple[int, ...]:
+        """Numbers that dimensions are cut by whether or not they divide them."""
+        found = [n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW]
+        return tuple(sorted({*found, *FACTORS}))
+
+    @cached_property
+    def lists(self) -> tuple[tuple[int, ...], ...]:
+        """Lists of integers, and their quotients by factors."""
+        found: dict[tuple[int, ...], None] = {}
+        for values in self.own.values():
+            for value in values:
+                if isinstance(value, tuple) and all(type(n) is int for n in value):
+                    found[value] = None
+                    for f in self.factors if any(value) else ():
+                        found[tuple(n // f for n in value)] = None
+                        found[tuple(-(-n // f) for n in value)] = None
+        return tuple(found)
+
+    @cached_property
+    def windows(self) -> tuple[tuple[int, ...], ...]:
+        """Ends of shapes that may be windows: those of the tensors, and lists that attributes have."""
+        found = dict.fromkeys(shape[2:] for shape in self.problem.inputs if len(shape) > 2 and max(shape[2:]) <= WINDOW)
+        for value in self.lists:
+            if value and min(value) >= 1 and max(value) <= WINDOW and prod(value) > 1:
+                found[value] = None
+        return tuple(found)
+
+    @cached_property
+    def integers(self) -> tuple[int, ...]:
+        found = {n for values in self.own.values() for value in values for n in _integers(value)}
+        sizes = {size for shape in self.problem.small_inputs for size in shape if size > 1}
+        return tuple(sorted({1, 2} | found | sizes))
+
+
+def _integers(value: Any) -> list[int]:
+    if isinstance(value, tuple):
+        return [n for each in value for n in _integers(each)]
+    return [value] if type(value) is int else []
+
+
+def operators(rules: Rules) -> tuple[OperatorDef, ...]:
+    """What may be part of a mutant: operators of one result that ONNX has a node for. Whether one is linear is asked of instances."""
+    cache = rules_cache(rules, "operators of mutants")
+    found: tuple[OperatorDef, ...] | None = cache.get("")
+    if found is None:
+        found = cache[""] = tuple(
+            op for op in rules.operators.values()
+            if op.syntax.params and len(op.syntax.outputs) == 1 and any(isinstance(one, t.OnnxMap) for one in op.syntax.statements)
+        )  # fmt: skip
+    return found
+
+
+def arity(op: OperatorDef) -> int:
+    """The tensors that an operator needs: those with a default are left out."""
+    return sum(param.default is None for param in op.syntax.params)
+
+
+def choices(op: OperatorDef, numbers: Numbers) -> Iterator[Core]:
+    """An operator with each choice of attributes: as in the region, by default, and a few others."""
+    options = []
+    for attr in op.attrs:
+        usual = _usual(attr, numbers)
+        known = {_plain(value) for value, _ in usual} | {_plain(_default(attr))}
+        others = [(value, off) for value, off in _derived(attr, numbers) if not off or _plain(value) not in known]
+        options.append([*usual, *others])
+    seen: set[tuple[tuple[str, Any], ...]] = set()
+    made: list[tuple[int, tuple[tuple[str, Any], ...]]] = []
+    for chosen in product(*options):
+        derived = sum(other for _, other in chosen)
+        if derived > DERIVED:
+            continue
+        attrs = tuple((attr.name, value) for attr, (value, _) in zip(op.attrs, chosen, strict=True) if value is not None)
+        if attrs not in seen:
+            seen.add(attrs)
+            made.append((derived, attrs))
+    count = arity(op)
+    for _, attrs in sorted(made, key=lambda each: each[0]):
+        yield Core(op.name, attrs, count)
+
+
+def _default(attr: t.Attr) -> Any:
+    return attr.default.value if isinstance(attr.default, t.Int | t.Float) else None
+
+
+def _plain(value: Any) -> Any:
+    """A list of equal numbers as that number: what an attribute of a list may be given as."""
+    return value[0] if isinstance(value, tuple) and len(set(value)) == 1 else value
+
+
+def _usual(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
+    found: list[tuple[Any, bool]] = [] if attr.default is None else [(None, False)]
+    return found + [(value, False) for value in numbers.own.get(attr.name, []) if _plain(value) != _default(attr)]
+
+
+def _derived(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
+    """Other values: of two numbers for each dimension (begins and ends) or of one, as the attribute has them."""
+    kind = attr.type.name
+    needed = attr.default is None
+    ranks = max(len(shape) for shape in numbers.problem.inputs)
+    if kind == "bool":
+        return [(False, True), (True, True)]
+    if kind == "axis":
+        return [(value, not needed) for value in range(ranks)]
+    if kind == "axes":
+        return [((k,), not needed) for k in range(ranks)] + [((k, k + 1), not needed) for k in range(ranks - 1)]
+    if kind != "int":
+        return []
+    if attr.type.dims is None:
+        return [(value, not needed) for value in numbers.integers]
+    doubled = any(isinstance(node, t.Int) and node.value == 2 for dim in attr.type.dims for node in walk_expr(dim))
+    windows = numbers.windows
+    if not doubled:
+        least = 1 if needed or attr.name not in numbers.own else min(min(value, default=1) for value in numbers.own[attr.name])
+        spread = {len(value) for value in windows} | {ranks - 2}
+        found = [value for value in numbers.lists if len(value) in spread and min(value, default=0) >= min(least, 1)]
+        return [(value, not needed) for value in dict.fromkeys([*found, *windows])]
+    ends = dict.fromkeys(value for value in numbers.lists if len(value) == 2 * (ranks - 2))
+    for window in windows:
+        for side in (tuple(n // 2 for n in window), tuple(n - 1 for n in window)):
+            ends[(*side, *side)] = None
+    return [(value, not needed) for value in ends]
+
+
+def is_linear(rules: Rules, core: Core, args: Sequence[Value]) -> bool:
+    """Whether a call is linear in what it takes, and more than a change of layout, which is a step of its own."""
+    made = core.on(rules, args)
+    if made is None or not isinstance(made.node, Call) or not is_linear_call(rules, made.node):
+        return False
+    return len(made.node.args) > 1 or _reduces(rules, made.node)
+
+
+def _reduces(rules: Rules, node: Call) -> bool:
+    (made,) = expand(rules, node.values)
+    return isinstance(made.node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(made.node.scope.body))
+
+
+def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Shape | None:
+    """The shape of an operator's result on tensors of some types; None where they do not fit."""
+    made = core.on(rules, args)
+    return shape_of(made) if made is not None and made.known and made.type.is_static and made.type.dtype.is_float else None
+
+
+Place = tuple[int, int]
+
+
+def together(rules: Rules, core: Core, holes: Sequence[Value]) -> tuple[tuple[Place, Place], ...]:
+    """Dimensions of two tensors of which one size must divide the other, as one iterator counts through both: (tensor, axis) twice.
+
+    Read off an instance that fits: an iterator of its own or a digit of a merged dimension, wherever attributes move the rest.
+    """
+    made = core.on(rules, holes)
+    if made is None:
+        return ()
+    (value,) = expand(rules, (made,))
+    if not isinstance(value.node, ScopeNode) or any(arg not in holes for arg in value.node.args):
+        return ()
+    scope = value.node.scope
+    extents: dict[Scalar, int] = {it: int(str(size)) for it, size in zip(scope.iters, scope.extents, strict=True)}
+    for part in walk(scope.body):
+        if isinstance(part, Reduce):
+            extents.update((it, int(size.value)) for it, size in zip(part.iters, part.extents, strict=True) if isinstance(size, Num))
+    where: dict[Scalar, list[Place]] = {}
+    for part in walk(scope.body):
+        if isinstance(part, Read):
+            for axis, at in enumerate(part.index):
+                for it in _digits(at, extents):
+                    where.setdefault(it, []).append((holes.index(value.node.args[part.operand]), axis))
+    pairs = {pair for places in where.values() for pair in combinations(sorted(set(places)), 2) if pair[0][0] != pair[1][0]}
+    return tuple(sorted(pairs))
+
+
+def _digits(index: Scalar, extents: Mapping[Scalar, int]) -> list[Scalar]:
+    """The iterators of an index that are the digits of a number, none where a window slides."""
+    slopes = {it: coefficient_of(index, it) for it in index.free}
+    ordered = sorted(slopes, key=lambda it: (slopes[it] or 0, -extents.get(it, 0)))
+    span = 1
+    for it in ordered:
+        if slopes[it] != span:
+            return []
+        span *= extents.get(it, 0)
+    constant = substitute(index, {it: num(0) for it in index.free})
+    return [it for it in ordered if extents.get(it) != 1] if constant is num(0) else []
+
+
+__all__ = ["Core", "Numbers", "arity", "choices", "instance", "is_linear", "operators", "together"]

@@ -1,0 +1,213 @@
+"""Corrections: a mutant except where it is wrong, where the region is computed again. What comes out is equal everywhere.
+
+`Y[i] = select(i in D, region[i], mutant[i])` is one scope, and so one kernel with a guard: what the mutant computes outside of products
+is put into it. Where the positions of D are many, each box of them is an operator on the part of its inputs that it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from math import prod
+
+from dslc.derive.targets import instances, operators_of
+from dslc.errors import DslcError
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value
+from dslc.ir.holes import abstracted, program
+from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
+from dslc.ir.scopes import inline
+from dslc.mutate.problem import shape_of
+from dslc.prove.difference import Difference, NotCompared, difference
+from dslc.prove.exact import Equal, compare
+from dslc.prove.strided import Box, mask_of
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: boxes that a guard may name
+BOXES = 64
+#: seconds of proving that a box of the region is the operator that computes it
+SECONDS = 5.0
+#: the part of a result that may be computed again, where no rule says more
+LIMIT = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Corrected:
+    """A mutant with what corrects it: outside of `boxes` the mutant is equal to the region, inside of them the region is computed.
+
+    `pieces`: for each box a program of that part of the region; none: the region's own expression is in the guard.
+    """
+
+    old: Value
+    mutant: Value
+    boxes: tuple[Box, ...]
+    pieces: tuple[Value, ...] = ()
+
+    @property
+    def share(self) -> float:
+        return sum(box.count for box in self.boxes) / max(1, prod(shape_of(self.old)))
+
+    def value(self, rules: Rules) -> Value:
+        """The corrected program."""
+        return corrected(rules, self.old, self.mutant, self.boxes, self.pieces)
+
+    def shows(self, rules: Rules, fact: Fact) -> bool:
+        """Whether a fact is this correction, and proved by inclusion: what differs lies inside of the boxes."""
+        if replace(fact.old.outputs, {self.old: self.value(rules)}) != fact.new.outputs:
+            return False
+        if not _covers(rules, self.old, self.mutant, self.boxes):
+            return False
+        try:
+            (region,) = expand(rules, (self.old,))
+            return all(_equal(rules, part(region, box), piece) for box, piece in zip(self.boxes, self.pieces, strict=bool(self.pieces)))
+        except (Mismatch, EvalError):
+            return False
+
+
+def _covers(rules: Rules, old: Value, mutant: Value, boxes: tuple[Box, ...]) -> bool:
+    found = differing(rules, old, mutant)
+    if found is None or not found.proved:
+        return False
+    return not (found.mask & ~mask_of(boxes, found.shape)).any()
+
+
+def differing(rules: Rules, old: Value, mutant: Value, seconds: float = 10.0) -> Difference | None:
+    """Where a mutant differs, looked for once; None where that is not known."""
+    cache = rules_cache(rules, "differences of mutants")
+    key = (old, mutant)
+    if key not in cache:
+        try:
+            (cache[key],) = difference(rules, (old,), (mutant,), pieces=BOXES, seconds=seconds)
+        except NotCompared:
+            cache[key] = None
+    found: Difference | None = cache[key]
+    return found
+
+
+def _equal(rules: Rules, scope: Value, made: Value) -> bool:
+    if scope == made:
+        return True
+    cache = rules_cache(rules, "parts of regions")
+    key = (scope, made)
+    if key not in cache:
+        try:
+            cache[key] = isinstance(compare(rules, (scope,), expand(rules, (made,)), seconds=SECONDS), Equal)
+        except (Mismatch, EvalError):
+            cache[key] = False
+    return bool(cache[key])
+
+
+def corrected(rules: Rules, old: Value, mutant: Value, boxes: Sequence[Box], pieces: Sequence[Value] = ()) -> Value:
+    """`{[i] select(i in boxes, old[i], mutant[i])}`: the mutant where there are no boxes, the region where they are everything.
+
+    With `pieces` each box is read from its own: `pieces[k][(i - start) // step]`.
+    """
+    if not boxes:
+        return mutant
+    shape = shape_of(old)
+    at = tuple(traversal(k) for k in range(len(shape)))
+    args: list[Value] = [mutant, *pieces] if pieces else [mutant, expand(rules, (old,))[0]]
+    body: Scalar = read(0, at)
+    if pieces:
+        for k, box in enumerate(boxes):
+            index = tuple(
+                apply("//", apply("-", it, num(start)), num(step)) for it, start, step in zip(at, box.start, box.step, strict=True)
+            )
+            body = apply("select", _inside(at, box, shape), read(k + 1, index), body)
+    else:
+        guard: Scalar = num(False)
+        for box in boxes:
+            guard = apply("or", guard, _inside(at, box, shape))
+        body = apply("select", guard, read(1, at), body)
+    made = scope_value(Scope(shape, body, old.type.dtype), tuple(args))
+    # what lays out the mutant's result, and the region's own expression, are parts of the one scope
+    return _inlined(made, [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))])
+
+
+def _looks_up(value: Value) -> bool:
+    return isinstance(value.node, ScopeNode) and isinstance(value.node.scope.body, Read)
+
+
+def _inlined(value: Value, which: Iterable[Value]) -> Value:
+    for arg in which:
+        if isinstance(value.node, ScopeNode) and arg in value.node.args:
+            value = inline(value, value.node.args.index(arg))
+    return value
+
+
+def _inside(at: Sequence[Scalar], box: Box, shape: Sequence[int]) -> Scalar:
+    """Whether a position is in a box; what an axis does not ask is left out."""
+    held: Scalar = num(True)
+    for it, start, stop, step, size in zip(at, box.start, box.stop, box.step, shape, strict=True):
+        if stop - start == 1 < size:
+            held = apply("and", held, apply("==", it, num(start)))
+            continue
+        if start > 0:
+            held = apply("and", held, apply("<=", num(start), it))
+        if stop + step - 1 < size:
+            held = apply("and", held, apply("<", it, num(stop)))
+        if step > 1:
+            held = apply("and", held, apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0)))
+    return held
+
+
+def part(region: Value, box: Box) -> Value:
+    """A box of an expression's result by itself: `{[j] f(start + j * step)}`."""
+    places = enumerate(zip(box.start, box.step, strict=True))
+    index = tuple(apply("+", num(start), apply("*", traversal(k), num(step))) for k, (start, step) in places)
+    made = scope_value(Scope(box.sizes, read(0, index), region.type.dtype), (region,))
+    return inline(made, 0) if isinstance(region.node, ScopeNode) else made
+
+
+def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ...] | None:
+    """For each box an operator on the part of the inputs that it reads; None where some box is no operator."""
+    found = []
+    try:
+        (region,) = expand(rules, (old,))
+        target = operators_of(rules)
+        for box in boxes:
+            scope = part(region, box)
+            made = [value for _, value in islice(instances(rules, scope, target), 4)]
+            if not made:
+                return None
+            found.append(made[-1])
+    except (Mismatch, EvalError, DslcError):
+        return None
+    return tuple(found)
+
+
+def corrections(rules: Rules, old: Value, mutant: Value, limit: float = LIMIT) -> list[Corrected]:
+    """A mutant corrected in each way that there is, where no more than `limit` of it is wrong, and that is proved."""
+    found = differing(rules, old, mutant)
+    if found is None or not found.proved or found.share > limit:
+        return []
+    if not found.boxes:
+        return [Corrected(old, mutant, ())]
+    made = [Corrected(old, mutant, found.boxes)]
+    pieces = pieces_of(rules, old, found.boxes)
+    if pieces is not None:
+        made.append(Corrected(old, mutant, found.boxes, pieces))
+    return made
+
+
+def fact_of(
+    rule: str, old: Value, one: Corrected, region: Value, made: Value, leaves: Sequence[Value], over: Callable[[Value], Value]
+) -> Fact:
+    """That `made` stands for `old`: both have the region in them, `over` puts what its holes stand for into a program of it.
+
+    Raises:
+        ValueError: something is reached that is none of the leaves.
+    """
+    proof = (region, over(one.mutant), *(over(piece) for piece in one.pieces))
+    both, _ = abstracted((old, made, *proof), leaves)
+    was, new, own, mutant, *pieces = both.outputs
+    return Fact(
+        rule, program(both.inputs, (was,)), program(both.inputs, (new,)), Corrected(own, mutant, one.boxes, tuple(pieces)), one.boxes
+    )
+
+
+__all__ = ["LIMIT", "Corrected", "corrected", "corrections", "differing", "fact_of", "part", "pieces_of"]

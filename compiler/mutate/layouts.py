@@ -1,0 +1,313 @@
+"""Changes of layout in one step: dimensions are cut into digits, and the digits are put together to other dimensions.
+
+Any chain of reshapes and transposes is one of these, and becomes one scope. A digit that no dimension of the tensor has repeats it, one
+that two have is a diagonal, and one that the result has not is read at 0. Sizes that do not divide are padded with zeros, or cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from dslc.interpret.domain import Array
+from dslc.ir.graph import Scope, Value, scope_value
+from dslc.ir.scalar import Scalar, apply, num, read, traversal
+
+Shape = tuple[int, ...]
+Digits = tuple[tuple[int, ...], ...]
+
+#: a dimension of up to so many positions may be shifted when it is cut: windows are, images are not
+SHIFTED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """`sizes` of digits; which digits the dimensions of the tensor and of the result consist of, the outer first.
+
+    `shifts`: positions before the first of the data, by dimension of the tensor; none: no dimension has any.
+    """
+
+    sizes: tuple[int, ...]
+    source: Digits
+    result: Digits
+    shifts: tuple[int, ...] = ()
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the result."""
+        return tuple(prod(self.sizes[d] for d in dim) for dim in self.result)
+
+    @property
+    def taken(self) -> Shape:
+        """The shape that the digits of the tensor span, which may be larger than the tensor (zeros), or smaller (cut)."""
+        return tuple(prod(self.sizes[d] for d in dim) for dim in self.source)
+
+    @property
+    def identity(self) -> bool:
+        return self.source == self.result and not any(self.shifts)
+
+    def __str__(self) -> str:
+        def dims(digits: Digits) -> str:
+            return " ".join("(" + " ".join(f"{_name(d)}" for d in dim) + ")" if len(dim) != 1 else _name(dim[0]) for dim in digits)
+
+        sizes = ", ".join(f"{_name(d)}={size}" for d, size in enumerate(self.sizes))
+        shifts = f", shifted by {list(self.shifts)}" if any(self.shifts) else ""
+        return f"{dims(self.source)} -> {dims(self.result)}: {sizes}{shifts}"
+
+
+def _name(digit: int) -> str:
+    return chr(ord("a") + digit) if digit < 26 else f"d{digit}"
+
+
+def identity(shape: Shape) -> Layout:
+    dims = tuple((k,) for k in range(len(shape)))
+    return Layout(shape, dims, dims)
+
+
+def laid(value: Value, layout: Layout, shape: Shape | None = None) -> Value:
+    """A tensor in another layout: `Y[(d, e), ...] = X[(e, d), ...]`, zeros where the digits go beyond the tensor.
+
+    `shape` cuts the result, or asks for more of it, which is zero. The tensor itself where nothing changes.
+    """
+    own = tuple(int(str(size)) for size in value.type.shape)
+    shape = shape or layout.shape
+    if layout.identity and own == shape == layout.taken:
+        return value
+    digits: dict[int, Scalar] = {}
+    guard: Scalar = num(True)
+    extents: list[int] = []
+    groups: list[int] = []
+    for dim, size, whole in zip(layout.result, shape, layout.shape, strict=True):
+        if size == whole:
+            for d in dim:
+                digits[d] = num(0) if layout.sizes[d] == 1 else traversal(len(extents))
+                extents.append(layout.sizes[d])
+            if not dim:
+                extents.append(1)
+            groups.append(max(1, len(dim)))
+            continue
+        rest: Scalar = traversal(len(extents))
+        if size > whole:
+            guard = apply("and", guard, apply("<", rest, num(whole)))
+        extents.append(size)
+        groups.append(1)
+        for d in reversed(dim[1:]):
+            digits[d] = apply("%", rest, num(layout.sizes[d]))
+            rest = apply("//", rest, num(layout.sizes[d]))
+        if dim:
+            digits[dim[0]] = rest
+    index: list[Scalar] = []
+    outside = False
+    for k, dim in enumerate(layout.source):
+        place: Scalar = num(0)
+        for d in dim:
+            place = apply("+", apply("*", place, num(layout.sizes[d])), digits.get(d, num(0)))
+        shift = layout.shifts[k] if layout.shifts else 0
+        outside = outside or shift > 0 or layout.taken[k] > own[k]
+        index.append(apply("-", place, num(shift)))
+    body: Scalar = read(0, tuple(index), num(0.0) if outside else None)
+    if guard is not num(True):
+        body = apply("select", guard, body, num(0.0))
+    return scope_value(Scope(tuple(extents), body, value.type.dtype, tuple(groups)), (value,))
+
+
+def gathered(layout: Layout, own: Shape, shape: Shape | None = None) -> Array:
+    """For each position of the result (of `shape`) the position in a flat tensor of the shape `own`, -1 for zero: what `laid` reads."""
+    shape = shape or layout.shape
+    digits: dict[int, Array] = {}
+    good = np.ones(shape, bool)
+    for axis, (dim, size, whole) in enumerate(zip(layout.result, shape, layout.shape, strict=True)):
+        rest = np.arange(size).reshape([-1 if k == axis else 1 for k in range(len(shape))])
+        good &= rest < whole
+        for d in reversed(dim):
+            digits[d] = rest % layout.sizes[d]
+            rest = rest // layout.sizes[d]
+    flat = np.zeros(shape, np.int64)
+    for k, dim in enumerate(layout.source):
+        place = np.zeros((1,) * len(shape), np.int64)
+        for d in dim:
+            place = place * layout.sizes[d] + digits.get(d, np.zeros((), np.int64))
+        place = place - (layout.shifts[k] if layout.shifts else 0)
+        good &= (place >= 0) & (place < own[k])
+        flat = flat * own[k] + place
+    return np.where(good, flat, -1)
+
+
+# ---- which there are --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A part of `size` of a dimension, its outer or its inner digit, and the rest."""
+
+    axis: int
+    size: int
+    inner: bool
+    rest: int
+
+
+def layouts(shape: Shape, factors: Sequence[Sequence[int]], ties: bool = False) -> Iterator[Layout]:
+    """Layouts of a tensor, the simplest first, each once.
+
+    Args:
+        factors: for each dimension the sizes of parts that are taken out of it.
+        ties: also diagonals.
+    """
+    seen: set[tuple[object, ...]] = set()
+    for found in _all(shape, factors, ties):
+        key = _canonical(found)
+        if key not in seen:
+            seen.add(key)
+            yield found
+
+
+def _canonical(layout: Layout) -> tuple[object, ...]:
+    """Digits of size 1 left out and the others named in the order in which they occur: equal for equal layouts."""
+    sizes = layout.sizes
+    names: dict[int, int] = {}
+    digits = []
+    for dims in (layout.source, layout.result):
+        for dim in dims:
+            digits.append(tuple([names.setdefault(d, len(names)) for d in dim if sizes[d] > 1]))
+    return (*digits, len(layout.result), layout.shifts, *[sizes[d] for d in names])
+
+
+def _all(shape: Shape, factors: Sequence[Sequence[int]], ties: bool) -> Iterator[Layout]:
+    yield identity(shape)
+    yield from _squeezed(identity(shape))
+    cuts = [cut for axis, size in enumerate(shape) for f in factors[axis] for cut in _cuts(axis, size, f)]
+    for cut in cuts:
+        for found in _moved(shape, (cut,)):
+            yield found
+            yield from _squeezed(found)
+    for one, other in product(cuts, cuts):
+        alike = (one.size == other.size and one.inner == other.inner) or (one.rest == other.rest == 1)
+        if one.axis < other.axis and alike:
+            for found in _moved(shape, (one, other)):
+                yield found
+                yield from _squeezed(found)
+    if ties:
+        yield from _tied(shape, cuts)
+
+
+def _cuts(axis: int, size: int, part: int) -> Iterator[_Cut]:
+    if part < 1 or part > size or size == 1:
+        return
+    if part == size:
+        yield _Cut(axis, size, True, 1)
+        return
+    for rest in dict.fromkeys((-(-size // part), size // part)):
+        for inner in (True, False):
+            yield _Cut(axis, part, inner, rest)
+
+
+def _squeezed(layout: Layout) -> Iterator[Layout]:
+    """Without dimensions of one position: all of them, or those before the rest."""
+    kept = tuple(dim for dim in layout.result if prod(layout.sizes[d] for d in dim) > 1)
+    if len(kept) < len(layout.result):
+        yield Layout(layout.sizes, layout.source, kept, layout.shifts)
+
+
+def _moved(shape: Shape, cuts: tuple[_Cut, ...]) -> Iterator[Layout]:
+    """Parts that are cut off go somewhere else, all to one place: into a dimension, or a dimension of their own; or away."""
+    sizes = [*shape]
+    source: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
+    parts = []
+    for cut in cuts:
+        part = len(sizes)
+        sizes.append(cut.size)
+        sizes[cut.axis] = cut.rest
+        parts.append(part)
+        source[cut.axis] = (cut.axis, part) if cut.inner else (part, cut.axis)
+    small = all(shape[cut.axis] <= SHIFTED and cut.rest > 1 for cut in cuts)
+    shifts: list[tuple[int, ...]] = [()]
+    if small:
+        for shift in range(1, max(cut.size for cut in cuts)):
+            axes = {cut.axis for cut in cuts}
+            shifts.append(tuple(shift if k in axes else 0 for k in range(len(shape))))
+    whole, taken = tuple(sizes), tuple(source)
+    axes_cut = {cut.axis for cut in cuts}
+    stay = [(k,) for k in range(len(shape))]
+    moved = tuple(parts)
+    for moves in shifts:
+        for target in range(len(shape)):
+            if len(axes_cut) == 1 and target in axes_cut:
+                continue
+            for dim in ((*moved, target), (target, *moved)):
+                yield Layout(whole, taken, tuple(dim if k == target else stay[k] for k in range(len(shape))), moves)
+        for place in range(len(shape) + 1):
+            result = (*stay[:place], tuple(moved), *stay[place:])
+            yield Layout(whole, taken, result, moves)
+            # what is left of a dimension that moved as a whole is none
+            kept = tuple(dim for dim in result if not (len(dim) == 1 and dim[0] in axes_cut and sizes[dim[0]] == 1))
+            if len(kept) < len(result):
+                yield Layout(whole, taken, kept, moves)
+        if not any(cut.rest == 1 for cut in cuts):
+            # the first position of each part only
+            yield Layout(whole, taken, tuple(stay), moves)
+
+
+def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
+    """The positions at which a part of one dimension is that of another; it stays in the other one."""
+    for one, other in product(cuts, cuts):
+        if one.axis == other.axis or one.size != other.size or shape[one.axis] != one.size * one.rest:
+            continue
+        if shape[other.axis] != other.size * other.rest:
+            continue
+        sizes = [*shape, one.size]
+        sizes[one.axis], sizes[other.axis] = one.rest, other.rest
+        source: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
+        for cut in (one, other):
+            source[cut.axis] = (cut.axis, len(shape)) if cut.inner else (len(shape), cut.axis)
+        result: list[tuple[int, ...]] = [(k,) for k in range(len(shape))]
+        result[other.axis] = source[other.axis]
+        found = Layout(tuple(sizes), tuple(source), tuple(result))
+        yield found
+        yield from _squeezed(found)
+        for place in range(len(shape) + 1):
+            alone = [(k,) for k in range(len(shape))]
+            own = Layout(tuple(sizes), tuple(source), (*alone[:place], (len(shape),), *alone[place:]))
+            yield own
+            yield from _squeezed(own)
+
+
+# ---- other sizes -------------------------------------------------------------------------------------------------
+
+
+def resized(layout: Layout, old: Shape, new: Shape, wanted: Shape | None = None) -> Iterator[Layout]:
+    """A layout of a tensor of the shape `old` for one of the shape `new`: dimensions that are larger are cut anywhere.
+
+    `wanted`: only those of which the result has this shape, or spans it.
+    """
+    options = []
+    for k, dim in enumerate(layout.source):
+        own = tuple(layout.sizes[d] for d in dim)
+        if old[k] == new[k]:
+            options.append([own])
+        elif len(dim) == 1 or 1 in own:
+            # a digit that was all of the dimension is all of it again
+            options.append([tuple(new[k] if size > 1 or len(dim) == 1 else 1 for size in own)])
+        else:
+            options.append([(new[k] // d, d) for d in range(2, new[k]) if new[k] % d == 0])
+    for chosen in product(*options):
+        sizes = list(layout.sizes)
+        known: dict[int, int] = {}
+        pairs = [pair for dim, own in zip(layout.source, chosen, strict=True) for pair in zip(dim, own, strict=True)]
+        if all(known.setdefault(d, size) == size for d, size in pairs):
+            for d, size in known.items():
+                sizes[d] = size
+            found = Layout(tuple(sizes), layout.source, layout.result, layout.shifts)
+            if wanted is None or found.shape == wanted or _spans(found.shape, wanted):
+                yield found
+
+
+def _spans(shape: Shape, wanted: Shape) -> bool:
+    """Whether a shape is at most a little larger or smaller: its last blocks are padded, or cut."""
+    return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))
+
+
+__all__ = ["Layout", "gathered", "identity", "laid", "layouts", "resized"]

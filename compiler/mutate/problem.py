@@ -1,0 +1,208 @@
+"""What is mutated: a region of linear operators over holes, and the same at small sizes, where programs are tried.
+
+A dimension that every operator only passes on, or sums over, can be smaller without a program becoming right or wrong by it. Windows
+slide over the others: these keep their sizes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dslc.analysis.linearity import linear_classes
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Call, Graph, ScopeNode, Value, topological, with_args
+from dslc.ir.holes import hole, program
+from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
+from dslc.ir.scopes import substitute
+from dslc.mutate.layouts import Shape
+from dslc.semantics.apply import apply
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules
+
+#: what a dimension becomes that no window slides over: the first of these that nothing else has become, even ones for even sizes
+_EVEN, _ODD = (4, 6, 8, 10), (3, 5, 7, 9)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A region, as it is and at small sizes."""
+
+    region: Graph
+    small: Graph
+
+    @property
+    def inputs(self) -> tuple[Shape, ...]:
+        return tuple(shape_of(value) for value in self.region.inputs)
+
+    @property
+    def small_inputs(self) -> tuple[Shape, ...]:
+        return tuple(shape_of(value) for value in self.small.inputs)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        return tuple(node for node in self.region.nodes() if isinstance(node, Call))
+
+
+def shape_of(value: Value) -> Shape:
+    """The sizes of a value of static shape."""
+    return tuple(int(str(size)) for size in value.type.shape)
+
+
+def is_linear_region(rules: Rules, region: Graph) -> bool:
+    """Whether each result is linear in each input that varies, by itself or jointly with others, and in each weight that a node of the
+    region multiplies: every call is looked at by itself."""
+    return all(is_linear_call(rules, node) for node in region.nodes() if isinstance(node, Call))
+
+
+def is_linear_call(rules: Rules, node: Call) -> bool:
+    """Whether a call of floats is linear in each of its tensors that are no constants, alone or jointly."""
+    args = tuple(hole(k, arg.type) if not arg.constant or not _is_number(arg) else arg for k, arg in enumerate(node.args))
+    varying = tuple(arg for old, arg in zip(node.args, args, strict=True) if arg is not old)
+    if not varying or not all(arg.type.dtype.is_float for arg in varying) or len(node.types) != 1:
+        return False
+    try:
+        outputs = expand(rules, with_args(node, args))
+    except (Mismatch, EvalError, Unbound):
+        return False
+    classes = linear_classes(varying, outputs)
+    return all(any(value in group for group in classes) for value in varying)
+
+
+def _is_number(value: Value) -> bool:
+    from dslc.ir.constants import number_of
+
+    return number_of(value) is not None
+
+
+def problem_of(rules: Rules, region: Graph) -> Problem:
+    """A region with its small instance; the region itself where nothing can be smaller."""
+    shapes = _shrunk(rules, region)
+    if shapes is not None:
+        pairs = enumerate(zip(region.inputs, shapes, strict=True))
+        holes = tuple(hole(k, TensorType(each.type.dtype, shape), each.constant) for k, (each, shape) in pairs)
+        made = _over(rules, region, holes)
+        if made is not None:
+            return Problem(region, made)
+    return Problem(region, region)
+
+
+def _over(rules: Rules, region: Graph, holes: tuple[Value, ...]) -> Graph | None:
+    """The region's operators with their attributes on tensors of other types; None where they do not fit."""
+    done: dict[Value, Value] = dict(zip(region.inputs, holes, strict=True))
+    for node in region.nodes():
+        if isinstance(node, Call):
+            try:
+                made = apply(rules, node.op, [done.get(arg, arg) for arg in node.args], dict(node.attrs))
+            except (Mismatch, EvalError, Unbound):
+                return None
+            done.update(zip(node.values, made, strict=True))
+    return program(holes, tuple(done[value] for value in region.outputs))
+
+
+@dataclass(slots=True)
+class _Sizes:
+    """Dimensions of values that have one size, and which of them windows slide over."""
+
+    parent: dict[tuple[Value, int], tuple[Value, int]] = field(default_factory=dict)
+    fixed: set[tuple[Value, int]] = field(default_factory=set)
+
+    def root(self, at: tuple[Value, int]) -> tuple[Value, int]:
+        while at in self.parent:
+            at = self.parent[at]
+        return at
+
+    def one(self, a: tuple[Value, int], b: tuple[Value, int]) -> None:
+        x, y = self.root(a), self.root(b)
+        if x != y:
+            self.parent[x] = y
+            if x in self.fixed:
+                self.fixed.add(y)
+
+    def fix(self, at: tuple[Value, int]) -> None:
+        self.fixed.add(self.root(at))
+
+
+def _shrunk(rules: Rules, region: Graph) -> tuple[Shape, ...] | None:
+    """Small shapes of the inputs; None where they are as they were."""
+    sizes = _Sizes()
+    for node in region.nodes():
+        if isinstance(node, Call) and not _passes(rules, node, sizes):
+            return None
+    chosen: dict[tuple[Value, int], int] = {}
+    used: set[int] = set()
+    shapes = []
+    for value in region.inputs:
+        shape = []
+        for axis, size in enumerate(shape_of(value)):
+            root = sizes.root((value, axis))
+            if root in sizes.fixed:
+                shape.append(size)
+                continue
+            if root not in chosen:
+                small = next((n for n in (_ODD if size % 2 else _EVEN) if n not in used and n < size), size)
+                chosen[root] = small
+                used.add(small)
+            shape.append(chosen[root])
+        shapes.append(tuple(shape))
+    return tuple(shapes) if shapes != [shape_of(value) for value in region.inputs] else None
+
+
+def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
+    """Notes which dimensions of a call are one, and which are read in other ways than position by position. False: of another kind."""
+    try:
+        (made,) = expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args))))
+    except (Mismatch, EvalError, Unbound, ValueError):
+        return False
+    if not isinstance(made.node, ScopeNode) or any(not isinstance(arg.node.types, tuple) for arg in made.node.args):
+        return False
+    if len([each for each in topological([made.node]) if isinstance(each, ScopeNode)]) != 1:
+        return False
+    scope = made.node.scope
+    holes = {hole(k, arg.type): k for k, arg in enumerate(node.args)}
+    names = [node.args[holes[arg]] for arg in made.node.args if arg in holes]
+    if len(names) != len(made.node.args):
+        return False
+    ones: dict[Iter, Scalar] = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    body = substitute(scope.body, ones)
+    where: dict[Scalar, list[tuple[Value, int]]] = {}
+    loose: set[Scalar] = set()
+    inside: set[Scalar] = set()
+    for part in walk(body):
+        if isinstance(part, Read):
+            for axis, at in enumerate(part.index):
+                if isinstance(at, Iter):
+                    where.setdefault(at, []).append((names[part.operand], axis))
+                    inside.add(at)
+                else:
+                    loose |= set(at.free)
+                    if not (isinstance(at, Num) and shape_of(names[part.operand])[axis] == 1):
+                        sizes.fix((names[part.operand], axis))
+        elif isinstance(part, Reduce):
+            for extent in (*part.extents, *([part.where] if part.where is not None else [])):
+                loose |= set(extent.free)
+    # one name may be bound by several reductions: what is loose anywhere is fixed everywhere
+    start = 0
+    for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
+        own = [scope.iters[k] for k in range(start, start + count) if scope.extents[k] != 1]
+        start += count
+        if len(own) == 1 and own[0] in where:
+            where[own[0]].append((node.values[0], axis))
+        else:
+            sizes.fix((node.values[0], axis))
+    for it, places in where.items():
+        for place in places[1:]:
+            sizes.one(places[0], place)
+        if it in loose:
+            sizes.fix(places[0])
+    # sizes that the body speaks of otherwise (a mean divides by them) stay
+    numbers = {int(part.value) for part in walk(body) if isinstance(part, Num) and isinstance(part.value, int)}
+    divided = any(getattr(part, "name", "") in {"/", "//", "%"} for part in walk(body))
+    for value in (*names, *node.values):
+        for axis, size in enumerate(shape_of(value)):
+            if size <= 4 or (divided and size in numbers):
+                sizes.fix((value, axis))
+    return True
+
+
+__all__ = ["Problem", "is_linear_call", "is_linear_region", "problem_of", "shape_of"]

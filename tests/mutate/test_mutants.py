@@ -1,0 +1,190 @@
+"""Mutants are found from the operators alone, corrected where they differ, and proved by inclusion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dslc.interpret.floats import Floats
+from dslc.interpret.run import run
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Graph, Value
+from dslc.ir.holes import hole, program
+from dslc.mutate.correct import Corrected, corrections, differing, fact_of
+from dslc.mutate.layouts import gathered, laid, layouts
+from dslc.mutate.partial import applied, compiled
+from dslc.mutate.problem import problem_of, shape_of
+from dslc.mutate.search import Mutant, Options, made, search
+from dslc.prove.strided import Box
+from dslc.search.validate import validate
+from dslc.semantics.apply import apply
+from dslc.semantics.library import Rules, load_many
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return load_many(["std", "pet"])
+
+
+def region(rules: Rules, op: str, *shapes: tuple[int, ...], **attrs: Any) -> Graph:
+    """One operator over holes."""
+    holes = tuple(hole(k, TensorType(DType.F32, shape)) for k, shape in enumerate(shapes))
+    return program(holes, apply(rules, op, holes, attrs))
+
+
+def found(rules: Rules, over: Graph, tries: int, **options: Any) -> Iterator[tuple[Mutant, list[Value]]]:
+    """Mutants, each at the sizes of the region."""
+    problem = problem_of(rules, over)
+    for mutant in search(rules, problem, Options(tries=tries, best=64, **options)).mutants:
+        yield mutant, list(made(rules, mutant, problem.small, problem.region))
+
+
+def core(value: Value) -> Mapping[str, Any]:
+    """The attributes of the one operator of a mutant."""
+    (call,) = (node for node in Graph((), (value,)).nodes() if isinstance(node, Call))
+    return dict(call.attrs) | {"op": call.op, "shapes": [shape_of(arg) for arg in call.args]}
+
+
+def error(rules: Rules, over: Graph, other: Value) -> float:
+    """The largest difference of a program from a region, on random floats."""
+    rng = np.random.default_rng(0)
+    feeds = {value: rng.standard_normal(shape_of(value)) for value in over.inputs}
+    old, new = run(rules, (*over.outputs, other), feeds, Floats())
+    return float(np.abs(old - new).max())
+
+
+def is_shown(rules: Rules, over: Graph, one: Corrected) -> str:
+    """How a correction of a region is proved as a fact."""
+    (old,) = over.outputs
+    fact = fact_of("corrected", old, one, old, one.value(rules), over.inputs, lambda value: value)
+    return validate(rules, [fact]).how["corrected"]
+
+
+# ---- layouts ----------------------------------------------------------------------------------------------------
+
+
+def test_a_layout_is_one_scope_and_what_it_gathers(rules: Rules) -> None:
+    value = hole(0, TensorType(DType.F32, (4, 3, 5)))
+    array = np.arange(1.0, 61.0).reshape(4, 3, 5)
+    every = list(layouts((4, 3, 5), ((2, 4), (3,), (2, 5)), True))
+    assert len(every) > 100 and any(one.shape == (12, 5) for one in every) and any(any(one.shifts) for one in every)
+    for one in every[::7]:
+        (new,) = run(rules, (laid(value, one),), {value: array}, Floats())
+        assert np.array_equal(new, np.append(array.reshape(-1), 0)[gathered(one, (4, 3, 5))]), one
+
+
+# ---- the paper's cases ------------------------------------------------------------------------------------------
+
+
+def test_figure_3_a_dilated_convolution_is_a_dense_one_of_its_phases(rules: Rules) -> None:
+    over = region(rules, "std.conv", (1, 2, 5, 7), (3, 2, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
+    dense = {m.share: v for m, (v, *_) in found(rules, over, 500) if core(v)["dilation"] == (1, 1) and m.share < 0.3}
+    # padded to 6x8 it is right everywhere; without its last row it is wrong there, and in the rows that it would reach
+    assert set(dense) == {0.0, 2 / 7}
+    assert core(dense[0.0])["shapes"][0] == (4, 2, 3, 4)
+    assert error(rules, over, dense[0.0]) < 1e-9
+    assert error(rules, over, dense[2 / 7]) > 0.1
+    (old,) = over.outputs
+    assert corrections(rules, old, dense[2 / 7], limit=0.25) == []
+    by_guard, by_parts = corrections(rules, old, dense[2 / 7], limit=0.3)
+    for one in (by_guard, by_parts):
+        assert one.share == 2 / 7
+        assert error(rules, over, one.value(rules)) < 1e-9
+        assert is_shown(rules, over, one) == "exact"
+    # the region's own operators compute the boxes, on the parts of the inputs that they read
+    assert not by_guard.pieces and len(by_parts.pieces) == len(by_parts.boxes)
+
+
+def test_table_3_the_dilated_convolution_at_its_size(rules: Rules) -> None:
+    over = region(rules, "std.conv", (1, 512, 14, 14), (256, 512, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
+    problem = problem_of(rules, over)
+    assert problem.small_inputs[0][2:] == (14, 14) and problem.small_inputs[0][1] < 10
+    best = [v for m, (v, *_) in found(rules, over, 250, share=0.0) if core(v)["dilation"] == (1, 1)]
+    assert [core(v)["shapes"][0] for v in best] == [(4, 512, 7, 7)]
+
+
+def test_a_strided_convolution_has_stride_one(rules: Rules) -> None:
+    over = region(rules, "std.conv", (1, 2, 6, 6), (3, 2, 2, 2), stride=(2, 2))
+    plain = [v for _, (v, *_) in found(rules, over, 700, share=0.0) if core(v)["stride"] == (1, 1)]
+    assert plain and all(error(rules, over, v) < 1e-9 for v in plain)
+
+
+def test_an_average_is_a_convolution_of_groups(rules: Rules) -> None:
+    over = region(rules, "std.avg_pool", (2, 5, 6, 4), kernel=(2, 2), stride=(2, 2))
+    grouped = [v for _, (v, *_) in found(rules, over, 150, share=0.0) if core(v).get("groups") == 5]
+    assert grouped and error(rules, over, grouped[0]) < 1e-9
+
+
+def test_a_convolution_of_groups_is_a_convolution(rules: Rules) -> None:
+    over = region(rules, "std.conv", (1, 4, 4, 3), (6, 2, 3, 3), groups=2, pads=(1, 1, 1, 1))
+    dense = [v for _, (v, *_) in found(rules, over, 500, share=0.0) if core(v)["groups"] == 1]
+    assert dense and error(rules, over, dense[0]) < 1e-9
+
+
+@pytest.mark.parametrize("batch", [1, 16])
+def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
+    over = region(rules, "std.matmul", (batch, 6, 8), (8, 10))
+    flat = [v for _, values in found(rules, over, 300, share=0.0) for v in values if len(core(v)["shapes"][0]) == 2]
+    assert any(core(v)["shapes"] == [(6 * batch, 8), (8, 10)] for v in flat)
+    assert all(error(rules, over, v) < 1e-9 for v in flat)
+
+
+def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
+    """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
+    over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 400) if core(v)["shapes"][0][2:] != (6, 9)}
+    assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
+    # nine columns are five and, padded, five
+    assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
+
+
+# ---- corrections ------------------------------------------------------------------------------------------------
+
+
+def test_a_partial_substitution_by_hand_is_corrected(rules: Rules) -> None:
+    every = compiled(rules, rules.substitutions.values())
+    even = region(rules, "std.conv", (4, 2, 5, 8), (3, 2, 3, 3), pads=(1, 1, 1, 1))
+    (pairs,) = (one for one in applied(rules, every, even) if one.rule == "pet.pair_images")
+    (old,) = even.outputs
+    # the seam is the last column of every first image, and the first of every second one
+    one = corrections(rules, old, pairs.value, pairs.limit)[0]
+    assert one.share == 1 / 8 and error(rules, even, one.value(rules)) < 1e-9 and is_shown(rules, even, one) == "exact"
+    odd = region(rules, "std.conv", (3, 2, 5, 8), (3, 2, 3, 3), pads=(1, 1, 1, 1))
+    assert list(applied(rules, every, odd)) == []
+
+
+def test_a_limit_refuses_what_differs_too_much(rules: Rules) -> None:
+    every = compiled(rules, rules.substitutions.values())
+    over = region(rules, "std.conv", (1, 2, 11, 13), (3, 2, 3, 3), dilation=(2, 2), pads=(2, 2, 2, 2))
+    (one,) = applied(rules, every, over)
+    found = differing(rules, over.outputs[0], one.value)
+    assert found is not None and found.share == pytest.approx(0.3077, abs=1e-4) and one.limit == 0.25
+    assert corrections(rules, over.outputs[0], one.value, one.limit) == []
+
+
+def test_a_correction_that_leaves_something_out_is_not_proved(rules: Rules) -> None:
+    every = compiled(rules, rules.substitutions.values())
+    over = region(rules, "std.conv", (2, 1, 4, 6), (1, 1, 3, 3), pads=(1, 1, 1, 1))
+    (pairs,) = applied(rules, every, over)
+    (old,) = over.outputs
+    right = corrections(rules, old, pairs.value, 1.0)[0]
+    assert is_shown(rules, over, right) == "exact"
+    less = replace(right, boxes=right.boxes[1:])
+    assert is_shown(rules, over, less) == "rule" and error(rules, over, less.value(rules)) > 1e-3
+    more = replace(right, boxes=(Box((0, 0, 0, 0), shape_of(old), (1, 1, 1, 1)),))
+    assert is_shown(rules, over, more) == "exact"
+
+
+def test_a_proof_is_of_its_own_fact(rules: Rules) -> None:
+    every = compiled(rules, rules.substitutions.values())
+    over = region(rules, "std.conv", (2, 1, 4, 6), (1, 1, 3, 3), pads=(1, 1, 1, 1))
+    (pairs,) = applied(rules, every, over)
+    (old,) = over.outputs
+    right = corrections(rules, old, pairs.value, 1.0)[0]
+    # the mutant itself, with the proof of its correction
+    assert not right.shows(rules, Fact("wrong", over, program(over.inputs, (pairs.value,)), right))

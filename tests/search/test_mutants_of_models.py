@@ -1,0 +1,115 @@
+"""Mutants of a model's nodes: built, proved by inclusion, measured, and offered where they are faster."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper, numpy_helper
+
+from dslc.codegen.host.compiler import NAMES
+from dslc.cost.cache import CostCache
+from dslc.cost.machine import this_machine
+from dslc.cost.measure import Measurer
+from dslc.cost.model import CostModel
+from dslc.errors import DslcError
+from dslc.ir.graph import Call
+from dslc.kernels import note, prepared
+from dslc.mutate.partial import compiled
+from dslc.mutate.search import Options
+from dslc.onnx.exporter import export, node_model
+from dslc.onnx.importer import import_model
+from dslc.search.candidate import Candidate
+from dslc.search.mutants import Mutants
+from dslc.search.validate import claims_of, validate
+from dslc.semantics.library import load_many
+from dslc.sessions import session
+
+compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
+
+pytestmark = pytest.mark.kernels
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Caches of its own: nothing that was measured elsewhere decides."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DSLC_CACHE", folder)
+        yield folder
+
+
+def convolved(shape: tuple[int, ...], filters: int, **attrs: Any) -> onnx.ModelProto:
+    """A 3x3 convolution with a bias, and a relu."""
+    rng = np.random.default_rng(0)
+    weights = {"k": rng.standard_normal((filters, shape[1], 3, 3)) / 8, "b": rng.standard_normal(filters)}
+    nodes = [helper.make_node("Conv", ["x", "k", "b"], ["c"], **attrs), helper.make_node("Relu", ["c"], ["y"])]
+    ends = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, size)
+        for name, size in (("x", list(shape)), ("y", [shape[0], filters, *shape[2:]]))
+    ]
+    tensors = [numpy_helper.from_array(array.astype(np.float32), name) for name, array in weights.items()]
+    graph = helper.make_graph(nodes, "small", ends[:1], ends[1:], tensors)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def looked(model: onnx.ModelProto, libraries: list[str], **options: Any) -> tuple[list[Candidate], onnx.ModelProto]:
+    """Every mutant of a model whatever it takes, and the model that the first makes."""
+    rules = load_many(["std", *libraries])
+    imported = import_model(model, rules, {})
+
+    def build(inputs: Any, outputs: Any) -> bytes | None:
+        try:
+            made, _ = node_model(outputs, rules, 17, inputs=inputs)
+        except DslcError:
+            return None
+        data: bytes = made.SerializeToString(deterministic=True)
+        return data
+
+    with CostCache() as kept:
+        measurer = Measurer(this_machine(1), kept)
+        try:
+            prices = CostModel(rules, measurer, build, 17)
+            seconds = prices.graph_cost(imported.graph)
+            prices.begin(imported.graph, seconds)
+            partial = compiled(rules, rules.substitutions.values())
+            mutants = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=partial, **options)
+            candidates, tale = mutants.of(Candidate(imported.graph, seconds))
+        finally:
+            measurer.close()
+    assert not tale.late and len(tale.taken) == len(candidates) == 1
+    after = export(imported.context, candidates[0].graph, rules)
+    note(after, candidates[0].kernels, 1)
+    prepared(after, texts=candidates[0].kernels)
+    assert set(validate(rules, claims_of(candidates[0])).how.values()) == {"exact"}
+    return candidates, after
+
+
+def error(before: onnx.ModelProto, after: onnx.ModelProto) -> float:
+    """The largest difference of the outputs, relative to the largest element."""
+    shape = [dimension.dim_value for dimension in before.graph.input[0].type.tensor_type.shape.dim]
+    feeds = {"x": np.random.default_rng(1).standard_normal(shape).astype(np.float32)}
+    (old,), (new,) = session(before).run(None, feeds), session(after).run(None, feeds)
+    return float(np.max(np.abs(old - new)) / np.max(np.abs(old)))
+
+
+@compiles
+def test_a_dilated_convolution_of_a_model_becomes_a_dense_one() -> None:
+    model = convolved((1, 3, 5, 7), 4, dilations=[2, 2], pads=[2, 2, 2, 2])
+    (one,), after = looked(model, [], options=Options(tries=500))
+    (call,) = (node for node in one.graph.nodes() if isinstance(node, Call) and not node.constant)
+    assert call.attr("dilation") == (1, 1)
+    assert one.rule.startswith("mutant by std.conv")
+    assert error(model, after) < 1e-5
+
+
+@compiles
+def test_a_partial_substitution_is_corrected_in_a_model() -> None:
+    model = convolved((4, 3, 6, 10), 4, pads=[1, 1, 1, 1])
+    (one,), after = looked(model, ["pet"], options=Options(tries=0))
+    assert one.rule == "mutant by pet.pair_images, 10.0% computed again"
+    assert error(model, after) < 1e-5
