@@ -163,6 +163,7 @@ class _Planner:
         self.programs: dict[str, Graph] = {}
         self.weights: dict[str, tuple[Value, View]] = {}
         self.known: dict[Graph, tuple[int, ...] | None] = {}
+        self.around = Neighbours(graph)
 
     # ---- what runs as one ---------------------------------------------------------------------------------------------
 
@@ -170,6 +171,7 @@ class _Planner:
         for value, name in zip(self.graph.inputs, self.names, strict=True):
             self.where[value] = self._new(value.type, Place.INPUT, name)
         graph = self._grouped()
+        self.around = Neighbours(graph)
         for node in graph.nodes():
             if isinstance(node, Input) or node.constant:
                 continue
@@ -209,10 +211,10 @@ class _Planner:
             best: Group | None = None
             while True:
                 group = around.group(chain)
-                if len(group.outputs) == 1 and any(True for _ in self._found(group, views)):
+                last = Value(chain[-1])
+                if len(group.outputs) == 1 and any(True for _ in self._found(group, views, self._turnable(around, last))):
                     best = group
                 users = around.users[chain[-1]]
-                last = Value(chain[-1])
                 if len(chain) > _EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
                     break
                 if users[0] in taken or isinstance(users[0], Opaque):
@@ -234,11 +236,18 @@ class _Planner:
                 views[value] = seen or plain(len(views), value.type.dtype, _shape(value.type))
         return views
 
-    def _found(self, group: Group, views: dict[Value, View]) -> Iterator[Found]:
+    def _turnable(self, around: Neighbours, value: Value) -> bool:
+        """Whether a result may lie in any order: those who use it only look at it."""
+        users = around.used.get(value, ())
+        return value not in around.final and bool(users) and all(self._only_looks(user) for user in users)
+
+    def _found(self, group: Group, views: dict[Value, View], turnable: bool) -> Iterator[Found]:
         kernel = fold_of(group).kernel
         args = [views[arg] if arg in views else plain(-1, arg.type.dtype, _shape(arg.type)) for arg in kernel.args]
-        for operands, result in self._layouts(kernel, args):
-            yield from self._matches(kernel.group, operands, result)
+        # operands that no call takes as they lie may be copied into order first
+        for tried in dict.fromkeys((tuple(args), tuple(plain(one.buffer, one.dtype, one.shape) for one in args))):
+            for operands, result in self._layouts(kernel, tried, turnable):
+                yield from self._matches(kernel.group, operands, result)
 
     def _sums(self, node: Node) -> bool:
         """Whether a node sums products of two tensors that vary, or of one with weights."""
@@ -343,7 +352,8 @@ class _Planner:
         holes = dict(zip(args, views, strict=True))
         kernel = kernel_value(program, tuple(args))[0].node
         assert isinstance(kernel, Kernel)
-        for operands, result in self._layouts(kernel, [holes[arg] for arg in args]):
+        turnable = self._turnable(self.around, Value(node))
+        for operands, result in self._layouts(kernel, [holes[arg] for arg in args], turnable):
             for one in self._matches(program, operands, result):
                 seconds = self._seconds(one)
                 if best is None or seconds < best[3]:
@@ -352,12 +362,12 @@ class _Planner:
                 return best
         return best
 
-    def _layouts(self, kernel: Kernel, views: Sequence[View]) -> Iterator[tuple[tuple[View, ...], View]]:
-        """Layouts of weights, which may lie in any, and of the result: first row-major, then with another axis the fastest."""
+    def _layouts(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Iterator[tuple[tuple[View, ...], View]]:
+        """Layouts of weights, which may lie in any, and of a result that may: first row-major, then with another axis the fastest."""
         result = plain(-2, kernel.types[0].dtype, _shape(kernel.types[0])) if kernel.types[0] is not None else None
         assert result is not None
         weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:_LAYOUTS]
-        choices = [list(_turned(result)), *(list(_turned(views[k])) for k in weights)]
+        choices = [list(_turned(result)) if turnable else [result], *(list(_turned(views[k])) for k in weights)]
         seen = 0
         for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
             if seen > 64:
