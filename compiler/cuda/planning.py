@@ -261,25 +261,16 @@ class _Planner:
         )
 
     def _scopes(self, node: Node) -> list[ScopeNode]:
-        try:
-            values = expand_node(self.rules, node, tuple(input_value(f"h{k}", arg.type) for k, arg in enumerate(node.args)))
-        except (Mismatch, DslcError):
-            return []
-        return [one for one in Graph((), values).nodes() if isinstance(one, ScopeNode)]
+        return _scopes(self.rules, node)
 
     # ---- views --------------------------------------------------------------------------------------------------------
 
     def _only_looks(self, node: Node) -> bool:
-        return all(isinstance(one.scope.body, Read) for one in self._scopes(node)) and bool(self._scopes(node))
+        return looks_only(self.rules, node)
 
     def _look(self, node: Node, views: Mapping[Value, View]) -> View | None:
         """A node's result as a view of its argument, where it is one."""
-        if isinstance(node, Kernel):
-            return None
-        return self._look_of(node, views)
-
-    def _look_of(self, node: Node, views: Mapping[Value, View]) -> View | None:
-        if len(node.types) != 1 or not node.args or not self._only_looks(node):
+        if isinstance(node, Kernel) or len(node.types) != 1 or not node.args or not self._only_looks(node):
             return None
         holes = {arg: input_value(f"h{k}", arg.type) for k, arg in enumerate(node.args)}
         try:
@@ -633,6 +624,21 @@ class _Planner:
         return Plan(self.device.name, inputs, ends, tuple(buffers), tuple(steps), kernels, total, streams)
 
 
+def _scopes(rules: Rules, node: Node) -> list[ScopeNode]:
+    """The scopes that a node is made of; none where it has none."""
+    try:
+        values = expand_node(rules, node, tuple(input_value(f"h{k}", arg.type) for k, arg in enumerate(node.args)))
+    except (Mismatch, DslcError):
+        return []
+    return [one for one in Graph((), values).nodes() if isinstance(one, ScopeNode)]
+
+
+def looks_only(rules: Rules, node: Node) -> bool:
+    """Whether a node computes nothing: every element of its result is one of an argument's."""
+    scopes = _scopes(rules, node)
+    return bool(scopes) and all(isinstance(one.scope.body, Read) for one in scopes)
+
+
 def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:
     node = kernel_value(Graph(tuple(holes.values()), outputs), tuple(holes))[0].node
     assert isinstance(node, Kernel)
@@ -690,4 +696,4 @@ def _words(program: Graph) -> str:
     return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
 
 
-__all__ = ["Generable", "NotPlanned", "Planned", "Why", "every_kernel", "patterns", "planned"]
+__all__ = ["Generable", "NotPlanned", "Planned", "Why", "every_kernel", "looks_only", "patterns", "planned"]
