@@ -42,7 +42,7 @@ class CudaEmitter(Emitter):
 
     def loops_of(self, node: Reduce, env: Env) -> tuple[list[Var], list[Poly], dict[Iter, Poly]]:
         """Loops over neighbouring iterators are one where every position stays linear: its steps are spread evenly then."""
-        alone = all(not extent.free for extent in node.extents) and not ragged(node.body, node.iters)
+        alone = not _depends(node) and not ragged(node.body, node.iters)
         if self.team == 1 or self.apart or self.lane is not None or not alone or len(node.iters) < 2:
             return super().loops_of(node, env)
         extents = [self.poly(extent, env) for extent in node.extents]
@@ -67,7 +67,7 @@ class CudaEmitter(Emitter):
     def across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
         if self.team == 1 or self.apart or not vars:
             return self.nested(places, dtypes, vars, extents)
-        free = all(not extent.free for node, _ in places for extent in node.extents)
+        free = not any(_depends(node) for node, _ in places)
         at = len(vars) - 1
         last = extents[at].number
         if free and last is not None and last < _FEW:
@@ -154,6 +154,11 @@ class CudaEmitter(Emitter):
         self.levels[home].block.statements.append(Let(c_type(dtype, 0), out, text))
         self.bound[out] = home
         return Val(out, dtype, False, home)
+
+
+def _depends(node: Reduce) -> bool:
+    """Whether a range of a reduction depends on an iterator of its own."""
+    return any(extent.free & set(node.iters) for extent in node.extents)
 
 
 __all__ = ["CudaEmitter"]

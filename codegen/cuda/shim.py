@@ -20,7 +20,7 @@ from dslc.codegen.host.compiler import BuildReason, NotBuilt, compiler, first_er
 from dslc.codegen.render import render
 from dslc.ir.constants import NUMPY
 
-FLAGS = ("-std=c++17", "-O1", "-g1", "-w")
+FLAGS = ("-std=c++17", "-O0", "-g1", "-w")
 SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 #: exit codes of host.h; another one is a sanitizer's
 _CODES = {40: "race", 41: "barrier", 42: "request"}
