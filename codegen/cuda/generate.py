@@ -1,0 +1,156 @@
+"""A group of nodes as CUDA kernels: the parts and stages that the CPU has, each stage a launch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, scalar, times
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
+from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.functions import store_type
+from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
+from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.lanes import Memory
+from dslc.codegen.lanes import Pointer as Address
+from dslc.codegen.render import render, template
+from dslc.codegen.separate import Cutting, separated
+from dslc.codegen.stages import Stage, stages_of
+from dslc.codegen.text import NotGenerated, Reason
+from dslc.codegen.values import Tensor
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.graph import Graph, Value
+from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, num, walk
+
+#: a device has many more threads than a CPU: reductions are cut in more pieces, and sooner
+_CUTTING = Cutting(pieces=256, long=1 << 16, few=16)
+_PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
+
+
+def preamble() -> str:
+    """What every CUDA kernel stands on; guarded, so that it may come several times in one file."""
+    return template("kernel.cuh", "cuda")
+
+
+def generate(rules: Any, group: Graph, variant: CudaVariant | None = None) -> CudaText:
+    """The CUDA C++ of a group.
+
+    Raises:
+        NotGenerated: with the reason.
+    """
+    with reasons():
+        return _Kernels(separated(parts_of(rules, group), _CUTTING), variant or CudaVariant()).text()
+
+
+class _Kernels:
+    def __init__(self, parts: Parts, variant: CudaVariant) -> None:
+        self.parts, self.variant = with_copies(parts), variant
+        self.syms = unknown_sizes(self.parts)
+        self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
+        found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}
+        missing = [sym for sym in self.syms if sym not in found]
+        if missing:
+            raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
+        self.room = Room(self.names)
+
+    def text(self) -> CudaText:
+        parts = self.parts
+        inputs = tuple(value.type for value in parts.inputs)
+        outputs = tuple(value.type for value in parts.outputs)
+        name = "c_" + content(parts, self.variant, preamble() + template("kernel.cu.j2", "cuda"))
+        stages = stages_of(parts, self.variant.fuse)
+        memory = self._memory(stages)
+        codes = [CudaStage(stage, memory, self.names, self.variant, self.room).launch() for stage in stages]
+        launches = [self._launch(f"{name}_{k}", stage, code) for k, (stage, code) in enumerate(zip(stages, codes, strict=True))]
+        title = f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}"
+        body = render(
+            "kernel.cu.j2",
+            "cuda",
+            title=title,
+            sizes=list(self.names.values()),
+            launches=[self._printed(launch, code) for launch, code in zip(launches, codes, strict=True)],
+        )
+        return CudaText(name, inputs, outputs, self.syms, tuple(self.room.scratch), tuple(launches), preamble() + body)
+
+    def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
+        parameters = [
+            f"{'' if pointer.name in code.written else 'const '}{pointer.type}* __restrict__ {pointer.name}" for pointer in code.pointers
+        ]
+        parameters.extend(f"int64_t {size}" for size in self.names.values())
+        return {
+            "symbol": launch.symbol, "form": code.form, "block": code.block, "team": code.team, "body": code.body,
+            "parameters": parameters, "shared": code.shared,
+        }  # fmt: skip
+
+    def _launch(self, symbol: str, stage: Stage, code: LaunchCode) -> CudaLaunch:
+        work: Dim = 0
+        moved: Dim = 0
+        for placed in stage.placed:
+            work = _plus(work, _operations(placed.part))
+            for value in {*placed.part.args, placed.part.value} - (stage.values - {placed.part.value}):
+                moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
+        return CudaLaunch(
+            symbol,
+            (code.grid, 1, 1),
+            (code.block, 1, 1),
+            tuple(Pointer(_PLACES[pointer.kind], int(pointer.at)) for pointer in code.pointers),
+            tuple(k for k, pointer in enumerate(code.pointers) if pointer.name in code.written),
+            0,
+            sum(each.bytes for each in code.shared),
+            code.form,
+            work,
+            moved,
+        )
+
+    def _memory(self, stages: tuple[Stage, ...]) -> Memory:
+        tensors: dict[Value, Tensor] = {}
+        pointers: dict[Value, Address] = {}
+        stores: dict[Value, list[tuple[Tensor, Address]]] = {}
+        for k, value in enumerate(self.parts.inputs):
+            pointers[value] = Address("in", store_type(value.type.dtype), f"in{k}", str(k))
+            tensors[value] = tensor_of(value.type, f"in{k}")
+        for k, value in enumerate(self.parts.outputs):
+            pointer = Address("out", store_type(value.type.dtype), f"out{k}", str(k))
+            tensor = tensor_of(value.type, pointer.name)
+            stores.setdefault(value, []).append((tensor, pointer))
+            pointers.setdefault(value, pointer)
+            tensors.setdefault(value, tensor)
+        for at, stage in enumerate(stages):
+            for placed in stage.placed:
+                value = placed.part.value
+                later = any(value in each.part.args for other in stages[at + 1 :] for each in other.placed)
+                if value in stores or not later:
+                    continue
+                pointer = self.room.take(value.type.dtype, tensor_of(value.type, "").elements)
+                tensor = tensor_of(value.type, pointer.name)
+                pointers[value], tensors[value], stores[value] = pointer, tensor, [(tensor, pointer)]
+        return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()})
+
+
+def _plus(a: Dim, b: Dim) -> Dim:
+    total = apply("+", scalar(a), scalar(b))
+    return int(total.value) if isinstance(total, Num) and isinstance(total.value, int) else total
+
+
+def _operations(part: Part) -> Dim:
+    """Operations of a part, roughly: every function once per element, and once per step of the longest reduction."""
+    scope = part.scope
+    most: Dim = 1
+    for node in walk(scope.body):
+        if isinstance(node, Reduce) and all(not extent.free for extent in node.extents):
+            length = times(*(num(int(e.value)) if isinstance(e, Num) and isinstance(e.value, int) else e for e in node.extents))
+            if isinstance(length, Sym | Apply) or (isinstance(most, int) and isinstance(length, int) and length > most):
+                most = length
+    count = sum(1 for node in walk(scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
+    return times(*scope.extents, most, max(1, count))
+
+
+def variants(rules: Any, group: Graph, device: Any = None) -> tuple[CudaVariant, ...]:
+    """Some ways to write a group's kernels, the best guess first.
+
+    Raises:
+        NotGenerated: there is no kernel for the group.
+    """
+    return (CudaVariant(),)
+
+
+__all__ = ["generate", "preamble", "variants"]
