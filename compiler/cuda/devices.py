@@ -13,8 +13,8 @@ from dslc.ir.dtype import DType
 _MEMORY, _VENDOR, _OWN = 0.85, 0.75, 0.3
 #: multiplications of a direct convolution for each one of the vendor's algorithm, by the window's size along one axis
 _WINOGRAD = 1.5
-#: tiles of a product: fewer of them than processors leave some idle
-_TILE = 128
+#: positions of a tile of a product, and what of its sum is one part: fewer of them than processors leave some idle
+_TILE, _PART = 64, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Device:
         """Seconds of a vendor's call.
 
         Args:
-            sizes: rows, columns and batch of what is written, as far as it is a product.
+            sizes: rows, columns and length of the sum of a product, and its batch.
             window: of a convolution that moves by one; Winograd's algorithm takes fewer multiplications for windows of 3 positions.
         """
         peak = self.tensor.get(dtype, self.plain.get(dtype, min(self.plain.values())))
@@ -53,10 +53,8 @@ class Device:
         if len(window) == 2 and tuple(window) == (3, 3) and peak == self.plain.get(dtype):
             saved = _WINOGRAD ** len(window)
         tiles = 1
-        for size in sizes[:2]:
-            tiles *= -(-size // _TILE)
-        for size in sizes[2:]:
-            tiles *= size
+        for size, whole in zip(sizes, (_TILE, _TILE, _PART, 1), strict=False):
+            tiles *= -(-size // whole)
         used = min(1.0, tiles / self.processors) if sizes else 1.0
         return self.launch + max(flops / saved / (_VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes))
 

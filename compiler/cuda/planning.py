@@ -414,7 +414,7 @@ class _Planner:
         calls = 1 + len(one.moves)
         moved = sum(_touched(view) * view.dtype.bytes for view in views)
         sizes = dict(one.sizes)
-        tiles = () if one.window else tuple(prod(sizes[name]) for name in ("m", "n", "b") if name in sizes)
+        tiles = () if one.window else tuple(prod(sizes[name]) for name in ("m", "n", "k", "b") if name in sizes)
         return calls * self.device.call(one.flops / calls, moved, views[0].dtype, tiles, one.window)
 
     def _take(self, node: Node, program: Graph, args: Sequence[Value], best: tuple[Found, tuple[View, ...], View, float]) -> None:
