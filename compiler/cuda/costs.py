@@ -76,8 +76,10 @@ def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """A graph with unknown sizes as numbers, as far as these are given by name."""
 
     def put(root: Scalar) -> Scalar:
-        given = {one: num(sizes[one.name]) for one in walk(root) if isinstance(one, Sym) and one.name in sizes}
-        return substitute(root, dict[Scalar, Scalar](given)) if given else root
+        given: dict[Scalar, Scalar] = {
+            one: num(sizes[one.name]) for one in walk(root) if isinstance(one, Sym) and one.name in sizes
+        }
+        return substitute(root, given) if given else root
 
     found = with_sizes((*graph.inputs, *graph.outputs), put)
     count = len(graph.inputs)

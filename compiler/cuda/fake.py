@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Reason, Tensor
-from dslc.interpret.floats import NUMPY, Floats
+from dslc.interpret.floats import Floats
 from dslc.interpret.run import InterpretError, run, run_scopes
+from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope, input_value, scope_value
 from dslc.ir.scalar import Scalar, apply, as_scalar, iterator, num, read, reduce, traversal

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,16 @@ def launcher() -> Launcher:
     Raises:
         CudaFailure: NO_LAUNCHER where neither is installed, NO_DEVICE where none finds a device.
     """
+    makers: tuple[Callable[[], Launcher], ...] = (PyCuda, CudaCore)
     failed: list[CudaFailure] = []
-    for make in (PyCuda, CudaCore):
+    for make in makers:
         try:
             return make()
         except CudaFailure as problem:
             failed.append(problem)
-    for problem in failed:
-        if problem.reason is not Reason.NO_LAUNCHER:
-            raise problem
+    for one in failed:
+        if one.reason is not Reason.NO_LAUNCHER:
+            raise one
     raise CudaFailure(Reason.NO_LAUNCHER, "pip install dslc[cuda] or dslc[pycuda]")
 
 
@@ -51,9 +53,14 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
     from dslc.codegen.cuda.nvrtc import NotCompiled, compile
 
     try:
-        return compile(code.text.text, f"sm_{capability[0]}{capability[1]}").cubin
+        binary: bytes = compile(code.text.text, f"sm_{capability[0]}{capability[1]}").cubin
+        return binary
     except NotCompiled as problem:
         raise CudaFailure(Reason.COMPILE, _first_line(problem), code.name, code.rule) from None
+
+
+#: a function, grid, block, shared memory in bytes, addresses, and sizes
+_Launch = tuple[Any, tuple[int, ...], tuple[int, ...], int, list[int], list[int]]
 
 
 class _Kernels:
@@ -62,15 +69,16 @@ class _Kernels:
     def __init__(self, code: Code, functions: dict[str, Any]) -> None:
         self.code, self.functions = code, functions
 
-    def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[tuple[Any, Any, Any, int, list[int], list[int]]]:
-        """For each launch its function, grid, block, shared memory, addresses, and sizes."""
+    def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[_Launch]:
+        """What is started, in order."""
         from dslc.codegen.cuda.text import Place, at
 
         text = self.code.text
         sizes = text.bind([one.shape for one in reads])
         if sizes is None:
             raise CudaFailure(Reason.LAUNCH, "other sizes than it was made for", self.code.name, self.code.rule)
-        places = {Place.INPUT: [one.pointer for one in reads], Place.OUTPUT: [one.pointer for one in writes], Place.SCRATCH: list(scratch)}
+        ins, outs = ([one.pointer for one in tensors] for tensors in (reads, writes))
+        places = {Place.INPUT: ins, Place.OUTPUT: outs, Place.SCRATCH: list(scratch)}
         found = []
         for launch in text.launches:
             grid = tuple(at(size, sizes) for size in launch.grid)
@@ -154,13 +162,13 @@ class CudaCore:
         binary = _compiled(code, self.capability)
         module = self._did(lambda: self._core.ObjectCode.from_cubin(binary), Reason.LOAD)
         symbols = {launch.symbol for launch in code.text.launches}
-        return _Kernels(code, {name: self._did(lambda name=name: module.get_kernel(name), Reason.LOAD) for name in symbols})
+        return _Kernels(code, {name: self._did(partial(module.get_kernel, name), Reason.LOAD) for name in symbols})
 
     def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
             config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared)
             arguments = [*map(ctypes.c_void_p, pointers), *map(ctypes.c_int64, sizes)]
-            self._did(lambda f=function, c=config, a=arguments: self._core.launch(self._stream(stream), c, f, *a))
+            self._did(partial(self._core.launch, self._stream(stream), config, function, *arguments))
 
     def call(self, invoked: Invoked, stream: int) -> None:
         self._did(lambda: self.vendors.call(invoked, self._handle(stream)))
@@ -212,9 +220,10 @@ class PyCuda:
             device = driver.Device(number)
             self._context = device.retain_primary_context()
             self._context.push()
-            self.capability = tuple(map(int, device.compute_capability()))
+            major, minor = device.compute_capability()
         except Exception as problem:
             raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
+        self.capability = (int(major), int(minor))
         self._streams: list[Any] = []
         self._blocks: dict[int, Any] = {}
         self.vendors = Vendors()
@@ -253,17 +262,15 @@ class PyCuda:
         return out.tobytes()
 
     def load(self, code: Code) -> Any:
-        binary = _compiled(code, self.capability)  # type: ignore[arg-type]
+        binary = _compiled(code, self.capability)
         module = self._did(lambda: self._driver.module_from_buffer(binary), Reason.LOAD)
         symbols = {launch.symbol for launch in code.text.launches}
-        return _Kernels(code, {name: self._did(lambda name=name: module.get_function(name), Reason.LOAD) for name in symbols})
+        return _Kernels(code, {name: self._did(partial(module.get_function, name), Reason.LOAD) for name in symbols})
 
     def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
             arguments = [*map(np.uint64, pointers), *map(np.int64, sizes)]
-            self._did(
-                lambda f=function, g=grid, b=block, s=shared, a=arguments: f(*a, grid=g, block=b, shared=s, stream=self._stream(stream))
-            )
+            self._did(partial(function, *arguments, grid=grid, block=block, shared=shared, stream=self._stream(stream)))
 
     def call(self, invoked: Invoked, stream: int) -> None:
         self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))

@@ -16,7 +16,6 @@ from typing import Any
 
 from dslc.cuda.patterns import Dim, Pattern, Reading
 from dslc.cuda.views import View, address, inside, joined, slopes
-from dslc.errors import DslcError
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Scope
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, as_scalar, read, rebuild, walk
@@ -291,7 +290,7 @@ class _Attempt:
     def _placed(self) -> bool:
         """The strides of every iterator in every tensor."""
         every = tuple(self.target.extents)
-        within = {it: (0, extent - 1) for it, extent in self.target.extents.items()}
+        within: dict[Scalar, tuple[int, int]] = {it: (0, extent - 1) for it, extent in self.target.extents.items()}
         for reading in (*self.pattern.factors, *self.pattern.others):
             node = self.reads[reading.tensor]
             view = self.target.views[node.operand]
@@ -325,18 +324,20 @@ class _Attempt:
                 continue
             role = {name for name in factors if self.strides[name][it]}
             role |= set() if it in target.summed else {pattern.output.tensor}
-            name = next((n for n in pattern.indices if n not in fixed and n not in pattern.packs and self._role(n) == role), None)
-            if name is None:
-                name = next((n for n in pattern.indices if n not in fixed and n in pattern.packs and self._wide(n, role)), None)
-            if name is None:
+            single = [n for n in pattern.indices if n not in fixed and n not in pattern.packs and self._role(n) == role]
+            wide = [n for n in pattern.indices if n not in fixed and n in pattern.packs and self._wide(n, role)]
+            if single:
+                singles.setdefault(single[0], []).append(it)
+            elif wide:
+                packed.setdefault(wide[0], []).append(it)
+            else:
                 return False
-            (packed if name in pattern.packs else singles).setdefault(name, []).append(it)
         for name, iters in singles.items():
             for left in self._kept(name, iters, own):
-                pack = next((n for n in pattern.indices if n in pattern.packs and n not in fixed and self._wide(n, self._role(name))), None)
-                if pack is None:
+                wide = [n for n in pattern.indices if n in pattern.packs and n not in fixed and self._wide(n, self._role(name))]
+                if not wide:
                     return False
-                packed.setdefault(pack, []).append(left)
+                packed.setdefault(wide[0], []).append(left)
         for name, iters in packed.items():
             own[name] = [(it,) for it in self._ordered(iters)]
         for name, groups in own.items():
@@ -359,10 +360,8 @@ class _Attempt:
 
     def _ordered(self, iters: Sequence[Iter]) -> list[Iter]:
         """The slowest one of the result, or else of what has them, first."""
-        def key(it: Iter) -> tuple[int, ...]:
-            return tuple(-self.strides[name][it] for name in (self.pattern.output.tensor, *(one.tensor for one in self.pattern.factors)))
-
-        return sorted(iters, key=key)
+        names = (self.pattern.output.tensor, *(one.tensor for one in self.pattern.factors))
+        return sorted(iters, key=lambda it: tuple(-self.strides[name][it] for name in names))
 
     def _kept(self, name: str, iters: Sequence[Iter], own: dict[str, list[tuple[Iter, ...]]]) -> list[Iter]:
         """Gives an index as many of its iterators as lie like one, the fastest ones; returns the others."""

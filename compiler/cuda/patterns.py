@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Scope, input_value, scope_value
 from dslc.ir.normal import normal
-from dslc.ir.scalar import Scalar, read
-from dslc.ir.dtype import TensorType
+from dslc.ir.scalar import Read, Scalar, read
 from dslc.ir.scopes import each_of
-from dslc.ir.scalar import Read
 from dslc.semantics.definitions import LoweringDef
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
@@ -120,7 +118,7 @@ class Pattern:
         """Whether the same is computed of the sum (operand 0) and of what else is read (1, 2, ...)."""
         env = Env(self.lowering.module, self.rules)
         env.bind("product", read(0, ()))
-        for k, other in enumerate(self.others):
+        for k in range(len(self.others)):
             env.bind(f"other{k}", read(k + 1, ()))
         for name, number in numbers.items():
             env.bind(name, number)
@@ -165,7 +163,9 @@ def pattern_of(rules: Rules, lowering: LoweringDef) -> Pattern:
         raise NotRead(Unread.SUM)
     (product,) = sums
     body = product.body
-    if not (isinstance(body, t.Binary) and body.op == "*" and isinstance(body.left, t.Subscript) and isinstance(body.right, t.Subscript)):
+    if not (isinstance(body, t.Binary) and body.op == "*"):
+        raise NotRead(Unread.SUM)
+    if not (isinstance(body.left, t.Subscript) and isinstance(body.right, t.Subscript)):
         raise NotRead(Unread.SUM)
     places = equation.target.places or ()
     bound = [binder for place in places for binder in (place.places if isinstance(place, t.TuplePlace) else (place,))]
@@ -225,8 +225,11 @@ def _affine(node: t.Expr, sign: int, known: frozenset[str], terms: list[Term], a
     if isinstance(node, t.Binary) and node.op in {"+", "-"}:
         _affine(node.left, sign, known, terms, added)
         _affine(node.right, sign if node.op == "+" else -sign, known, terms, added)
-    elif isinstance(node, t.Binary) and node.op == "*" and isinstance(node.left, t.Name) and isinstance(node.right, t.Name) and sign > 0:
-        index, factor = (node.left.id, node.right.id) if node.left.id in known else (node.right.id, node.left.id)
+    elif isinstance(node, t.Binary) and node.op == "*" and sign > 0:
+        names = [one.id for one in (node.left, node.right) if isinstance(one, t.Name)]
+        if len(names) < 2:
+            raise NotRead(Unread.INDEX)
+        index, factor = names if names[0] in known else names[::-1]
         if index not in known or factor in known:
             raise NotRead(Unread.INDEX)
         terms.append(Term(index, factor))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
@@ -32,8 +32,8 @@ class Place(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Bytes on the device. `name` is the input's, or a digest of the weight; of a shared one `offset` says where in the shared memory it
-    is while it lives, from the step that first writes it to the last one that reads it (`first`, `last`)."""
+    """Bytes on the device. `name` is the input's, or a digest of the weight; of a shared one `offset` says where in the shared memory
+    it is while it lives, from the step that first writes it to the last one that reads it (`first`, `last`)."""
 
     place: Place
     bytes: int
@@ -111,6 +111,13 @@ class Plan:
     def seconds(self) -> float:
         """The sum of what the steps take, by the roofline of the device."""
         return sum(step.seconds for step in self.steps)
+
+    def same(self, other: Plan) -> bool:
+        """Whether both do the same; what steps take by a roofline is no part of that."""
+        return self._unpriced() == other._unpriced()
+
+    def _unpriced(self) -> Plan:
+        return replace(self, steps=tuple(replace(step, seconds=0.0) for step in self.steps))
 
     def before(self) -> tuple[frozenset[int], ...]:
         """For each step those that are done when it begins."""
@@ -278,7 +285,8 @@ class _Reader:
             place = Place(self._str(value, 0))
         except ValueError:
             raise BadPlan(Unfit.FIELD, "place") from None
-        return Buffer(place, self._int(value, 1), self._str(value, 2), self._int(value, 3), self._int(value, 4, -1), self._int(value, 5, -1))
+        first, last = self._int(value, 4, -1), self._int(value, 5, -1)
+        return Buffer(place, self._int(value, 1), self._str(value, 2), self._int(value, 3), first, last)
 
     def _one_step(self, value: Any) -> Step:
         common = (self._int(value, "stream"), self._ints(value, "waits"), self._seconds(value))

@@ -37,9 +37,9 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Read, Reduce, as_scalar, num, read, traversal, walk
-from dslc.ir.scopes import inline
+from dslc.ir.scalar import Read, Reduce, as_scalar, read, traversal, walk
 from dslc.ir.scalar import rebuild as rebuild_scalar
+from dslc.ir.scopes import inline
 from dslc.onnx.definitions import definition_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand, expand_node
@@ -359,11 +359,7 @@ class _Planner:
         assert result is not None
         weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:_LAYOUTS]
         choices = [list(_turned(result)) if turnable else [result], *(list(_turned(views[k])) for k in weights)]
-        seen = 0
         for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
-            if seen > 64:
-                return
-            seen += 1
             operands = list(views)
             for k, place in zip(weights, chosen[1:], strict=True):
                 operands[k] = choices[1 + weights.index(k)][place]
@@ -569,7 +565,7 @@ class _Planner:
 
     def _weight(self, value: Value, view: View) -> View:
         """The buffer of a weight in some layout."""
-        for name, (known, own) in self.weights.items():
+        for known, own in self.weights.values():
             if known == value and own.strides == view.strides and own.shape == view.shape:
                 return View(own.buffer, own.dtype, own.shape, own.strides)
         name = f"w{len(self.weights)}"

@@ -11,9 +11,10 @@ from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tenso
 from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan
 from dslc.cuda.planning import Planned
 from dslc.cuda.views import View
-from dslc.interpret.floats import NUMPY, Floats
+from dslc.interpret.floats import Floats
 from dslc.interpret.run import run as interpreted
-from dslc.ir.graph import Constant, Graph, Value
+from dslc.ir.constants import NUMPY
+from dslc.ir.graph import Constant, Graph
 from dslc.semantics.library import Rules
 
 #: older devices have no kernels and no plans

@@ -144,7 +144,7 @@ class Session:
             planned = plan_at(self.rules, self.graph, self.device, sizes, self._generable, self.inputs, self.outputs)
         except NotPlanned as problem:
             raise CudaFailure(Reason.PLAN, str(problem)) from None
-        if self.stored is not None and _at(self.stored) == _at(planned.plan) and self.stored != planned.plan:
+        if self.stored is not None and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):
             self.notes.append("the plan in the file is not used: dslc plans this model in another way")
         return Runner(self.rules, planned, self.launcher, self._texts)
 

@@ -63,10 +63,11 @@ class Vendors:
 
     @staticmethod
     def _key(invoked: Invoked) -> Hashable:
-        return (
-            invoked.function, invoked.workspace[1],
-            *((name, (v.dtype, v.shape, v.strides, v.pointer % 256) if isinstance(v, Tensor) else v) for name, v in sorted(invoked.arguments.items())),
-        )  # fmt: skip
+        def what(value: Any) -> Any:
+            return (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
+
+        arguments = tuple((name, what(value)) for name, value in sorted(invoked.arguments.items()))
+        return (invoked.function, invoked.workspace[1], arguments)
 
     # ---- cuBLAS -------------------------------------------------------------------------------------------------------
 
@@ -105,7 +106,7 @@ class Vendors:
 
     def _lt_prepared(self, lt: Any, handle: int, invoked: Invoked) -> tuple[int, list[int], int]:
         blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
-        m, n, k = (int(given[name]) for name in ("m", "n", "k"))  # type: ignore[arg-type]
+        m, n, k = (_whole(given[name]) for name in ("m", "n", "k"))
         tensors = {name: _tensor(given[name]) for name in ("a", "b", "d")}
         dtype = tensors["d"].dtype
         scale = _CUDA[DType.F64 if dtype is DType.F64 else DType.F32]
@@ -118,8 +119,10 @@ class Vendors:
         layouts = []
         for name, tensor in tensors.items():
             layout = lt.matrix_layout_create(_CUDA[tensor.dtype], *rows[name], given[f"ld{name}"])
-            _set(lt.matrix_layout_set_attribute, layout, lt.MatrixLayoutAttribute.BATCH_COUNT, np.int32(given["batch_count"]))
-            _set(lt.matrix_layout_set_attribute, layout, lt.MatrixLayoutAttribute.STRIDED_BATCH_OFFSET, np.int64(given[f"stride_{name}"]))
+            stride = np.int64(_whole(given[f"stride_{name}"]))
+            batch = {"BATCH_COUNT": np.int32(_whole(given["batch_count"])), "STRIDED_BATCH_OFFSET": stride}
+            for word, value in batch.items():
+                _set(lt.matrix_layout_set_attribute, layout, lt.MatrixLayoutAttribute[word], value)
             layouts.append(layout)
         preference = lt.matmul_preference_create()
         most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
@@ -153,9 +156,8 @@ class Vendors:
         given = invoked.arguments
         y = _tensor(given["y"])
         compute = cudnn.data_type.DOUBLE if y.dtype is DType.F64 else cudnn.data_type.FLOAT
-        graph = cudnn.pygraph(
-            io_data_type=getattr(cudnn.data_type, _CUDNN[y.dtype]), intermediate_data_type=compute, compute_data_type=compute, handle=handle,
-        )  # fmt: skip
+        stored = getattr(cudnn.data_type, _CUDNN[y.dtype])
+        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=handle)
         made = {}
         for name in ("image", "weight"):
             tensor = _tensor(given[name])
@@ -178,6 +180,12 @@ class Vendors:
 def _tensor(value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise CudaFailure(Reason.LAUNCH, "a number where a tensor is wanted")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise CudaFailure(Reason.LAUNCH, "no whole number where one is wanted")
     return value
 
 

@@ -99,13 +99,15 @@ def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list
 
 def told(plan: Plan) -> list[str]:
     """What a report says of a plan: its calls and kernels with the rules that they come from, memory, and seconds."""
-    lines = [
-        f"{'call' if isinstance(step, CallStep) else 'kernel'} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us" for step in plan.steps[:_SHOWN]
-    ]
+    lines = []
+    for step in plan.steps[:_SHOWN]:
+        kind = "call" if isinstance(step, CallStep) else "kernel"
+        lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
     if len(plan.steps) > _SHOWN:
         lines.append(f"and {len(plan.steps) - _SHOWN} more")
     streams = f"{plan.streams} stream{'' if plan.streams == 1 else 's'}"
-    lines.append(f"plan for {plan.device}: {len(plan.steps)} steps on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")
+    takes = f"{plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared"
+    lines.append(f"plan for {plan.device}: {len(plan.steps)} steps on {streams}, {takes}")
     return lines
 
 

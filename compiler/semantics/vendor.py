@@ -198,15 +198,13 @@ def _misfit(parameter: Parameter, value: t.Expr, tensors: frozenset[str]) -> Ite
             yield Wrong("E0706", f"`{parameter.name}` is never \"{value.value}\"", value.span, "one of " + ", ".join(parameter.words))
         return
     tensor = isinstance(value, t.Name) and value.id in tensors
-    if tensor != (parameter.kind is Kind.TENSOR):
-        yield Wrong("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
-    elif parameter.kind is Kind.WORD:
-        yield Wrong("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
-    elif (isinstance(value, t.ListExpr) and parameter.kind is not Kind.INTS) or (
-        isinstance(value, t.Int | t.Float) and parameter.kind is Kind.INTS
-    ):
-        yield Wrong("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
-    elif isinstance(value, t.Float) and parameter.kind is Kind.INT:
+    number, listed = isinstance(value, t.Int | t.Float), isinstance(value, t.ListExpr)
+    # what a name stands for is known when it is evaluated
+    fits = {
+        Kind.TENSOR: tensor, Kind.WORD: not (tensor or number or listed), Kind.INTS: not (tensor or number),
+        Kind.INT: not (tensor or listed or isinstance(value, t.Float)), Kind.FLOAT: not (tensor or listed),
+    }  # fmt: skip
+    if not fits[parameter.kind]:
         yield Wrong("E0706", f"`{parameter.name}` is {parameter.kind.words}", value.span)
 
 
