@@ -37,8 +37,8 @@ class Found:
     function: str
     arguments: tuple[tuple[str, Argument], ...]
     flops: float
-    #: sizes by the names of the lowering's indices, for people
-    sizes: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    #: rows, columns, length of the sum and batch, of one call
+    sizes: tuple[int, int, int, int] = (1, 1, 1, 1)
     #: sizes of the window where it moves by one position, for what a vendor's algorithms save
     window: tuple[int, ...] = ()
     #: where one call does not reach: how far each tensor moves on for every further one, in elements
@@ -567,7 +567,13 @@ class _Attempt:
                 flops = float(next((evaluate(e.value, env) for e in statement.entries if e.name == "flops"), flops))
         call = self.pattern.call
         arguments = tuple((entry.name, self._argument(entry.value, env)) for entry in call.attrs)
-        sizes = tuple((name, tuple(axis.extent for axis in axes)) for name, axes in self.axes.items())
+        left, right = (one.tensor for one in self.pattern.factors)
+        output = self.pattern.output.tensor
+        roles = ({left, output}, {right, output}, {left, right}, {left, right, output})
+        rows, columns, inner, batch = (
+            prod(axis.extent for name, axes in self.axes.items() if self._role(name) == role for axis in axes) for role in roles
+        )
+        sizes = (rows, columns, inner, batch)
         window: tuple[int, ...] = ()
         if self.windows.tensor:
             stars = [name for name in self.pattern.summed if name in self.pattern.packs]

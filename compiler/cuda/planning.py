@@ -409,9 +409,7 @@ class _Planner:
         views = [value for _, value in one.arguments if isinstance(value, View)]
         calls = 1 + len(one.moves)
         moved = sum(_touched(view) * view.dtype.bytes for view in views)
-        sizes = dict(one.sizes)
-        tiles = () if one.window else tuple(prod(sizes[name]) for name in ("m", "n", "k", "b") if name in sizes)
-        return calls * self.device.call(one.flops / calls, moved, views[0].dtype, tiles, one.window)
+        return calls * self.device.call(one.flops / calls, moved, views[0].dtype, one.sizes, one.window)
 
     def _take(self, node: Node, program: Graph, args: Sequence[Value], best: tuple[Found, tuple[View, ...], View, float]) -> None:
         one, operands, result, seconds = best
