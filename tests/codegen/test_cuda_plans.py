@@ -134,7 +134,7 @@ def test_what_the_library_does_not_compute_stays_a_kernel() -> None:
 def test_f64_has_no_epilogue() -> None:
     A, B, c = (tensor(name, *shape, dtype=DType.F64) for name, shape in (("A", (4, 5)), ("B", (5, 6)), ("c", (6,))))
     plan = planned(standard(), Graph((A, B, c), (op("add", op("matmul", A, B), c),)), H100).plan
-    assert [step.name for step in plan.steps][0] == GEMM
+    assert plan.steps[0].name == GEMM
 
 
 # ---- convolutions -------------------------------------------------------------------------------------------------------
@@ -208,7 +208,8 @@ def test_memory_is_shared_by_what_does_not_live_together() -> None:
     assert len(shared) == 12
     assert plan.shared <= 3 * 64 * 64 * 4
     done = plan.before()
-    users = {k: [at for at, step in enumerate(plan.steps) if k in {v.buffer for v in (*step.reads, *step.writes)}] for k in range(len(plan.buffers))}
+    touched = [{view.buffer for view in (*step.reads, *step.writes)} for step in plan.steps]
+    users = {k: [at for at, own in enumerate(touched) if k in own] for k in range(len(plan.buffers))}
     for k, one in enumerate(plan.buffers):
         for j, other in enumerate(plan.buffers[:k]):
             over = one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes

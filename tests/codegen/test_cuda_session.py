@@ -32,8 +32,8 @@ def model() -> onnx.ModelProto:
         return numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32) / 4, name)
 
     nodes = [
-        helper.make_node("MatMul", ["x", "A"], ["a"]), helper.make_node("Add", ["a", "bias"], ["b"]), helper.make_node("Relu", ["b"], ["c"]),
-        helper.make_node("MatMul", ["x", "B"], ["d"]), helper.make_node("Mul", ["c", "d"], ["e"]),
+        helper.make_node("MatMul", ["x", "A"], ["a"]), helper.make_node("Add", ["a", "bias"], ["b"]),
+        helper.make_node("Relu", ["b"], ["c"]), helper.make_node("MatMul", ["x", "B"], ["d"]), helper.make_node("Mul", ["c", "d"], ["e"]),
         helper.make_node("Softmax", ["e"], ["y"], axis=-1),
     ]  # fmt: skip
     graph = helper.make_graph(
