@@ -13,7 +13,8 @@ from dslc.cost.measure import LEAST, Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.targets import lowerings_on
 from dslc.cuda.devices import Device
-from dslc.cuda.planning import Generable, NotPlanned, Planned, looks_only, planned
+from dslc.cuda.planning import Generable, NotPlanned, Planned, planned
+from dslc.cuda.programs import looks_only
 from dslc.ir.graph import Graph, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import with_sizes

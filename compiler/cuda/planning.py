@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from enum import Enum
-from itertools import product
 from math import prod
 
+from dslc.cuda.calling import Calls, Taken, shape_of
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Found, found, target_of
+from dslc.cuda.matching import Argument, Found
 from dslc.cuda.memory import Life, placed, turns
-from dslc.cuda.patterns import NotRead, Pattern, pattern_of
 from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan, Step
-from dslc.cuda.views import View, looked_at, plain, row_major
-from dslc.errors import DslcError
+from dslc.cuda.programs import as_kernel, looks_only, sums_products, view_of_node
+from dslc.cuda.views import View, plain
 from dslc.fuse.estimate import estimate
 from dslc.fuse.groups import Group, Limits, Neighbours, proposals
 from dslc.fuse.kernels import Cyclic, fold_of, folded
@@ -29,7 +29,6 @@ from dslc.ir.graph import (
     Node,
     Opaque,
     Scope,
-    ScopeNode,
     Value,
     input_value,
     kernel_value,
@@ -37,24 +36,13 @@ from dslc.ir.graph import (
     scope_value,
     with_args,
 )
-from dslc.ir.scalar import Read, Reduce, as_scalar, read, traversal, walk
-from dslc.ir.scalar import rebuild as rebuild_scalar
-from dslc.ir.scopes import inline
+from dslc.ir.scalar import read, traversal
 from dslc.onnx.definitions import definition_of
-from dslc.semantics.apply import rules_cache
-from dslc.semantics.elaborate import expand, expand_node
-from dslc.semantics.env import Mismatch
-from dslc.semantics.library import Rules, load
+from dslc.semantics.library import Rules
 from dslc.semantics.vendor import function_named
-from dslc.syntax import tree as t
 
-#: the library with the lowerings of all targets, and the device of this one there
-_LIBRARY, _ON = "targets", "cuda"
 #: nodes behind a product that may be computed with it
 _EPILOGUE = 3
-#: operands of which several layouts are tried
-_LAYOUTS = 2
-
 
 class Why(Enum):
     """Why there is no plan for a graph."""
@@ -114,26 +102,6 @@ def planned(
     return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable).run()
 
 
-def patterns(rules: Rules) -> tuple[Pattern, ...]:
-    """The lowerings of expressions with calls on CUDA, of the library of targets and of `rules`, those that compute most first."""
-    known: dict[str, tuple[Pattern, ...]] = rules_cache(rules, "calls on cuda")
-    if _ON not in known:
-        made: dict[str, Pattern] = {}
-        for library in (load(_LIBRARY), rules):
-            for name, lowering in library.lowerings.items():
-                syntax = lowering.syntax
-                if syntax.device != _ON or syntax.expr is None or name in made:
-                    continue
-                if not any(isinstance(one, t.CallVendor) for one in syntax.statements):
-                    continue
-                try:
-                    made[name] = pattern_of(library, lowering)
-                except NotRead:
-                    continue
-        known[_ON] = tuple(made.values())
-    return known[_ON]
-
-
 @dataclass(slots=True)
 class _Draft:
     """A step before it has a stream: what it reads and writes are views of buffers."""
@@ -144,7 +112,7 @@ class _Draft:
     writes: tuple[View, ...]
     scratch: tuple[int, ...]
     call: Found | None = None
-    arguments: tuple[tuple[str, object], ...] = ()
+    arguments: tuple[tuple[str, Argument], ...] = ()
     name: str = ""
 
 
@@ -156,7 +124,7 @@ class _Planner:
         self.names = names or tuple(f"x{k}" for k in range(len(graph.inputs)))
         self.outputs = outputs or tuple(f"y{k}" for k in range(len(graph.outputs)))
         self.profiles = Profiles(rules, {})
-        self.patterns = patterns(rules)
+        self.calls = Calls(rules, device)
         self.buffers: list[Buffer] = []
         self.where: dict[Value, View] = {}
         self.drafts: list[_Draft] = []
@@ -187,7 +155,7 @@ class _Planner:
         # with groups that share a node, or that depend on each other, there is no order
         groups = list(calls)
         for group in proposals(self.graph, self.rules, Limits(), self.profiles):
-            if len(group.nodes) < 2 or not taken.isdisjoint(group.nodes) or all(self._only_looks(node) for node in group.nodes):
+            if len(group.nodes) < 2 or not taken.isdisjoint(group.nodes) or all(looks_only(self.rules, node) for node in group.nodes):
                 continue
             if self._scratch(fold_of(group).kernel.group) is None:
                 continue
@@ -205,15 +173,18 @@ class _Planner:
         out: list[Group] = []
         taken: set[Node] = set()
         for node in around.nodes:
-            if node in taken or len(node.types) != 1 or not self._sums(node):
+            if node in taken or len(node.types) != 1 or not sums_products(self.rules, node):
                 continue
             chain = [node]
             best: Group | None = None
             while True:
                 group = around.group(chain)
                 last = Value(chain[-1])
-                if len(group.outputs) == 1 and any(True for _ in self._found(group, views, self._turnable(around, last))):
-                    best = group
+                if len(group.outputs) == 1:
+                    kernel = fold_of(group).kernel
+                    given = [views.get(arg) or plain(-1, arg.type.dtype, shape_of(arg.type)) for arg in kernel.args]
+                    if self._taken(kernel, given, self._turnable(around, last)):
+                        best = group
                 users = around.users[chain[-1]]
                 if len(chain) > _EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
                     break
@@ -229,204 +200,73 @@ class _Planner:
         """Where everything would be if all but views lay in row-major order."""
         views: dict[Value, View] = {}
         for value in self.graph.inputs:
-            views[value] = plain(len(views), value.type.dtype, _shape(value.type))
+            views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
         for node in around.nodes:
-            seen = self._look(node, views)
+            seen = view_of_node(self.rules, node, views)
             for value in node.values:
-                views[value] = seen or plain(len(views), value.type.dtype, _shape(value.type))
+                views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
         return views
 
     def _turnable(self, around: Neighbours, value: Value) -> bool:
         """Whether a result may lie in any order: those who use it only look at it."""
         users = around.used.get(value, ())
-        return value not in around.final and bool(users) and all(self._only_looks(user) for user in users)
+        return value not in around.final and bool(users) and all(looks_only(self.rules, user) for user in users)
 
-    def _found(self, group: Group, views: dict[Value, View], turnable: bool) -> Iterator[Found]:
-        kernel = fold_of(group).kernel
-        args = [views[arg] if arg in views else plain(-1, arg.type.dtype, _shape(arg.type)) for arg in kernel.args]
-        # operands that no call takes as they lie may be copied into order first
-        for tried in dict.fromkeys((tuple(args), tuple(plain(one.buffer, one.dtype, one.shape) for one in args))):
-            for operands, result in self._layouts(kernel, tried, turnable):
-                yield from self._matches(kernel.group, operands, result)
-
-    def _sums(self, node: Node) -> bool:
-        """Whether a node sums products of two tensors that vary, or of one with weights."""
-        return any(self._is_product(scope) for scope in self._scopes(node))
-
-    @staticmethod
-    def _is_product(node: ScopeNode) -> bool:
-        return any(
-            isinstance(one, Reduce) and one.kind == "sum" and len([r for r in walk(one.body) if isinstance(r, Read)]) == 2
-            for one in walk(node.scope.body)
-        )
-
-    def _scopes(self, node: Node) -> list[ScopeNode]:
-        return _scopes(self.rules, node)
-
-    # ---- views --------------------------------------------------------------------------------------------------------
-
-    def _only_looks(self, node: Node) -> bool:
-        return looks_only(self.rules, node)
-
-    def _look(self, node: Node, views: Mapping[Value, View]) -> View | None:
-        """A node's result as a view of its argument, where it is one."""
-        if isinstance(node, Kernel) or len(node.types) != 1 or not node.args or not self._only_looks(node):
-            return None
-        holes = {arg: input_value(f"h{k}", arg.type) for k, arg in enumerate(node.args)}
-        try:
-            (value,) = expand_node(self.rules, node, tuple(holes[arg] for arg in node.args))
-        except (Mismatch, DslcError):
-            return None
-        back = {hole: arg for arg, hole in holes.items()}
-        chain: list[ScopeNode] = []
-        while isinstance(value.node, ScopeNode):
-            # a value outside or an index that is data is no view
-            if len(value.node.args) != 1:
-                return None
-            chain.append(value.node)
-            value = value.node.args[0]
-        arg = back.get(value)
-        if arg is None or arg not in views:
-            return None
-        view: View | None = views[arg]
-        for one in reversed(chain):
-            view = looked_at(one.scope, view) if view is not None else None
-        return view
+    def _taken(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> bool:
+        """Whether some call computes a kernel, maybe of operands that were copied into order first."""
+        ordered = [plain(one.buffer, one.dtype, one.shape) for one in views]
+        return any(self.calls.best(kernel, tried, turnable) is not None for tried in (views, ordered))
 
     # ---- one node after the other -------------------------------------------------------------------------------------
 
     def _one(self, node: Node) -> None:
-        seen = self._look(node, self.where)
+        seen = view_of_node(self.rules, node, self.where)
         if seen is not None:
             self.where[Value(node)] = seen
             return
-        if all(prod(_shape(value.type)) == 0 for value in node.values):
+        if all(prod(shape_of(value.type)) == 0 for value in node.values):
             for value in node.values:
                 self.where[value] = self._new(value.type, Place.SHARED)
             return
         if len(node.types) == 1 and self._call(node):
             return
-        self._kernel(node, self._program(node))
+        self._kernel(node, as_kernel(node))
 
     def _call(self, node: Node) -> bool:
         """Takes a vendor's call for a node, where a lowering says so; operands that no call takes are copied into order first."""
-        program = node.group if isinstance(node, Kernel) else fold_of(Group((node,), node.values)).kernel.group
-        args = node.args if isinstance(node, Kernel) else fold_of(Group((node,), node.values)).kernel.args
-        # a weight has no place yet, since it may lie in any layout
+        kernel, turnable = as_kernel(node), self._turnable(self.around, Value(node))
         views = [
-            plain(-3 - k, arg.type.dtype, _shape(arg.type)) if arg.constant else self.where[arg] for k, arg in enumerate(args)
+            plain(-1, arg.type.dtype, shape_of(arg.type)) if arg.constant else self.where[arg] for arg in kernel.args
         ]
-        if self._scope(program) is None:
+        taken = self.calls.best(kernel, views, turnable)
+        if taken is None:
+            loose = [k for k, view in enumerate(views) if not view.plain]
+            ordered = [plain(view.buffer, view.dtype, view.shape) for view in views]
+            # nothing is copied for a call that does not take it then
+            if not loose or self.calls.best(kernel, ordered, turnable) is None:
+                return False
+            for k in loose:
+                views[k] = self._copied(kernel.args[k])
+            taken = self.calls.best(kernel, views, turnable)
+        if taken is None:
             return False
-        for copied in (False, True):
-            if copied:
-                loose = [k for k, view in enumerate(views) if not view.plain]
-                if not loose:
-                    return False
-                tried = [plain(view.buffer, view.dtype, view.shape) for view in views]
-                # nothing is copied for a call that does not take it then
-                if self._best(node, program, args, tried) is None:
-                    return False
-                for k in loose:
-                    views[k] = self._copied(args[k])
-            best = self._best(node, program, args, views)
-            if best is not None:
-                self._take(node, program, args, best)
-                return True
-        return False
+        self._take(node, taken)
+        return True
 
-    def _best(
-        self, node: Node, program: Graph, args: Sequence[Value], views: Sequence[View]
-    ) -> tuple[Found, tuple[View, ...], View, float] | None:
-        """The fastest call by the roofline, with the layouts that it is for."""
-        best: tuple[Found, tuple[View, ...], View, float] | None = None
-        holes = dict(zip(args, views, strict=True))
-        kernel = kernel_value(program, tuple(args))[0].node
-        assert isinstance(kernel, Kernel)
-        turnable = self._turnable(self.around, Value(node))
-        for operands, result in self._layouts(kernel, [holes[arg] for arg in args], turnable):
-            for one in self._matches(program, operands, result):
-                seconds = self._seconds(one)
-                if best is None or seconds < best[3]:
-                    best = (one, operands, result, seconds)
-            if best is not None:
-                return best
-        return best
-
-    def _layouts(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Iterator[tuple[tuple[View, ...], View]]:
-        """Layouts of weights, which may lie in any, and of a result that may: first row-major, then with another axis the fastest."""
-        result = plain(-2, kernel.types[0].dtype, _shape(kernel.types[0])) if kernel.types[0] is not None else None
-        assert result is not None
-        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:_LAYOUTS]
-        choices = [list(_turned(result)) if turnable else [result], *(list(_turned(views[k])) for k in weights)]
-        for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
-            operands = list(views)
-            for k, place in zip(weights, chosen[1:], strict=True):
-                operands[k] = choices[1 + weights.index(k)][place]
-            yield tuple(operands), choices[0][chosen[0]]
-
-    def _matches(self, program: Graph, operands: Sequence[View], result: View) -> Iterator[Found]:
-        scope = self._scope(program)
-        if scope is None:
-            return
-        value, order = scope
-        by_hole = dict(zip(program.inputs, operands, strict=True))
-        target = target_of(value, [by_hole[one] for one in order], result)
-        if target is None:
-            return
-        for pattern in self.patterns:
-            yield from found(pattern, target)
-
-    def _scope(self, program: Graph) -> tuple[Scope, tuple[Value, ...]] | None:
-        """A program of one result as one scope over its holes; None where it is more."""
-        known: dict[Graph, tuple[Scope, tuple[Value, ...]] | None] = rules_cache(self.rules, "programs as one scope")
-        if program not in known:
-            known[program] = self._as_scope(program)
-        return known[program]
-
-    def _as_scope(self, program: Graph) -> tuple[Scope, tuple[Value, ...]] | None:
-        if len(program.outputs) != 1:
-            return None
-        try:
-            (value,) = expand(self.rules, program.outputs)
-        except (Mismatch, DslcError):
-            return None
-        for _ in range(64):
-            if not isinstance(value.node, ScopeNode):
-                return None
-            value = _with_numbers(value)
-            below = next((k for k, arg in enumerate(value.node.args) if isinstance(arg.node, ScopeNode)), None)
-            if below is None:
-                node = value.node
-                return (node.scope, node.args) if isinstance(node, ScopeNode) and set(node.args) <= set(program.inputs) else None
-            try:
-                value = inline(value, below)
-            except TypeError:
-                return None
-        return None
-
-    def _seconds(self, one: Found) -> float:
-        views = [value for _, value in one.arguments if isinstance(value, View)]
-        calls = 1 + len(one.moves)
-        moved = sum(_touched(view) * view.dtype.bytes for view in views)
-        return calls * self.device.call(one.flops / calls, moved, views[0].dtype, one.sizes, one.window)
-
-    def _take(self, node: Node, program: Graph, args: Sequence[Value], best: tuple[Found, tuple[View, ...], View, float]) -> None:
-        one, operands, result, seconds = best
-        value = Value(node)
-        made = self._new(value.type, Place.SHARED)
-        self.where[value] = View(made.buffer, made.dtype, result.shape, result.strides)
-        buffers = {result.buffer: made.buffer}
-        for arg, view in zip(args, operands, strict=True):
+    def _take(self, node: Node, taken: Taken) -> None:
+        one = taken.found
+        made = self._new(Value(node).type, Place.SHARED)
+        self.where[Value(node)] = View(made.buffer, made.dtype, taken.result.shape, taken.result.strides)
+        buffers = {taken.result.buffer: made.buffer}
+        for arg, view in zip(taken.kernel.args, taken.operands, strict=True):
             if arg.constant:
                 buffers[view.buffer] = self._weight(arg, view).buffer
         function = function_named(one.function)
         written = (function.result,) if function is not None else ()
-        rule = f"{one.rule}: {_words(program)}"
+        rule = f"{one.rule}: {_words(taken.kernel.group)}"
         for arguments in one.calls():
             own = tuple(
-                (name, View(buffers.get(v.buffer, v.buffer), v.dtype, v.shape, v.strides, v.offset) if isinstance(v, View) else v)
-                for name, v in arguments
+                (name, replaced(v, buffer=buffers.get(v.buffer, v.buffer)) if isinstance(v, View) else v) for name, v in arguments
             )
             scratch: tuple[int, ...] = ()
             if function is not None and function.workspace:
@@ -434,12 +274,9 @@ class _Planner:
                 scratch = (len(self.buffers) - 1,)
             reads = tuple(v for name, v in own if isinstance(v, View) and name not in written)
             writes = tuple(v for name, v in own if isinstance(v, View) and name in written)
-            self.drafts.append(_Draft(rule, seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
+            self.drafts.append(_Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
-
-    def _program(self, node: Node) -> Kernel:
-        return node if isinstance(node, Kernel) else fold_of(Group((node,), node.values)).kernel
 
     def _scratch(self, program: Graph) -> tuple[int, ...] | None:
         if program not in self.known:
@@ -488,13 +325,13 @@ class _Planner:
         if arg.constant or self.where[arg].plain:
             return arg
         node = arg.node
-        if isinstance(node, Kernel) or self._look(node, self.where) is None:
+        if isinstance(node, Kernel) or view_of_node(self.rules, node, self.where) is None:
             # a call's result in another order: its axes as they lie, and back
             view = self.where[arg]
             order = sorted(range(len(view.shape)), key=lambda k: (-view.strides[k], k))
             type = TensorType(view.dtype, tuple(view.shape[k] for k in order))
             lies = input_value(f"lies{len(self.where)}", type)
-            self.where[lies] = plain(view.buffer, view.dtype, _shape(type))
+            self.where[lies] = plain(view.buffer, view.dtype, shape_of(type))
             index = tuple(traversal(k) for k in order)
             return scope_value(Scope(view.shape, read(0, index), view.dtype), (lies,))
         return with_args(node, tuple(self._to_plain(one) for one in node.args))[0]
@@ -558,7 +395,7 @@ class _Planner:
 
     def _operand(self, value: Value) -> View:
         if value.constant:
-            return self._weight(value, plain(-1, value.type.dtype, _shape(value.type)))
+            return self._weight(value, plain(-1, value.type.dtype, shape_of(value.type)))
         return self.where[value]
 
     def _weight(self, value: Value, view: View) -> View:
@@ -574,7 +411,7 @@ class _Planner:
 
     def _new(self, type: TensorType, place: Place, name: str = "") -> View:
         self.buffers.append(Buffer(place, type.bytes, name))
-        return plain(len(self.buffers) - 1, type.dtype, _shape(type))
+        return plain(len(self.buffers) - 1, type.dtype, shape_of(type))
 
     # ---- streams and memory -------------------------------------------------------------------------------------------
 
@@ -609,7 +446,7 @@ class _Planner:
             workspace = draft.scratch[0] if draft.scratch else None
             steps.append(
                 CallStep(
-                    draft.rule, draft.call.function, draft.arguments, written, workspace, turn.stream, turn.waits, draft.seconds  # type: ignore[arg-type]
+                    draft.rule, draft.call.function, draft.arguments, written, workspace, turn.stream, turn.waits, draft.seconds
                 )
             )
         kernels = tuple((name, definition_of(self.rules, name, program)) for name, program in sorted(self.programs.items()))
@@ -618,70 +455,10 @@ class _Planner:
         return Plan(self.device.name, inputs, ends, tuple(buffers), tuple(steps), kernels, total, streams)
 
 
-def _scopes(rules: Rules, node: Node) -> list[ScopeNode]:
-    """The scopes that a node is made of; none where it has none."""
-    try:
-        values = expand_node(rules, node, tuple(input_value(f"h{k}", arg.type) for k, arg in enumerate(node.args)))
-    except (Mismatch, DslcError):
-        return []
-    return [one for one in Graph((), values).nodes() if isinstance(one, ScopeNode)]
-
-
-def looks_only(rules: Rules, node: Node) -> bool:
-    """Whether a node computes nothing: every element of its result is one of an argument's."""
-    scopes = _scopes(rules, node)
-    return bool(scopes) and all(isinstance(one.scope.body, Read) for one in scopes)
-
-
 def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:
     node = kernel_value(Graph(tuple(holes.values()), outputs), tuple(holes))[0].node
     assert isinstance(node, Kernel)
     return node
-
-
-def _with_numbers(value: Value) -> Value:
-    """A scope with its operands that are one number everywhere as that number."""
-    node = value.node
-    assert isinstance(node, ScopeNode)
-    numbers = {k: number_of(arg) for k, arg in enumerate(node.args) if arg.constant}
-    if all(found is None for found in numbers.values()):
-        return value
-    kept = [k for k in range(len(node.args)) if numbers.get(k) is None]
-    place = {k: at for at, k in enumerate(kept)}
-
-    def leaf(one: object) -> object:
-        if isinstance(one, Read):
-            number = numbers.get(one.operand)
-            if number is not None:
-                return as_scalar(number)
-            return read(place[one.operand], one.index, one.other)
-        return None
-
-    body = rebuild_scalar(node.scope.body, leaf)  # type: ignore[arg-type]
-    scope = Scope(node.scope.extents, body, node.scope.dtype, node.scope.groups)
-    return scope_value(scope, tuple(node.args[k] for k in kept))
-
-
-def _turned(view: View) -> Iterator[View]:
-    """A view as it is, and as it would lie with each axis the fastest."""
-    yield view
-    if not view.plain or view.buffer >= 0:
-        return
-    for axis in range(len(view.shape) - 1):
-        order = [k for k in range(len(view.shape)) if k != axis] + [axis]
-        steps = row_major([view.shape[k] for k in order])
-        strides = tuple(steps[order.index(k)] for k in range(len(order)))
-        yield View(view.buffer, view.dtype, view.shape, strides)
-
-
-def _touched(view: View) -> int:
-    """Elements that are read once: what is repeated at a stride of 0 is not read again."""
-    return prod(size for size, stride in zip(view.shape, view.strides, strict=True) if stride)
-
-
-def _shape(type: TensorType | None) -> tuple[int, ...]:
-    assert type is not None
-    return tuple(int(str(size)) for size in type.shape)
 
 
 def _words(program: Graph) -> str:
@@ -690,4 +467,4 @@ def _words(program: Graph) -> str:
     return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
 
 
-__all__ = ["Generable", "NotPlanned", "Planned", "Why", "every_kernel", "looks_only", "patterns", "planned"]
+__all__ = ["Generable", "NotPlanned", "Planned", "Why", "every_kernel", "planned"]
