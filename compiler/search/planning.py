@@ -17,9 +17,11 @@ from dslc.ir.graph import Graph
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import PLAN, set_metadata
+from dslc.search.contenders import Contender
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Task
+from dslc.semantics.library import Rules
 
 #: said of every result
 NOT_MEASURED = "nothing was measured: times are those of a roofline, by the data sheet of the device"
@@ -55,7 +57,9 @@ def by_plans(explored: Explored, run: Run) -> Finished:
             return None
 
     before = seconds(task.imported.graph)
-    priced = [(found, one) for one in explored.contenders if (found := seconds(one.candidate.graph)) is not None]
+    priced = [
+        (found, one) for one in explored.contenders if (found := seconds(_read_again(one, task.rules))) is not None
+    ]
     if before is None or not priced:
         return Finished(task, None, "no rewritten model has a plan")
     after, best = min(priced, key=lambda one: one[0])
@@ -63,6 +67,14 @@ def by_plans(explored: Explored, run: Run) -> Finished:
         return Finished(task, None, f"no plan of a rewritten model is faster ({NOT_MEASURED})")
     reason = f"by plans {before * 1e6:.4g} us -> {after * 1e6:.4g} us on {device.name} ({NOT_MEASURED})"
     return Finished(task, best, reason, (), before / after)
+
+
+def _read_again(one: Contender, rules: Rules) -> Graph:
+    """A contender as a session will read it; its graph where it cannot be read without its folder."""
+    try:
+        return import_model(one.model, rules).graph
+    except DslcError:
+        return one.candidate.graph
 
 
 def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, int]:

@@ -33,7 +33,8 @@ def model() -> onnx.ModelProto:
 
     nodes = [
         helper.make_node("MatMul", ["x", "A"], ["a"]), helper.make_node("Add", ["a", "bias"], ["b"]),
-        helper.make_node("Relu", ["b"], ["c"]), helper.make_node("MatMul", ["x", "B"], ["d"]), helper.make_node("Mul", ["c", "d"], ["e"]),
+        helper.make_node("Relu", ["b"], ["c"]), helper.make_node("MatMul", ["x", "B"], ["d"]),
+        helper.make_node("Mul", ["c", "d"], ["e"]),
         helper.make_node("Softmax", ["e"], ["y"], axis=-1),
     ]  # fmt: skip
     graph = helper.make_graph(
