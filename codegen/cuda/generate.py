@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, scalar, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
+from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.functions import store_type
 from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
@@ -17,7 +19,7 @@ from dslc.codegen.separate import Cutting, separated
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Tensor
-from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, num, walk
 
@@ -43,7 +45,9 @@ def generate(rules: Any, group: Graph, variant: CudaVariant | None = None) -> Cu
 
 class _Kernels:
     def __init__(self, parts: Parts, variant: CudaVariant) -> None:
-        self.parts, self.variant = with_copies(parts), variant
+        self.variant = variant
+        self.products: dict[Value, Product] = {}
+        self.parts = self._products(with_copies(parts))
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
         found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}
@@ -52,6 +56,19 @@ class _Kernels:
             raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
         self.room = Room(self.names)
 
+    def _products(self, parts: Parts) -> Parts:
+        """Products are launches of their own."""
+        if self.variant.tile is None:
+            return parts
+        out = []
+        for part in parts.parts:
+            found = None if part.alone else product_of(part)
+            if found is not None and fits(part, found, self.variant.tile):
+                self.products[part.value] = found
+                part = replace(part, alone=True)
+            out.append(part)
+        return Parts(parts.inputs, tuple(out), parts.outputs)
+
     def text(self) -> CudaText:
         parts = self.parts
         inputs = tuple(value.type for value in parts.inputs)
@@ -59,7 +76,7 @@ class _Kernels:
         name = "c_" + content(parts, self.variant, preamble() + template("kernel.cu.j2", "cuda"))
         stages = stages_of(parts, self.variant.fuse)
         memory = self._memory(stages)
-        codes = [CudaStage(stage, memory, self.names, self.variant, self.room).launch() for stage in stages]
+        codes = [self._written(stage, memory) for stage in stages]
         launches = [self._launch(f"{name}_{k}", stage, code) for k, (stage, code) in enumerate(zip(stages, codes, strict=True))]
         title = f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}"
         body = render(
@@ -71,14 +88,21 @@ class _Kernels:
         )
         return CudaText(name, inputs, outputs, self.syms, tuple(self.room.scratch), tuple(launches), preamble() + body)
 
+    def _written(self, stage: Stage, memory: Memory) -> LaunchCode:
+        """One launch, in the form that fits."""
+        found = self.products.get(stage.placed[0].part.value)
+        if found is not None:
+            assert self.variant.tile is not None
+            return ProductStage(stage, memory, self.names, self.variant, self.room, found, self.variant.tile).launch()
+        return CudaStage(stage, memory, self.names, self.variant, self.room).launch()
+
     def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
-        parameters = [
-            f"{'' if pointer.name in code.written else 'const '}{pointer.type}* __restrict__ {pointer.name}" for pointer in code.pointers
-        ]
+        const = ["" if pointer.name in code.written else "const " for pointer in code.pointers]
+        parameters = [f"{word}{each.type}* __restrict__ {each.name}" for word, each in zip(const, code.pointers, strict=True)]
         parameters.extend(f"int64_t {size}" for size in self.names.values())
         return {
-            "symbol": launch.symbol, "form": code.form, "block": code.block, "team": code.team, "body": code.body,
-            "parameters": parameters, "shared": code.shared,
+            "symbol": launch.symbol, "form": code.form, "block": code.block, "blocks": code.blocks, "team": code.team,
+            "body": code.body, "parameters": parameters, "shared": code.shared,
         }  # fmt: skip
 
     def _launch(self, symbol: str, stage: Stage, code: LaunchCode) -> CudaLaunch:
