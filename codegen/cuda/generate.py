@@ -8,6 +8,7 @@ from typing import Any
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, scalar, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
+from dslc.codegen.cuda.turned import TurnedStage
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.functions import store_type
 from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
@@ -94,7 +95,8 @@ class _Kernels:
         if found is not None:
             assert self.variant.tile is not None
             return ProductStage(stage, memory, self.names, self.variant, self.room, found, self.variant.tile).launch()
-        return CudaStage(stage, memory, self.names, self.variant, self.room).launch()
+        kind = TurnedStage if self.variant.turn else CudaStage
+        return kind(stage, memory, self.names, self.variant, self.room).launch()
 
     def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
         const = ["" if pointer.name in code.written else "const " for pointer in code.pointers]
