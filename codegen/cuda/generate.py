@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, scalar, times
+from dslc.codegen.cuda.choose import Hardware, candidates, seconds
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, above, plain, scalar, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.turned import TurnedStage
@@ -22,7 +24,8 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Tensor
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Graph, Value
-from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, num, walk
+from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
+from dslc.semantics.library import Rules
 
 #: a device has many more threads than a CPU: reductions are cut in more pieces, and sooner
 _CUTTING = Cutting(pieces=256, long=1 << 16, few=16)
@@ -34,7 +37,7 @@ def preamble() -> str:
     return template("kernel.cuh", "cuda")
 
 
-def generate(rules: Any, group: Graph, variant: CudaVariant | None = None) -> CudaText:
+def generate(rules: Rules, group: Graph, variant: CudaVariant | None = None) -> CudaText:
     """The CUDA C++ of a group.
 
     Raises:
@@ -110,10 +113,20 @@ class _Kernels:
     def _launch(self, symbol: str, stage: Stage, code: LaunchCode) -> CudaLaunch:
         work: Dim = 0
         moved: Dim = 0
+        asked: Dim = 0
         for placed in stage.placed:
-            work = _plus(work, _operations(placed.part))
-            for value in {*placed.part.args, placed.part.value} - (stage.values - {placed.part.value}):
+            part = placed.part
+            work = _plus(work, _operations(part))
+            values = {*part.args, part.value} - (stage.values - {part.value})
+            for value in values:
                 moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
+            reads = sum(each.type.dtype.bytes for each in part.args)
+            if code.form == "products" and self.variant.tile is not None:
+                # an element is read once for all results along the other side of a tile
+                side = min(self.variant.tile.rows, self.variant.tile.columns)
+                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
+            else:
+                asked = _plus(asked, times(*part.scope.extents, _steps(part), reads))
         return CudaLaunch(
             symbol,
             (code.grid, 1, 1),
@@ -125,6 +138,7 @@ class _Kernels:
             code.form,
             work,
             moved,
+            asked,
         )
 
     def _memory(self, stages: tuple[Stage, ...]) -> Memory:
@@ -157,26 +171,46 @@ def _plus(a: Dim, b: Dim) -> Dim:
     return int(total.value) if isinstance(total, Num) and isinstance(total.value, int) else total
 
 
-def _operations(part: Part) -> Dim:
-    """Operations of a part, roughly: every function once per element, and once per step of the longest reduction."""
-    scope = part.scope
+def _steps(part: Part) -> Dim:
+    """Steps of the longest reduction of a part, for one element."""
     most: Dim = 1
-    for node in walk(scope.body):
+    for node in walk(part.scope.body):
         if isinstance(node, Reduce) and all(not extent.free for extent in node.extents):
-            length = times(*(num(int(e.value)) if isinstance(e, Num) and isinstance(e.value, int) else e for e in node.extents))
-            if isinstance(length, Sym | Apply) or (isinstance(most, int) and isinstance(length, int) and length > most):
+            length = times(*(plain(extent) for extent in node.extents))
+            if not isinstance(length, int) or (isinstance(most, int) and length > most):
                 most = length
-    count = sum(1 for node in walk(scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
-    return times(*scope.extents, most, max(1, count))
+    return most
 
 
-def variants(rules: Any, group: Graph, device: Any = None) -> tuple[CudaVariant, ...]:
-    """Some ways to write a group's kernels, the best guess first.
+def _operations(part: Part) -> Dim:
+    """Operations of a part, roughly: every function once per step of the longest reduction."""
+    count = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
+    return times(*part.scope.extents, _steps(part), max(1, count))
+
+
+def variants(
+    rules: Rules, group: Graph, hardware: Hardware | None = None, sizes: Mapping[Sym, int] | None = None
+) -> tuple[CudaVariant, ...]:
+    """Ways to write a group's kernels that differ, the one that promises most first.
+
+    Args:
+        hardware: what they are to run on (an A100 where nothing is said).
+        sizes: numbers of unknown sizes that are typical.
 
     Raises:
         NotGenerated: there is no kernel for the group.
     """
-    return (CudaVariant(),)
+    with reasons():
+        parts = separated(parts_of(rules, group), _CUTTING)
+        products = any(product_of(part) is not None for part in parts.parts)
+        rows = any(isinstance(node, Reduce) for part in parts.parts for node in walk(part.scope.body))
+        found: dict[str, tuple[float, CudaVariant]] = {}
+        for variant in candidates(products, rows):
+            text = _Kernels(parts, variant).text()
+            body = text.text.removeprefix(preamble()).replace(text.name, "")
+            found.setdefault(body, (seconds(text, hardware or Hardware(), sizes), variant))
+    # what promises the same stays in the order of the candidates
+    return tuple(variant for _, variant in sorted(found.values(), key=lambda each: each[0]))
 
 
 __all__ = ["generate", "preamble", "variants"]

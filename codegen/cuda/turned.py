@@ -87,8 +87,11 @@ class TurnedStage(CudaStage):
         for number, placed in enumerate(self.stage.placed):
             iters = self._positions(placed, at)
             for node in walk(placed.part.scope.body):
-                below = self._along(self._address_of(placed, node, iters), vars) if isinstance(node, Read) else None
-                if below is not None and below != beside and element_type(node, placed.part.dtypes) is not None:
+                address = self._address_of(placed, node, iters) if isinstance(node, Read) else None
+                below = self._along(address, vars)
+                # what is the same for all neighbours needs no turning
+                apart = address is not None and vars[beside] in address.deep
+                if below is not None and below != beside and apart and element_type(node, placed.part.dtypes) is not None:
                     assert isinstance(node, Read)
                     found.setdefault(below, []).append((number, node))
         best = max(found, key=lambda k: len(found[k]), default=None)
