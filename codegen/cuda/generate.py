@@ -27,8 +27,8 @@ from dslc.ir.graph import Graph, Value
 from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
 from dslc.semantics.library import Rules
 
-#: a device has many more threads than a CPU: reductions are cut in more pieces, and sooner
-_CUTTING = Cutting(pieces=256, long=1 << 16, few=16)
+#: elements from which on a reduction is cut in pieces, for at most so many results
+_LONG, _FEW = 1 << 16, 16
 _PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
 
 
@@ -44,14 +44,15 @@ def generate(rules: Rules, group: Graph, variant: CudaVariant | None = None) -> 
         NotGenerated: with the reason.
     """
     with reasons():
-        return _Kernels(separated(parts_of(rules, group), _CUTTING), variant or CudaVariant()).text()
+        return _Kernels(parts_of(rules, group), variant or CudaVariant()).text()
 
 
 class _Kernels:
     def __init__(self, parts: Parts, variant: CudaVariant) -> None:
         self.variant = variant
         self.products: dict[Value, Product] = {}
-        self.parts = self._products(with_copies(parts))
+        cutting = Cutting(variant.pieces, _LONG, _FEW)
+        self.parts = self._products(with_copies(separated(parts, cutting)))
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
         found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}
@@ -123,7 +124,10 @@ class _Kernels:
             reads = sum(each.type.dtype.bytes for each in part.args)
             if code.form == "products" and self.variant.tile is not None:
                 # an element is read once for all results along the other side of a tile
-                side = min(self.variant.tile.rows, self.variant.tile.columns)
+                tile = self.variant.tile
+                side = min(tile.rows, tile.columns)
+                # operands come from shared memory once for all results of a thread along the other side
+                work = above(times(work, tile.down * tile.right + tile.down + tile.right), tile.down * tile.right)
                 asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
             else:
                 asked = _plus(asked, times(*part.scope.extents, _steps(part), reads))
@@ -201,7 +205,7 @@ def variants(
         NotGenerated: there is no kernel for the group.
     """
     with reasons():
-        parts = separated(parts_of(rules, group), _CUTTING)
+        parts = parts_of(rules, group)
         products = any(product_of(part) is not None for part in parts.parts)
         rows = any(isinstance(node, Reduce) for part in parts.parts for node in walk(part.scope.body))
         found: dict[str, tuple[float, CudaVariant]] = {}

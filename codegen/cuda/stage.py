@@ -188,7 +188,7 @@ class CudaStage(StageWriter):
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_texts = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
         row_sizes = [dim_of(self.extents[k]) for k in range(len(vars)) if k != lane]
-        blocked = self.blocked(lane, vars, at) if self.cuda.rows > 1 else None
+        blocked = self.blocked(lane, vars, at) if self.cuda.rows > 1 and self.has_products() else None
         start = stop = ""
         if lane is not None:
             total, width = emitter.text(self.extents[lane]), self.variant.width
