@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import pytest
 
+from dslc.cli.main import run as cli
 from dslc.codegen.cuda import nvrtc
 from dslc.codegen.cuda.choose import Hardware, occupancy
 from dslc.codegen.cuda.generate import generate, variants
@@ -12,9 +16,11 @@ from dslc.codegen.cuda.text import CudaText
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.constants import array_value
-from dslc.semantics.library import standard
+from dslc.semantics.library import Rules, standard
+from tests.codegen.files import with_kernel
 from tests.codegen.groups import Case, M, N, Room, group
 from tests.codegen.test_cuda_shim import CASES, NAMES
+from tests.codegen.test_generated import CASES as MODELS
 
 needs_nvrtc = pytest.mark.skipif(not nvrtc.available(), reason="NVRTC is not installed (pip install dslc[cuda])")
 
@@ -81,3 +87,26 @@ def test_names_say_what_is_computed_and_how() -> None:
     assert texts[0] == texts[1]
     assert texts[0].name != texts[2].name
     assert texts[2].launches[0].block == (128, 1, 1)
+
+
+# ---- the command line ------------------------------------------------------------------------------------------------------
+
+
+def test_build_shows_the_kernels_of_a_model(std: Rules, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`dslc build --on cuda` writes the text of each kernel, and says what it takes where NVRTC can tell."""
+    _, written = with_kernel(std, *MODELS["softmax"][:3])
+    file, folder = tmp_path / "fast.onnx", tmp_path / "cuda"
+    onnx.save(written, file)
+    assert cli(["build", str(file), "--on", "cuda", "--emit", str(folder)]) == 0
+    said = capsys.readouterr().out
+    (text,) = folder.iterdir()
+    assert f'extern "C" __global__ void __launch_bounds__(256, 2) {text.stem}_0(' in text.read_text()
+    assert f"{written.functions[0].name}  {text.stem}" in said
+    assert f"{text.stem}_0  rows, " in said
+    assert ("sm_90: " in said and " 0 bytes spilled" in said) if nvrtc.available() else "NVRTC is not installed" in said
+
+
+def test_build_has_no_library_for_cuda(std: Rules, tmp_path: Path) -> None:
+    _, written = with_kernel(std, *MODELS["mish"][:3])
+    onnx.save(written, tmp_path / "fast.onnx")
+    assert cli(["build", str(tmp_path / "fast.onnx"), "--on", "cuda", "-o", str(tmp_path / "library.so")]) == 2
