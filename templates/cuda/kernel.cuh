@@ -3,11 +3,9 @@
 // times in one translation unit. host.h, which comes before it on a CPU, defines K_HOST.
 #ifndef DSLC_KERNEL_CUH
 #define DSLC_KERNEL_CUH
-#ifdef __CUDACC_RTC__
+#ifdef __CUDACC__
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t; typedef unsigned long uint64_t;
-#endif
-#ifdef __CUDACC__
 #define __builtin_inff() __int_as_float(0x7f800000)
 #define __builtin_nanf(text) __int_as_float(0x7fc00000)
 #define __builtin_inf() __longlong_as_double(0x7ff0000000000000LL)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +42,20 @@ def test_texts_compile_and_nothing_is_spilled(case: Case, arch: str) -> None:
         assert usage.spills == 0
         assert launch.static_shared <= usage.shared <= 48 << 10
         assert 0 < occupancy(launch, Hardware(), usage) <= occupancy(launch, Hardware())
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+def test_nvcc_takes_the_same_texts(tmp_path: Path) -> None:
+    """All forms in one file, as what they stand on is guarded."""
+    forms = {"mish", "softmax", "transpose", "product"}
+    texts = [generate(standard(), group(case.build), variant) for case, _, variant in CASES if case.name in forms]
+    (tmp_path / "all.cu").write_text("\n".join(text.text for text in texts))
+    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", "all.cubin", "all.cu"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    spilled = [line for line in done.stderr.splitlines() if "spill" in line]
+    assert len(spilled) == len(forms)
+    assert all(" 0 bytes spill stores, 0 bytes spill loads" in line for line in spilled)
 
 
 @needs_nvrtc
