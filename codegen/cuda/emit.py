@@ -50,7 +50,8 @@ class CudaEmitter(Emitter):
         def uses(at: list[Poly], ranges: Ranges) -> Iterable[Poly]:
             iters = {**env.iters, **dict(zip(node.iters, at, strict=True))}
             ranges.extents.update({var: extent for var, extent in self.ranges.extents.items() if var not in ranges.extents})
-            found = [value for value, _, _ in positions_in(node.body, iters, ranges, lambda read, index: self._address(env, read, index))]
+            addresses = positions_in(node.body, iters, ranges, lambda read, index: self._address(env, read, index))
+            found = [value for value, _, _ in addresses]
             if node.where is not None:
                 found.extend(value for value, _, _ in positions_in(node.where, iters, ranges, lambda read, index: None))
             return found
@@ -129,7 +130,8 @@ class CudaEmitter(Emitter):
             exact = last is not None and last % self.width == 0
             if not exact:
                 body(tail, active)
-            self.levels[-1].block.statements.append(self.spread_lanes(lane, "0", self.text(extents[-1]), full, None if exact else tail, active))
+            stop = self.text(extents[-1])
+            self.levels[-1].block.statements.append(self.spread_lanes(lane, "0", stop, full, None if exact else tail, active))
         self.levels[home].block.statements.extend(blocks[:1])
         out = []
         for (node, _), dtype, name in zip(places, dtypes, names, strict=True):

@@ -11,9 +11,9 @@ from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
 from dslc.codegen.lanes import Memory, Pointer
 from dslc.codegen.nest import Block, Loop, Rows, Store
-from dslc.codegen.poly import Poly, Var, const, product
+from dslc.codegen.poly import Poly, Quotient, Var, const, product
 from dslc.codegen.stage_code import StageWriter
-from dslc.codegen.stages import Placed, Stage, places, ragged, sizes
+from dslc.codegen.stages import Placed, Stage, places, sizes
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Tensor, Val
 from dslc.codegen.variant import Variant
@@ -23,6 +23,10 @@ from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
 
 #: bytes of shared memory that rows of one block may take, steps of a row that are a warp's work, and blocks of a launch
 _SHARED, _WARP, _GRID = 32 << 10, 512, 1 << 16
+
+
+#: threads that a multiprocessor is to hold, at least
+_THREADS = 512
 
 
 @dataclass(slots=True)
@@ -57,6 +61,8 @@ class LaunchCode:
 
     form: str
     block: int
+    #: blocks that a multiprocessor is to hold at a time, at least: what registers are left for each thread
+    blocks: int
     team: int
     body: Block
     grid: Dim
@@ -69,12 +75,14 @@ def dim_of(value: Poly) -> Dim:
     """A polynomial of sizes as an expression. Raises NotGenerated for one of anything else."""
     total: Scalar = num(0)
     for monomial, factor in value.terms:
-        if any(not isinstance(atom, Sym) for atom in monomial):
-            raise NotGenerated(Reason.FORM, "a size that is a quotient")
         part: Scalar = num(factor)
         for atom in monomial:
-            assert isinstance(atom, Sym)
-            part = apply("*", part, atom)
+            if isinstance(atom, Quotient):
+                part = apply("*", part, apply("//", scalar(dim_of(atom.top)), scalar(dim_of(atom.bottom))))
+            elif isinstance(atom, Sym):
+                part = apply("*", part, atom)
+            else:
+                raise NotGenerated(Reason.SIZE, str(atom))
         total = apply("+", total, part)
     return plain(total)
 
@@ -180,7 +188,7 @@ class CudaStage(StageWriter):
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_texts = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
         row_sizes = [dim_of(self.extents[k]) for k in range(len(vars)) if k != lane]
-        blocked = self.blocked(lane, vars, at) if self.cuda.rows > 1 else None
+        blocked = self.blocked(lane, vars, at) if self.cuda.rows > 1 and self.has_products() else None
         start = stop = ""
         if lane is not None:
             total, width = emitter.text(self.extents[lane]), self.variant.width
@@ -213,7 +221,8 @@ class CudaStage(StageWriter):
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
         written = frozenset(self.written)
-        return LaunchCode(form, self.threads, self.team, self.emitter.root, grid, pointers, written, tuple(self.shared_memory))
+        blocks = 1 if form == "products" else max(1, _THREADS // self.threads)
+        return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, tuple(self.shared_memory))
 
     def _meet(self) -> Store:
         return Store(f"k_meet<{self.team}>", ())

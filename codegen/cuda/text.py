@@ -31,7 +31,8 @@ class CudaLaunch:
     """One launch. Its arguments are `pointers`, in order, then every unknown size of the text, each as an int64.
 
     `grid` has sizes as expressions of the unknown ones; where one is 0 nothing is launched. `block` counts threads. `shared` is
-    the dynamic shared memory in bytes, `static_shared` what the text declares. `flops` and `bytes` are what a roofline needs.
+    the dynamic shared memory in bytes, `static_shared` what the text declares. `flops` and `bytes` are what a roofline
+    needs: operations, and the bytes of everything that is read or written, once; `requested` counts what is read again each time.
     """
 
     symbol: str
@@ -46,6 +47,7 @@ class CudaLaunch:
     form: str = "points"
     flops: Dim = 0
     bytes: Dim = 0
+    requested: Dim = 0
 
 
 @dataclass(frozen=True, slots=True)

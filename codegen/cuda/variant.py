@@ -31,6 +31,7 @@ class CudaVariant:
     share a row (None: a warp for short rows, else a block). rows: positions of an outer loop that a thread computes together, where
     they share what they read. tile: None for no tiles. turn: whether transposed operands go through shared memory. lane: the loop
     whose neighbours are computed by neighbouring threads, by rank of its estimate. fuse: whether parts share launches.
+    pieces: into how many pieces a long reduction of few results is cut.
     """
 
     block: int = 256
@@ -41,6 +42,7 @@ class CudaVariant:
     turn: bool = True
     lane: int | None = None
     fuse: bool = True
+    pieces: int = 256
 
 
 __all__ = ["CudaVariant", "Tile"]

@@ -52,6 +52,7 @@ class FakeDevice:
         order: of what streams leave open: a seed; None: as it was started.
         memory: bytes that there are.
         broken: kernels and functions that fail, each with the reason.
+        kernels: what computes a kernel of its text and arrays; None: the interpreter, of its program.
     """
 
     rules: Rules
@@ -59,6 +60,7 @@ class FakeDevice:
     capability: tuple[int, int] = (9, 0)
     memory: int = 1 << 32
     broken: Mapping[str, Reason] = field(default_factory=dict)
+    kernels: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
     name: str = "fake"
     recorded: list[Recorded] = field(default_factory=list)
     _blocks: dict[int, Any] = field(default_factory=dict)
@@ -122,15 +124,18 @@ class FakeDevice:
         self.recorded.append(Recorded(code.name, (tuple(reads), tuple(writes)), stream))
 
         def compute() -> None:
-            feeds = {hole: self._array(one).copy() for hole, one in zip(code.program.inputs, reads, strict=True)}
-            try:
-                results = run(self.rules, code.program.outputs, feeds, Floats())
-            except InterpretError as problem:
-                raise CudaFailure(Reason.LAUNCH, str(problem), code.name, code.rule) from None
+            arrays = [self._array(one).copy() for one in reads]
+            results = self._interpreted(code, arrays) if self.kernels is None else self.kernels(code.text, arrays)
             for one, result in zip(writes, results, strict=True):
                 self._array(one)[...] = result
 
         self._start(compute, stream)
+
+    def _interpreted(self, code: Code, arrays: Sequence[Any]) -> Sequence[Any]:
+        try:
+            return run(self.rules, code.program.outputs, dict(zip(code.program.inputs, arrays, strict=True)), Floats())
+        except InterpretError as problem:
+            raise CudaFailure(Reason.LAUNCH, str(problem), code.name, code.rule) from None
 
     def call(self, invoked: Invoked, stream: int) -> None:
         self._refuse(invoked.function)

@@ -63,8 +63,8 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
 _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], int, list[int], list[int]]
 
 
-class _Kernels:
-    """What launchers have in common: a kernel's launches, with its tensors and its sizes as arguments."""
+class Loaded:
+    """A kernel on a device, whatever launches it: a kernel's launches, with its tensors and its sizes as arguments."""
 
     def __init__(self, code: Code, functions: dict[str, Any]) -> None:
         self.code, self.functions = code, functions
@@ -162,7 +162,7 @@ class CudaCore:
         binary = _compiled(code, self.capability)
         module = self._did(lambda: self._core.ObjectCode.from_cubin(binary), Reason.LOAD)
         symbols = {launch.symbol for launch in code.text.launches}
-        return _Kernels(code, {name: self._did(partial(module.get_kernel, name), Reason.LOAD) for name in symbols})
+        return Loaded(code, {name: self._did(partial(module.get_kernel, name), Reason.LOAD) for name in symbols})
 
     def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
@@ -265,7 +265,7 @@ class PyCuda:
         binary = _compiled(code, self.capability)
         module = self._did(lambda: self._driver.module_from_buffer(binary), Reason.LOAD)
         symbols = {launch.symbol for launch in code.text.launches}
-        return _Kernels(code, {name: self._did(partial(module.get_function, name), Reason.LOAD) for name in symbols})
+        return Loaded(code, {name: self._did(partial(module.get_function, name), Reason.LOAD) for name in symbols})
 
     def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
@@ -298,4 +298,4 @@ class PyCuda:
             self.free(pointer)
 
 
-__all__ = ["CudaCore", "PyCuda", "launcher"]
+__all__ = ["CudaCore", "Loaded", "PyCuda", "launcher"]

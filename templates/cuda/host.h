@@ -30,7 +30,7 @@ enum Code { kRace = 40, kBarrier = 41, kRequest = 42 };
   std::exit(code);
 }
 // ---- threads ----------------------------------------------------------------------------------------------------------------
-enum State { kReady, kAtBlock, kAtWarp, kDone };
+enum State { kReady, kAtBlock, kAtWarp, kAtShuffle, kDone };
 struct Thread { ucontext_t context; char* stack = nullptr; dim3 index; State state = kDone; int64_t met = 0, warp_met = 0; };
 static ucontext_t scheduler;
 static std::vector<Thread> threads;
@@ -55,7 +55,7 @@ static void release(State from, size_t first, size_t last) {
   for (size_t i = first; i < last; i++)
     if (threads[i].state == from) {
       threads[i].state = kReady;
-      threads[i].warp_met++;
+      if (from != kAtShuffle) threads[i].warp_met++;  // a shuffle orders no memory
       if (from == kAtBlock) threads[i].met++;
     }
 }
@@ -63,7 +63,6 @@ static bool all(State state, size_t first, size_t last) {
   for (size_t i = first; i < last; i++) if (threads[i].state != state) return false;
   return true;
 }
-static int quiet = 0;  // barriers inside a shuffle order no memory
 static void run_block(size_t count) {
   for (;;) {
     bool ran = false;
@@ -79,7 +78,8 @@ static void run_block(size_t count) {
     bool freed = false;
     for (size_t first = 0; first < count; first += 32) {
       const size_t last = first + 32 < count ? first + 32 : count;
-      if (all(kAtWarp, first, last)) { release(kAtWarp, first, last); freed = true; }
+      for (State at : {kAtWarp, kAtShuffle})
+        if (all(at, first, last)) { release(at, first, last); freed = true; }
     }
     if (!freed && all(kAtBlock, 0, count)) { release(kAtBlock, 0, count); freed = true; }
     if (!freed && !ran) stop(kBarrier, "a barrier that not all threads reach");
@@ -168,12 +168,10 @@ static uint64_t given[1024];
 template <class T> T shuffle(T value, unsigned mask) {
   const unsigned me = threadIdx.x;
   std::memcpy(&given[me], &value, sizeof(T));
-  const int64_t met = current ? current->warp_met : 0;
-  wait(kAtWarp);
+  wait(kAtShuffle);
   T out;
   std::memcpy(&out, &given[me ^ mask], sizeof(T));
-  wait(kAtWarp);
-  current->warp_met = met;  // a shuffle orders no memory
+  wait(kAtShuffle);
   return out;
 }
 }  // namespace k_host

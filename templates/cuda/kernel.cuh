@@ -3,7 +3,7 @@
 // times in one translation unit. host.h, which comes before it on a CPU, defines K_HOST.
 #ifndef DSLC_KERNEL_CUH
 #define DSLC_KERNEL_CUH
-#ifdef __CUDACC_RTC__
+#ifdef __CUDACC__
 typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long int64_t;
 typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t; typedef unsigned long uint64_t;
 #define __builtin_inff() __int_as_float(0x7f800000)
@@ -12,7 +12,7 @@ typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned
 #define __builtin_nan(text) __longlong_as_double(0x7ff8000000000000LL)
 #endif
 #ifndef K_HOST
-#define K_SHARED(T, NAME, COUNT) __shared__ T NAME[COUNT]
+#define K_SHARED(T, NAME, COUNT) __shared__ alignas(16) T NAME[COUNT]
 // told of every element that is read or written in memory: a CPU finds races by it
 #define K_SEEN(POINTER, COUNT, WRITTEN)
 #define K_UNROLL _Pragma("unroll")
@@ -134,6 +134,11 @@ template <class S, int N> K_ONE C<S, N> k_load(const S* p) {
   if (k_aligned<V<S, N>>(p)) raw = *(const V<S, N>*)p;
   else K_LANES raw.lane[i] = p[i];
   return k_widen<S, N>(raw);
+}
+// from where all vectors are aligned: a tile in shared memory
+template <class S, int N> K_ONE C<S, N> k_take(const S* p) {
+  K_SEEN(p, N, false);
+  return k_widen<S, N>(*(const V<S, N>*)p);
 }
 template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, int n) {
   C<S, N> out;

@@ -13,11 +13,19 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import dslc
+from dslc.codegen.cuda import shim
+from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cuda import CudaFailure, Reason, Session
+from dslc.cuda.code import texts
 from dslc.cuda.fake import FakeDevice
+from dslc.cuda.launch import Code, Tensor
+from dslc.cuda.launchers import Loaded
 from dslc.cuda.plan import plan_of
 from dslc.errors import SourceText
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, input_value
 from dslc.onnx.metadata import PLAN, metadata, set_metadata
+from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 from dslc.semantics.vendor import functions, installed, wrong
 from dslc.syntax import tree as t
@@ -98,6 +106,34 @@ def test_a_session_runs_the_plan_at_every_size(planned: tuple[onnx.ModelProto, A
     assert session.device.name == "a100"
     assert [one.name for one in device.recorded][:2] == ["cublasLtMatmul", "cublasGemmStridedBatchedEx"]
     assert len(session.run(["y"], {"x": rows(5)})) == 1
+
+
+def test_the_very_text_of_kernels_gives_the_same(planned: tuple[onnx.ModelProto, Any]) -> None:
+    try:
+        compiler()
+    except NotBuilt as problem:
+        pytest.skip(f"no C++ compiler: {problem.reason.value}")
+    text = texts(standard())
+
+    def on_the_cpu(found: Any, arrays: Any) -> Any:
+        return shim.build([found]).run(found, arrays)
+
+    session = Session(planned[0], launcher=FakeDevice(standard(), kernels=on_the_cpu), texts=text)
+    np.testing.assert_allclose(session.run(None, {"x": rows(5)})[0], by_runtime(rows(5)), rtol=1e-4)
+
+
+def test_launches_have_their_arguments_in_order() -> None:
+    X = input_value("h0", TensorType(DType.F32, (4, 6)))
+    program = Graph((X,), apply(standard(), "std.softmax", (X,), {"axis": 1}))
+    found = texts(standard())(program)
+    loaded = Loaded(Code("k", "rule", program, found), {launch.symbol: launch.symbol for launch in found.launches})
+    tensors = [Tensor(at, DType.F32, (4, 6), (6, 1)) for at in (1000, 2000)]
+    started = loaded.launches(tensors[:1], tensors[1:], [3000 + k for k in range(len(found.scratch))])
+    assert [one[0] for one in started] == [launch.symbol for launch in found.launches]
+    assert {address for one in started for address in one[4]} >= {1000, 2000}
+    with pytest.raises(CudaFailure) as caught:
+        loaded.launches([Tensor(1000, DType.F32, (4, 7), (7, 1))], tensors[1:], [])
+    assert caught.value.reason is Reason.LAUNCH
 
 
 def test_wrong_inputs_are_named(planned: tuple[onnx.ModelProto, Any]) -> None:
