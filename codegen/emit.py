@@ -80,7 +80,7 @@ class Emitter(Expressions):
             if guarded:
                 text = f"k_load_safe({tensor.pointer}, {self.text(address)}, {self.text(tensor.elements)})"
             else:
-                text = f"k_load_one({tensor.pointer}[{self.text(address)}])"
+                text = self.one(tensor, address)
             return self.let(("load", tensor.pointer, address, guarded), text, dtype, False, level)
         step = self.step(address)
         count = f", {self.active}" if self.active else ""
@@ -101,6 +101,10 @@ class Emitter(Expressions):
         safe = f"k_within<{width}>({places.text}, {total})" if guarded else places.text
         text = f"k_gather<{stored}, {width}>({tensor.pointer}, {safe}, {self.active or width}{', ' + total if guarded else ''})"
         return self.let(key, text, dtype, True, max(level, places.level))
+
+    def one(self, tensor: Tensor, address: Poly) -> str:
+        """The text of one element."""
+        return f"k_load_one({tensor.pointer}[{self.text(address)}])"
 
     def _from_tile(self, tensor: Tensor, address: Poly, step: Poly) -> str | None:
         """Of a square of elements, read row by row and turned in registers, the column of this position of the tile's loop."""
@@ -178,24 +182,28 @@ class Emitter(Expressions):
 
     def reductions(self, wanted: Sequence[tuple[Reduce, Env]], want: DType) -> list[Val]:
         """Reductions over the same ranges, in one loop nest."""
-        first, env = wanted[0]
-        extents = []
+        vars, extents, iters = self.loops_of(*wanted[0])
+        places = [(node, place.inside(dict(zip(node.iters, iters.values(), strict=True)))) for node, place in wanted]
+        level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
+        dtypes = [self.reduced_type(node, place, want) for node, place in wanted]
+        with self.at(min(level, self.top)):
+            return self._accumulate(places, dtypes, vars, extents)
+
+    def loops_of(self, node: Reduce, env: Env) -> tuple[list[Var], list[Poly], dict[Iter, Poly]]:
+        """The loops of a reduction, and what its iterators are in them."""
+        extents: list[Poly] = []
         iters: dict[Iter, Poly] = {}
         vars: list[Var] = []
         # an extent may use the iterators before it
-        for it, extent in zip(first.iters, first.extents, strict=True):
+        for it, extent in zip(node.iters, node.extents, strict=True):
             size = self.poly(extent, env.inside(iters))
             var = self.variable("r", size)
             extents.append(size)
             vars.append(var)
             iters[it] = of(var)
-        places = [(node, place.inside(dict(zip(node.iters, iters.values(), strict=True)))) for node, place in wanted]
-        level = max([self.fence, *(self._depth(node, place) for node, place in wanted)])
-        dtypes = [self._reduced_type(node, place, want) for node, place in wanted]
-        with self.at(min(level, self.top)):
-            return self._accumulate(places, dtypes, vars, extents)
+        return vars, extents, iters
 
-    def _reduced_type(self, node: Reduce, env: Env, want: DType) -> DType:
+    def reduced_type(self, node: Reduce, env: Env, want: DType) -> DType:
         if node.kind in {"any", "all"}:
             return DType.BOOL
         found = env.type_of(node.body)
@@ -230,12 +238,12 @@ class Emitter(Expressions):
             lane, active, splitting, frozen = self.lane, self.active, self.splitting, self.frozen
             self.lane, self.active, self.splitting, self.frozen = None, None, False, {}
             try:
-                return self._across(places, dtypes, vars, extents)
+                return self.across(places, dtypes, vars, extents)
             finally:
                 self.lane, self.active, self.splitting, self.frozen = lane, active, splitting, frozen
-        return self._nested(places, dtypes, vars, extents)
+        return self.nested(places, dtypes, vars, extents)
 
-    def _nested(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def nested(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
         """Plain loops inside the loop of the lanes, or without any lanes."""
         home = self.top
         lanes = self.lane is not None
@@ -244,39 +252,39 @@ class Emitter(Expressions):
             start = literal(neutral(node.kind, dtype), dtype)
             names.append(self.name("acc"))
             kind = c_type(dtype, self.width if lanes else 0)
-            self.levels[home].block.statements.append(Variable(kind, names[-1], self._spread_text(start) if lanes else start.text))
+            self.levels[home].block.statements.append(Variable(kind, names[-1], self.spread_text(start) if lanes else start.text))
         blocks = [Block() for _ in vars]
-        with self._loops(vars, extents, blocks):
+        with self.loops(vars, extents, blocks):
             for (node, env), dtype, name in zip(places, dtypes, names, strict=True):
-                value = self._term(node, env, dtype)
+                value = self.term(node, env, dtype)
                 if lanes:
                     value = self.spread(value)
-                self._take(node.kind, name, value, dtype, lanes)
+                self.take(node.kind, name, value, dtype, lanes)
         self.levels[home].block.statements.append(blocks[0])
         for name in names:
             self.bound[name] = home
         return [Val(name, dtype, lanes, home) for name, dtype in zip(names, dtypes, strict=True)]
 
-    def _spread_text(self, value: Val) -> str:
+    def spread_text(self, value: Val) -> str:
         kind = "int32_t" if value.dtype is DType.BOOL else store_type(value.dtype)
         text = value.text if value.dtype is not DType.BOOL else {"true": "-1", "false": "0"}[value.text]
         return f"k_all<{kind}, {self.width}>({text})"
 
     @contextmanager
-    def _loops(self, vars: list[Var], extents: list[Poly], blocks: list[Block]) -> Iterator[None]:
+    def loops(self, vars: list[Var], extents: list[Poly], blocks: list[Block]) -> Iterator[None]:
         """Open loops; each block holds one loop."""
         if not vars:
             yield
             return
         inner = Block()
         stop = self.text(extents[0])
-        with self.level(inner, vars[0]), self._loops(vars[1:], extents[1:], blocks[1:]):
+        with self.level(inner, vars[0]), self.loops(vars[1:], extents[1:], blocks[1:]):
             yield
         if len(vars) > 1:
             inner.statements.append(blocks[1])
         blocks[0].statements.append(Loop(vars[0].name, "0", stop, 1, inner))
 
-    def _term(self, node: Reduce, env: Env, dtype: DType) -> Val:
+    def term(self, node: Reduce, env: Env, dtype: DType) -> Val:
         """What a reduction takes at one place; the neutral element where its condition does not hold."""
         body_type = dtype
         if node.where is None:
@@ -294,18 +302,18 @@ class Emitter(Expressions):
             self.guarded -= 1
         return self.apply("select", (condition, value, empty), dtype)
 
-    def _take(self, kind: str, name: str, value: Val, dtype: DType, lanes: bool) -> None:
+    def take(self, kind: str, name: str, value: Val, dtype: DType, lanes: bool) -> None:
         function = _JOINED[kind]
         text = function_text(function, [name, value.text], dtype, lanes)
         assert text is not None
         self.levels[-1].block.statements.append(Assign(name, text))
 
-    def _across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
+    def across(self, places: list[tuple[Reduce, Env]], dtypes: list[DType], vars: list[Var], extents: list[Poly]) -> list[Val]:
         """A reduction in a scalar place: lanes run along its innermost iterator, their results are joined at the end."""
         last = extents[-1].number if extents else 0
         uneven = any(ragged(node.body, node.iters[-1:]) for node, _ in places)
         if not vars or self.width == 1 or uneven or (last is not None and last < self.width // 2):
-            return self._nested(places, dtypes, vars, extents)
+            return self.nested(places, dtypes, vars, extents)
         home = self.top
         unroll = self.unroll if last is None or last >= self.unroll * self.width else 1
         accumulators: list[list[str]] = []
@@ -313,7 +321,7 @@ class Emitter(Expressions):
             start = literal(neutral(node.kind, dtype), dtype)
             names = [self.name("acc") for _ in range(unroll)]
             for name in names:
-                self.levels[home].block.statements.append(Variable(c_type(dtype, self.width), name, self._spread_text(start)))
+                self.levels[home].block.statements.append(Variable(c_type(dtype, self.width), name, self.spread_text(start)))
             accumulators.append(names)
         outer, outer_extents = vars[:-1], extents[:-1]
         blocks = [Block() for _ in outer]
@@ -326,15 +334,15 @@ class Emitter(Expressions):
                     for (node, env), dtype, names in zip(places, dtypes, accumulators, strict=True):
                         it = node.iters[-1]
                         moved = env if u == 0 else env.inside({it: env.iters[it] + u * self.width})
-                        value = self.spread(self._term(node, moved, dtype))
+                        value = self.spread(self.term(node, moved, dtype))
                         if active is not None:
                             empty = self.spread(literal(neutral(node.kind, dtype), dtype))
                             rest = Val(f"k_first<{self.width}>({active})", DType.BOOL, True, self.top)
                             value = self.apply("select", (rest, value, empty), dtype)
-                        self._take(node.kind, names[u], value, dtype, True)
+                        self.take(node.kind, names[u], value, dtype, True)
                 self.lane, self.active = None, None
 
-        with self._loops(outer, outer_extents, blocks):
+        with self.loops(outer, outer_extents, blocks):
             full, half, tail = Block(), Block(), Block()
             body(full, unroll, None)
             if unroll > 1:

@@ -33,7 +33,7 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
     Raises:
         NotGenerated: there is no kernel for the group.
     """
-    with _reasons():
+    with reasons():
         parts = separated(parts_of(rules, group))
         stages = stages_of(parts)
         shared = separated(parts_of(rules, group, read_outputs=True)) != parts
@@ -60,13 +60,13 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     Raises:
         NotGenerated: with the reason.
     """
-    with _reasons():
+    with reasons():
         variant = variant or Variant()
         return _Kernel(separated(parts_of(rules, group, variant.read_outputs)), variant).text()
 
 
 @contextmanager
-def _reasons() -> Iterator[None]:
+def reasons() -> Iterator[None]:
     """What cannot be generated as such, whatever found it."""
     try:
         yield
@@ -78,32 +78,10 @@ def _reasons() -> Iterator[None]:
 
 class _Kernel:
     def __init__(self, parts: Parts, variant: Variant) -> None:
-        self.parts = self._with_copies(parts)
+        self.parts = with_copies(parts)
         self.variant = variant
-        types = [value.type for value in parts.inputs]
-        self.syms = tuple(_syms(types))
+        self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
-        for value in (*self.parts.outputs, *(part.value for part in self.parts.parts)):
-            for size in value.type.shape:
-                if any(isinstance(node, Sym) and node not in self.names for node in ([] if isinstance(size, int) else walk(size))):
-                    raise NotGenerated(Reason.SIZE, str(size))
-
-    @staticmethod
-    def _with_copies(parts: Parts) -> Parts:
-        """An output that is an input, or another output again, is a copy."""
-        out: list[Value] = []
-        extra: list[Part] = []
-        for value in parts.outputs:
-            if isinstance(value.node, Input):
-                type = value.type
-                iters = Scope(type.shape, Num._make(0), type.dtype).iters
-                scope = Scope(type.shape, read(0, tuple(iters)), type.dtype)
-                copied = scope_value(scope, (value,))
-                if copied not in out:
-                    extra.append(Part(copied, scope, (value,)))
-                value = copied
-            out.append(value)
-        return Parts(parts.inputs, (*parts.parts, *extra), tuple(out))
 
     def size(self, size: Poly) -> str:
         return Emitter(self.names, 1, 1).text(size)
@@ -113,7 +91,7 @@ class _Kernel:
         inputs = tuple(value.type for value in parts.inputs)
         outputs = tuple(value.type for value in parts.outputs)
         stages = stages_of(parts, self.variant.fuse)
-        name = self._name(inputs, outputs)
+        name = "k_" + content(parts, self.variant, preamble())
         memory, scratch = self._memory(stages)
         codes: list[StageCode] = []
         for k, stage in enumerate(stages):
@@ -130,18 +108,6 @@ class _Kernel:
             stages=codes,
         )
         return KernelText(name, inputs, outputs, self.syms, preamble() + body)
-
-    def _name(self, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> str:
-        numbers: dict[Value, int] = {}
-        lines = [" ".join(str(type) for type in (*inputs, *outputs)), repr(self.variant)]
-        for value in self.parts.inputs:
-            numbers[value] = len(numbers)
-        for part in self.parts.parts:
-            numbers[part.value] = len(numbers)
-            lines.append(f"{part.scope} {part.scope.dtype} {part.scope.groups} {[numbers[arg] for arg in part.args]}")
-        lines.append(str([numbers[value] for value in self.parts.outputs]))
-        lines.append(hashlib.sha256(preamble().encode()).hexdigest())
-        return "k_" + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
     def _sizes(self, inputs: tuple[TensorType, ...]) -> list[dict[str, Any]]:
         """Where each unknown size is found: a dimension that it is."""
@@ -175,10 +141,10 @@ class _Kernel:
         stores: dict[Value, list[tuple[Tensor, Pointer]]] = {}
         for k, value in enumerate(parts.inputs):
             pointer = Pointer("in", store_type(value.type.dtype), f"in{k}", str(k))
-            pointers[value], tensors[value] = pointer, _tensor(value.type, pointer.name)
+            pointers[value], tensors[value] = pointer, tensor_of(value.type, pointer.name)
         for k, value in enumerate(parts.outputs):
             pointer = Pointer("out", store_type(value.type.dtype), f"out{k}", str(k))
-            tensor = _tensor(value.type, pointer.name)
+            tensor = tensor_of(value.type, pointer.name)
             stores.setdefault(value, []).append((tensor, pointer))
             pointers.setdefault(value, pointer)
             tensors.setdefault(value, tensor)
@@ -191,14 +157,56 @@ class _Kernel:
                     continue
                 name = f"scratch{len(pointers)}"
                 pointer = Pointer("scratch", store_type(value.type.dtype), name, offset)
-                tensor = _tensor(value.type, name)
+                tensor = tensor_of(value.type, name)
                 pointers[value], tensors[value] = pointer, tensor
                 stores[value] = [(tensor, pointer)]
                 offset = f"{offset} + k_up({self.size(tensor.elements)}, {value.type.dtype.bytes})"
         return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()}), offset
 
 
-def _tensor(type: TensorType, name: str) -> Tensor:
+def with_copies(parts: Parts) -> Parts:
+    """An output that is an input, or another output again, is a copy."""
+    out: list[Value] = []
+    extra: list[Part] = []
+    for value in parts.outputs:
+        if isinstance(value.node, Input):
+            type = value.type
+            iters = Scope(type.shape, Num._make(0), type.dtype).iters
+            scope = Scope(type.shape, read(0, tuple(iters)), type.dtype)
+            copied = scope_value(scope, (value,))
+            if copied not in out:
+                extra.append(Part(copied, scope, (value,)))
+            value = copied
+        out.append(value)
+    return Parts(parts.inputs, (*parts.parts, *extra), tuple(out))
+
+
+def unknown_sizes(parts: Parts) -> tuple[Sym, ...]:
+    """The unknown sizes of the inputs, in order. Raises NotGenerated where another value has one that is none of them."""
+    found = tuple(_syms([value.type for value in parts.inputs]))
+    for value in (*parts.outputs, *(part.value for part in parts.parts)):
+        for size in value.type.shape:
+            if any(isinstance(node, Sym) and node not in found for node in ([] if isinstance(size, int) else walk(size))):
+                raise NotGenerated(Reason.SIZE, str(size))
+    return found
+
+
+def content(parts: Parts, variant: object, preamble: str) -> str:
+    """12 hexadecimal digits of what is computed, how it is written, and what it stands on."""
+    numbers: dict[Value, int] = {}
+    lines = [" ".join(str(value.type) for value in (*parts.inputs, *parts.outputs)), repr(variant)]
+    for value in parts.inputs:
+        numbers[value] = len(numbers)
+    for part in parts.parts:
+        numbers[part.value] = len(numbers)
+        lines.append(f"{part.scope} {part.scope.dtype} {part.scope.groups} {[numbers[arg] for arg in part.args]}")
+    lines.append(str([numbers[value] for value in parts.outputs]))
+    lines.append(hashlib.sha256(preamble.encode()).hexdigest())
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def tensor_of(type: TensorType, name: str) -> Tensor:
+    """A value in row-major order behind a pointer."""
     strides, elements, shape = strides_of(type)
     return Tensor(name, type.dtype, strides, elements, shape)
 
@@ -220,4 +228,4 @@ def _in(size: Dim) -> Iterator[Sym]:
                 yield node
 
 
-__all__ = ["generate", "variants"]
+__all__ = ["content", "generate", "reasons", "tensor_of", "unknown_sizes", "variants", "with_copies"]

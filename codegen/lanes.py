@@ -99,9 +99,10 @@ class Layout:
 
     def lane(self) -> int | None:
         """The number of the outer loop that is spread over lanes; None where inner loops and reductions are."""
-        width = self.variant.width
-        if width == 1:
-            return None
+        return None if self.variant.width == 1 else self.best_lane()
+
+    def best_lane(self) -> int | None:
+        """The same, whatever the width is."""
         ranges = Ranges({})
         vars = [Var(f"outer{k}") for k in range(len(self.groups))]
         ranges.extents.update(zip(vars, self.extents, strict=True))

@@ -46,13 +46,14 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """`for (var = start; var < stop; var += step)`."""
+    """`for (var = start; var < stop; var += step)`; `unrolled` where a compiler is told to write it out."""
 
     var: str
     start: str
     stop: str
     step: int
     body: Block
+    unrolled: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,17 +12,17 @@ from dslc.codegen.nest import kind
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    loader = jinja2.FunctionLoader(template)
+def _environment(folder: str) -> jinja2.Environment:
+    loader = jinja2.FunctionLoader(lambda name: template(name, folder))
     out = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, autoescape=False, keep_trailing_newline=True)
     out.globals["kind"] = kind
     return out
 
 
 @cache
-def template(name: str) -> str:
-    """The text of a file under templates/cpp."""
-    return resources.files("dslc.templates").joinpath("cpp", name).read_text(encoding="utf-8")
+def template(name: str, folder: str = "cpp") -> str:
+    """The text of a file in a folder of templates/."""
+    return resources.files("dslc.templates").joinpath(folder, name).read_text(encoding="utf-8")
 
 
 @cache
@@ -31,9 +31,9 @@ def preamble() -> str:
     return template("kernel.h").replace('#include "kernel_math.h"\n', template("kernel_math.h"))
 
 
-def render(template_name: str, /, **values: Any) -> str:
-    """A template of templates/cpp, filled in."""
-    return _environment().get_template(template_name).render(**values)
+def render(template_name: str, /, folder: str = "cpp", **values: Any) -> str:
+    """A template in a folder of templates/, filled in."""
+    return _environment(folder).get_template(template_name).render(**values)
 
 
 __all__ = ["preamble", "render", "template"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dslc.codegen.group import Part, Parts
 from dslc.ir.dtype import DType
@@ -11,11 +12,17 @@ from dslc.ir.graph import Scope, Value, product, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, iterator, num, read, rebuild, reduce, walk
 from dslc.ir.scopes import substitute
 
-#: pieces of a long reduction, elements that are long, and results that are few
-_PIECES, _LONG, _FEW = 64, 1 << 16, 8
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """When a reduction is done in two steps: from `long` elements on, for at most `few` results, in `pieces`."""
+
+    pieces: int = 64
+    long: int = 1 << 16
+    few: int = 8
 
 
-def separated(parts: Parts) -> Parts:
+def separated(parts: Parts, cutting: Cutting | None = None) -> Parts:
     """The same with shared reductions as parts, and long ones in two steps, of which the first has many tasks.
 
     `{[i, j] A[i, j] / sum[r] A[i, r]}` becomes `S = {[i] sum[r] A[i, r]}` and `{[i, j] A[i, j] / S[i]}`; `{[] sum[r: N] A[r]}`
@@ -25,7 +32,7 @@ def separated(parts: Parts) -> Parts:
     out: list[Part] = []
     for part in parts.parts:
         args = tuple(new.get(arg, arg) for arg in part.args)
-        found = _Taken(part.scope, args)
+        found = _Taken(part.scope, args, cutting or Cutting())
         found.shared()
         found.long()
         out.extend(found.parts)
@@ -38,7 +45,8 @@ def separated(parts: Parts) -> Parts:
 class _Taken:
     """One part, and what is taken out of it."""
 
-    def __init__(self, scope: Scope, args: tuple[Value, ...]) -> None:
+    def __init__(self, scope: Scope, args: tuple[Value, ...], cutting: Cutting) -> None:
+        self.cutting = cutting
         self.scope, self.args, self.body = scope, args, scope.body
         self.parts: list[Part] = []
 
@@ -69,7 +77,7 @@ class _Taken:
     def long(self) -> None:
         """Long reductions of a part with few elements in pieces."""
         count = product(self.scope.extents)
-        if not isinstance(count, int) or count > _FEW:
+        if not isinstance(count, int) or count > self.cutting.few:
             return
         for node in list(_outermost(self.body)):
             sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
@@ -77,19 +85,19 @@ class _Taken:
             length = 1
             for size in known:
                 length *= size
-            if len(known) == len(sizes) and length < _LONG:
+            if len(known) == len(sizes) and length < self.cutting.long:
                 continue
             # an extent may use the iterators before it: only a free one is cut
             free = [k for k, extent in enumerate(node.extents) if not extent.free]
-            longest = max(free, key=lambda k: sizes[k] if isinstance(sizes[k], int) else _LONG, default=None)  # type: ignore[arg-type, return-value]
-            if longest is None or (isinstance(sizes[longest], int) and sizes[longest] < 4 * _PIECES):  # type: ignore[operator]
+            longest = max(free, key=lambda k: sizes[k] if isinstance(sizes[k], int) else self.cutting.long, default=None)  # type: ignore[arg-type, return-value]
+            if longest is None or (isinstance(sizes[longest], int) and sizes[longest] < 4 * self.cutting.pieces):  # type: ignore[operator]
                 continue
             self._cut(node, longest)
 
     def _cut(self, node: Reduce, at: int) -> None:
         count = len(self.scope.extents)
         piece, extent = iterator(f"i{count}"), node.extents[at]
-        size = apply("//", apply("+", extent, num(_PIECES - 1)), num(_PIECES))
+        size = apply("//", apply("+", extent, num(self.cutting.pieces - 1)), num(self.cutting.pieces))
         first = apply("*", piece, size)
         rest = apply("max", num(0), apply("min", size, apply("+", extent, apply("*", num(-1), first))))
         extents = (*node.extents[:at], rest, *node.extents[at + 1 :])
@@ -100,11 +108,11 @@ class _Taken:
 
         where = None if node.where is None else rebuild(node.where, moved)
         partial = reduce(node.kind, node.iters, extents, rebuild(node.body, moved), where)
-        scope = Scope((*self.scope.extents, _PIECES), substitute(partial, {}), self._type(node))
+        scope = Scope((*self.scope.extents, self.cutting.pieces), substitute(partial, {}), self._type(node))
         taken = _part(scope, self.args, alone=True)
         self.parts.append(taken)
         inner = iterator("pieces")
-        whole = reduce(node.kind, (inner,), (num(_PIECES),), read(len(self.args), (*self.scope.iters, inner)))
+        whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (*self.scope.iters, inner)))
         self._put(node, whole, taken.value)
 
     def _put(self, node: Scalar, new: Scalar, value: Value) -> None:

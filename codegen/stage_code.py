@@ -35,16 +35,22 @@ class StageCode:
 
 def code_of(stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:
     """The loop nest of a stage. `later`: values that another stage reads."""
-    return _Writer(stage, memory, later, names, variant).write()
+    return StageWriter(stage, memory, later, names, variant).write()
 
 
-class _Writer(Layout):
+class StageWriter(Layout):
+    """Writes one stage; a target that has other threads than the CPU's says otherwise where they differ."""
+
     def __init__(self, stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> None:
         super().__init__(stage, memory, variant)
         self.later = later
-        self.emitter = Emitter(names, variant.width, variant.unroll)
+        self.emitter = self.emits(names)
         self.pointers: dict[str, Pointer] = {}
         self.buffers: dict[Value, Tensor] = {}
+
+    def emits(self, names: dict[Sym, str]) -> Emitter:
+        """What writes the expressions."""
+        return Emitter(names, self.variant.width, self.variant.unroll)
 
     # ---- writing ---------------------------------------------------------------------------------------------------------------
 
@@ -64,7 +70,7 @@ class _Writer(Layout):
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
         work = f"(int64_t){max(1, int(volume))}"
-        block = self._blocked(lane, vars, at)
+        block = self.blocked(lane, vars, at)
         if lane is not None:
             total = emitter.text(self.extents[lane])
             work = f"{work} * ({total})" if not chunk else f"{work} * k_min64({total}, {chunk})"
@@ -77,12 +83,12 @@ class _Writer(Layout):
         blocked = block is not None and lane is not None
         with emitter.level(body, *row_vars):
             if lane is None:
-                self._row(at)
+                self.row(at)
             elif blocked:
                 assert block is not None
-                self._blocks(block, at, vars, lane, start, stop)
+                self.blocks(block, at, vars, lane, start, stop)
             else:
-                self._pieces(vars[lane], start, stop, [at], self._step(vars[lane], self.extents[lane]))
+                self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(vars[lane], self.extents[lane]))
         if blocked:
             assert block is not None
             number = [k for k in range(len(vars)) if k != lane].index(block.loop)
@@ -97,7 +103,7 @@ class _Writer(Layout):
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
 
-    def _blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> _Blocked | None:
+    def blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> Blocked | None:
         """The outer loop of which several positions are computed together: one that some reads of a reduction do not depend on, or
         one along which elements are neighbours that are apart along the lanes."""
         if lane is None or any(placed.inner for placed in self.stage.placed):
@@ -119,9 +125,9 @@ class _Writer(Layout):
             )
             if shared > most:
                 best, most = k, shared
-        return None if best is None else _Blocked(best, self.variant.block, False)
+        return None if best is None else Blocked(best, self.variant.block, False)
 
-    def _turned(self, lane: int, vars: Sequence[Var], at: list[Poly], ranges: Ranges) -> _Blocked | None:
+    def _turned(self, lane: int, vars: Sequence[Var], at: list[Poly], ranges: Ranges) -> Blocked | None:
         """The loop along which a transposed operand is contiguous."""
         if self.variant.width < 4:
             return None
@@ -133,22 +139,22 @@ class _Writer(Layout):
                     step, beside = value.coefficient(vars[lane]), value.coefficient(var)
                     apart = step is not None and step.number not in {0, 1}
                     if element and apart and beside is not None and beside.number == 1:
-                        return _Blocked(k, self.variant.width, True)
+                        return Blocked(k, self.variant.width, True)
         return None
 
-    def _step(self, var: Var, extent: Poly) -> int:
+    def vectors_at_once(self, var: Var, extent: Poly) -> int:
         """Vectors at a time."""
         count = self.variant.vectors if not any(placed.inner for placed in self.stage.placed) else 1
         while count > 1 and extent.number is not None and extent.number < count * self.variant.width:
             count -= 1
         return count
 
-    def _blocks(self, block: _Blocked, at: list[Poly], vars: Sequence[Var], lane: int, start: str, stop: str) -> None:
+    def blocks(self, block: Blocked, at: list[Poly], vars: Sequence[Var], lane: int, start: str, stop: str) -> None:
         """Rows of one outer loop by the block, the last ones one by one."""
         emitter, size = self.emitter, block.size
         var = vars[block.loop]
         extent = self.extents[block.loop]
-        step = 1 if block.turned else self._step(vars[lane], self.extents[lane])
+        step = 1 if block.turned else self.vectors_at_once(vars[lane], self.extents[lane])
         first = emitter.name("b")
         block_statements = emitter.levels[-1].block.statements
         block_statements.append(Let("int64_t", first, f"{var.name} * {size}"))
@@ -161,17 +167,17 @@ class _Writer(Layout):
         full, rest, one = Block(), Block(), Block()
         with emitter.level(full, fence=True):
             emitter.tile = Var(first) if block.turned else None
-            self._pieces(vars[lane], start, stop, [moved(u, first) for u in range(size)], step)
+            self.pieces(vars[lane], start, stop, [moved(u, first) for u in range(size)], step)
             emitter.tile = None
         each = emitter.variable("b", extent)
         with emitter.level(rest, fence=True), emitter.level(one, each):
-            self._pieces(vars[lane], start, stop, [moved(0, each.name)], step)
+            self.pieces(vars[lane], start, stop, [moved(0, each.name)], step)
         rest.statements.append(Loop(each.name, first, emitter.text(extent), 1, one))
         block_statements.append(Branch(f"{first} + {size} <= {emitter.text(extent)}", full, rest))
 
     # ---- lanes on an outer loop --------------------------------------------------------------------------------------------------
 
-    def _pieces(self, lane: Var, start: str, stop: str, rows: list[list[Poly]], vectors: int) -> None:
+    def pieces(self, lane: Var, start: str, stop: str, rows: list[list[Poly]], vectors: int) -> None:
         """The lanes' loop, in pieces where conditions or quotients change on the way."""
         self._run_pieces(
             self.emitter.levels[-1].block, lane, start, stop, lambda block, at: self._lanes(block, lane, at, rows, vectors)
@@ -264,7 +270,7 @@ class _Writer(Layout):
         known_values: list[dict[Value, Val]] = [{} for _ in spots]
         for placed in self.stage.placed:
             if placed.inner:
-                self._pass(placed, spots, known_values, lane)
+                self.inner_loops(placed, spots, known_values, lane)
             else:
                 self._point(placed, spots, known_values)
 
@@ -318,7 +324,7 @@ class _Writer(Layout):
                 continue
             stack.extend(node.children)
 
-    def _pass(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+    def inner_loops(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
         """A part with loops of its own: a row, that is kept where later parts of the stage read it."""
         emitter, part = self.emitter, placed.part
         assert len(spots) == 1
@@ -346,7 +352,7 @@ class _Writer(Layout):
         vars = [emitter.variable("p", extent) for extent in whole]
         at = places(extents, groups, vars, emitter.ranges)
         inner = dict(zip(own, at, strict=True))
-        buffer = self._buffer(placed, lane is not None) if kept else None
+        buffer = self.buffer(placed, lane is not None) if kept else None
         dtype = computed(part.scope.dtype)
         env = self._env(placed, spots[0], values[0], inner)
 
@@ -360,18 +366,22 @@ class _Writer(Layout):
 
         block = Block()
         if lane is not None or self.variant.width == 1 or ragged(part.scope.body, [own[k] for k in groups[-1]]):
-            self._nest(block, vars, whole, element)
+            self.alone(block, vars, whole, element)
         else:
             def innermost() -> None:
                 emitter_block = emitter.levels[-1].block
-                self._inner_lanes(emitter_block, vars[-1], whole[-1], element)
+                self.inner_lanes(emitter_block, vars[-1], whole[-1], element)
 
-            self._nest(block, vars[:-1], whole[:-1], innermost)
+            self.nest(block, vars[:-1], whole[:-1], innermost)
         emitter.levels[-1].block.statements.append(block)
         if buffer is not None:
             self.buffers[part.value] = buffer
 
-    def _inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
+    def alone(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
+        """Inner loops without lanes."""
+        self.nest(block, vars, extents, element)
+
+    def inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
         emitter = self.emitter
 
         def build(target: Block, piece: tuple[str, str]) -> None:
@@ -397,7 +407,7 @@ class _Writer(Layout):
     def _run_pieces(
         self, home: Block, lane: Var, start: str, stop: str, build: Callable[[Block, tuple[str, str]], None]
     ) -> None:
-        """As `_pieces`, for any body."""
+        """As `pieces`, for any body."""
         emitter = self.emitter
         notes = _Notes([], {}, _LEAVES)
         while True:
@@ -424,7 +434,7 @@ class _Writer(Layout):
         cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
         home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
 
-    def _nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
+    def nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         emitter = self.emitter
         if not vars:
             with emitter.level(block):
@@ -436,7 +446,7 @@ class _Writer(Layout):
                 element()
             else:
                 below = Block()
-                self._nest(below, vars[1:], extents[1:], element)
+                self.nest(below, vars[1:], extents[1:], element)
                 inner.statements.append(below)
         block.statements.append(Loop(vars[0].name, "0", emitter.text(extents[0]), 1, inner))
 
@@ -446,7 +456,7 @@ class _Writer(Layout):
             return None
         return dot(index, self.memory.tensors[value].strides)
 
-    def _buffer(self, placed: Placed, lanes: bool) -> Tensor:
+    def buffer(self, placed: Placed, lanes: bool) -> Tensor:
         """Memory for the inner positions of a part: a row of it, for each lane where an outer loop has the lanes."""
         part = placed.part
         extents = sizes(part)
@@ -461,7 +471,7 @@ class _Writer(Layout):
         self.pointers[name] = Pointer("row", store_type(dtype), name, f"({self.emitter.text(total)}) * {spread} + {self.variant.width}")
         return Tensor(name, dtype, tuple(strides), total, extents, spread, part.scope, self.emitter.top)
 
-    def _row(self, at: list[Poly]) -> None:
+    def row(self, at: list[Poly]) -> None:
         """A row whose own loops have the lanes."""
         block = Block()
         with self.emitter.level(block):
@@ -470,7 +480,7 @@ class _Writer(Layout):
 
 
 @dataclass(frozen=True, slots=True)
-class _Blocked:
+class Blocked:
     """A loop, by number, of which `size` positions are computed together; `turned`: squares of an operand are transposed."""
 
     loop: int
@@ -487,4 +497,4 @@ class _Notes:
     leaves: int
 
 
-__all__ = ["StageCode", "code_of"]
+__all__ = ["Blocked", "StageCode", "StageWriter", "code_of"]

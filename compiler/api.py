@@ -29,7 +29,8 @@ def optimize(
     disable: str | Sequence[str] = (),
     allow: str | Sequence[str] = (),
     layouts: Literal["joint", "after", "only", "none"] = "joint",
-    on: Literal["cpu", "ort_cpu"] = "cpu",
+    on: Literal["cpu", "ort_cpu", "cuda"] = "cpu",
+    device: Literal["a100", "h100", "h200"] = "h100",
     budget: float | str = 60.0,
     patience: float | str | None = None,
     alpha: float = 1.05,
@@ -72,7 +73,7 @@ def optimize(
         "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
-        "derive": derive,
+        "derive": derive, "device": device,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

@@ -255,6 +255,16 @@ def texts_of(
     )
 
 
+def groups_of(model: Model, *, rules: Rules | None = None) -> tuple[dict[str, Graph], tuple[Missing, ...]]:
+    """What a model's kernels compute, by their operators' names, and those of which that is not known."""
+    file = said(model)
+    found = [(name, _group(file, name, function, rules)) for name, function in sorted(file.functions.items())]
+    return (
+        {name: one for name, one in found if not isinstance(one, Missing)},
+        tuple(one for _, one in found if isinstance(one, Missing)),
+    )
+
+
 def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None = None) -> None:
     """Writes into a model which kernels were the fastest, by the names of their operators, and with how many threads it was timed.
 
@@ -268,10 +278,7 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
         set_metadata(model, THREADS, str(threads))
 
 
-def _generated(
-    file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
-) -> KernelText | Missing:
-    from dslc.codegen.text import NotGenerated
+def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) -> Graph | Missing:
     from dslc.onnx.definitions import types_of
     from dslc.onnx.functions import group_of, name_of
     from dslc.semantics.library import standard
@@ -282,8 +289,18 @@ def _generated(
     if name_of(function, types) != name:
         return Missing(name, Why.NAME)
     group = group_of(rules or standard(), function, types) if len(function.node) <= _NODES else None
-    if group is None:
-        return Missing(name, Why.FUNCTION)
+    return Missing(name, Why.FUNCTION) if group is None else group
+
+
+def _generated(
+    file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
+) -> KernelText | Missing:
+    from dslc.codegen.text import NotGenerated
+    from dslc.semantics.library import standard
+
+    group = _group(file, name, function, rules)
+    if isinstance(group, Missing):
+        return group
     try:
         text = (generator or _own)(rules or standard(), group, file.metadata.get(VARIANT + name, ""))
     except NotGenerated as problem:

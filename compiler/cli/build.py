@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 @click.argument("model", metavar="MODEL.onnx", type=click.Path(path_type=Path))
 @click.option("-o", "--output", type=click.Path(path_type=Path), metavar="LIB", help="Also write the library there.")
 @click.option("--emit", type=click.Path(path_type=Path), metavar="DIR", help="Write the C++ and the command that compiles it.")
+@click.option("--on", "target", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True,
+              help="cuda: say what each kernel takes on a device; --emit writes its text. Nothing is built.")
 @click.option("--cache", type=click.Path(path_type=Path), help="Folder of the caches.")
-def command(model: Path, output: Path | None, emit: Path | None, cache: Path | None) -> int:
+def command(model: Path, output: Path | None, emit: Path | None, target: str, cache: Path | None) -> int:
     """Build the kernels of a model that `dslc optimize` wrote, so that `dslc.session` finds them.
 
     They are generated from the functions in the file, which every other runtime runs; no code comes from it. Exit code 1 where a
@@ -35,6 +37,10 @@ def command(model: Path, output: Path | None, emit: Path | None, cache: Path | N
     if not said(proto).functions:
         click.echo(f"{model} has no generated kernels")
         return 0
+    if target == "cuda":
+        if output is not None:
+            raise click.UsageError("-o is a library for --on cpu.")
+        return _cuda(proto, emit)
     if emit is not None:
         _emit(proto, emit)
     found = prepared(proto, cache)
@@ -72,6 +78,44 @@ def _emit(proto: ModelProto, folder: Path) -> None:
     _write(folder / "kernels.cpp", source(texts).encode())
     _write(folder / "build.sh", ("#!/bin/sh\n" + " ".join(used.call(Path("kernels.cpp"), Path("kernels.so"))) + "\n").encode())
     click.echo(f"wrote {folder / 'kernels.cpp'}")
+
+
+def _cuda(proto: ModelProto, folder: Path | None) -> int:
+    """The launches of every kernel, with what the assembler says of them for two kinds of devices where NVRTC is installed."""
+    from dslc.codegen.cuda.generate import generate, variants
+    from dslc.codegen.cuda.nvrtc import NotCompiled, available, compile
+    from dslc.codegen.text import NotGenerated
+    from dslc.kernels import groups_of
+    from dslc.semantics.library import standard
+
+    groups, missing = groups_of(proto)
+    refused = False
+    for name, group in groups.items():
+        try:
+            text = generate(standard(), group, variants(standard(), group)[0])
+        except NotGenerated as problem:
+            click.echo(f"{name}  runs as plain nodes: {problem}")
+            refused = True
+            continue
+        click.echo(f"{name}  {text.name}")
+        for launch in text.launches:
+            click.echo(f"  {launch.symbol}  {launch.form}, {launch.grid[0]} blocks of {launch.block[0]} threads")
+        for arch in ("sm_80", "sm_90") if available() else ():
+            try:
+                for usage in compile(text.text, arch).kernels:
+                    said = f"{usage.registers} registers, {usage.spills} bytes spilled, {usage.shared} bytes of shared memory"
+                    click.echo(f"  {usage.symbol}  {arch}: {said}")
+            except NotCompiled as problem:
+                click.echo(f"  {arch}: {problem}")
+                refused = True
+        if folder is not None:
+            _write(folder / f"{text.name}.cu", text.text.encode())
+            click.echo(f"  wrote {folder / f'{text.name}.cu'}")
+    for one in missing:
+        click.echo(f"{one.name}  runs as plain nodes: {one.why.value}" + (f" ({one.detail})" if one.detail else ""))
+    if not available():
+        click.echo("NVRTC is not installed (pip install dslc[cuda]): nothing was compiled")
+    return 1 if missing or refused else 0
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -12,6 +12,8 @@ DOMAIN, VERSION = "dslc", 1
 #: what an entry of a model's metadata begins with, before the name of an operator: what it computes, and which kernel was the fastest;
 #: and the threads that a file was timed with
 KEY, VARIANT, THREADS = "dslc.kernel.", "dslc.variant.", "dslc.threads"
+#: the plan for a CUDA device (`dslc.cuda.plan`)
+PLAN = "dslc.cuda.plan"
 
 
 def metadata(model: ModelProto) -> dict[str, str]:
@@ -42,4 +44,4 @@ def keep_metadata(model: ModelProto, kernels: set[str]) -> None:
         model.metadata_props.extend(kept)
 
 
-__all__ = ["DOMAIN", "KEY", "THREADS", "VARIANT", "VERSION", "keep_metadata", "metadata", "set_metadata"]
+__all__ = ["DOMAIN", "KEY", "PLAN", "THREADS", "VARIANT", "VERSION", "keep_metadata", "metadata", "set_metadata"]

@@ -21,6 +21,7 @@ from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
 from dslc.search.mutants import Mutants
 from dslc.search.originals import Unusable
+from dslc.search.planning import begun
 from dslc.search.rulesets import chosen_partial
 from dslc.search.run import Run
 from dslc.search.sizes import sizes_of
@@ -155,6 +156,8 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
             ready(model, texts_of(task.rules, outputs, context.opset))
         return serialized(model)
 
+    if task.settings.on == "cuda":
+        return begun(task, measurer, {**task.sizes, **seen})
     costs = CostModel(task.rules, measurer, build, context.opset, {**task.sizes, **seen})
     costs.begin(graph, referenced.seconds)
     return costs

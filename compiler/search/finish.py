@@ -12,6 +12,7 @@ from dslc.cost.timing import FEWEST, MemoryShort, Times
 from dslc.search.contenders import Contender, distinct
 from dslc.search.explore import proved_again
 from dslc.search.judge import Judged, judge, winner
+from dslc.search.planning import by_plans
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Predicted, Referenced, Task
 
@@ -25,6 +26,8 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     contenders = list(explored.contenders)
     if not contenders:
         return Finished(task, None, explored.reason)
+    if task.settings.on == "cuda":
+        return by_plans(explored, run)
     if not task.settings.timing:
         cheapest = min(contenders, key=lambda one: one.candidate.cost)
         return _chosen(task, cheapest, explored.predicted, "the search's choice, not timed")

@@ -7,6 +7,8 @@ from pathlib import Path
 from onnx import ModelProto
 
 from dslc.cost.machine import this_machine
+from dslc.cuda.costs import sheet
+from dslc.cuda.devices import device_named
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
@@ -44,9 +46,8 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     if not settings.specialize:
         complete_bind(model, sizes, where)
     writing = WRITING + READ * (run.clock.seconds - began)
-    return Task(
-        settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), this_machine(settings.threads), sizes, writing
-    )
+    machine = sheet(device_named(settings.device), settings.threads) if settings.on == "cuda" else this_machine(settings.threads)
+    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), machine, sizes, writing)
 
 
 def prove_rules(task: Task, run: Run) -> Proven:

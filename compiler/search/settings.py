@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from dslc.cuda.devices import DEFAULT, DEVICES
 from dslc.search.backtracking import Backtrack
 from dslc.search.option import Option, listed, option, options
 from dslc.search.strategies import STRATEGIES
@@ -17,8 +18,8 @@ from dslc.search.strategy import Strategy
 #: `joint`: with every substitution, the layouts of what it builds; `after`: when no substitution gains any more; `only`: no
 #: substitutions; `none`: substitutions alone
 Mode = Literal["joint", "after", "only", "none"]
-#: where the model is to run: in ONNX Runtime with generated kernels, or with its own operators alone
-On = Literal["cpu", "ort_cpu"]
+#: where the model is to run: in ONNX Runtime with generated kernels, or with its own operators alone; or on a CUDA device
+On = Literal["cpu", "ort_cpu", "cuda"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
 ALLOWED = ("proved", "bounded", "tested", "trusted", "undecided")
 
@@ -125,8 +126,13 @@ class Settings:
         more="`joint`, `after`, `only` or `none`.",
     ))  # fmt: skip
     on: On = field(default="cpu", metadata=option(
-        "With kernels that are generated, or with ONNX Runtime's operators alone.", choices=get_args(On), shown="cpu",
-        more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not.",
+        "With kernels that are generated, with ONNX Runtime's operators alone, or on a CUDA device.", choices=get_args(On), shown="cpu",
+        more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not. `cuda` writes a plan for "
+        "`dslc.cuda.Session`, priced by the data sheet of `device`.",
+    ))  # fmt: skip
+    device: str = field(default=DEFAULT, metadata=option(
+        "With --on cuda, the device whose data sheet says what it can do.", choices=tuple(DEVICES), shown=DEFAULT,
+        more="`a100`, `h100` or `h200`; nothing is measured.",
     ))  # fmt: skip
     derive: bool = field(default=True, metadata=option(
         "Derive no programs from expressions.", type=bool,

@@ -12,6 +12,7 @@ from dslc.onnx.runtime import accepted
 from dslc.report import Counts, Report, Sizes
 from dslc.search.contenders import Contender
 from dslc.search.explore import proved_again
+from dslc.search.planning import with_plan
 from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Finished, Optimized, Task
@@ -26,6 +27,16 @@ def write(finished: Finished, run: Run) -> Optimized:
     return _rewritten(finished, finished.contender, report, run)
 
 
+def _with_plan(model: ModelProto, task: Task, run: Run) -> ModelProto:
+    """A model with its plan for a CUDA device, where that is asked for; what is said of it goes into the notes."""
+    if task.settings.on != "cuda":
+        return model
+    run.clock.enter("planning")
+    planned, notes = with_plan(model, task, run)
+    run.notes += notes
+    return planned
+
+
 def canonical(task: Task, run: Run) -> Optimized:
     """The model as import and export leave it, where there is no time for anything else."""
     imported = task.imported
@@ -34,6 +45,7 @@ def canonical(task: Task, run: Run) -> Optimized:
         return write(Finished(task, None, "ONNX Runtime loads it, and refuses its canonical form"), run)
     reason = "canonical form, nothing measured"
     report = replace(_begun(task), kept_original=False, reason=reason, after=size_of(model))
+    model = _with_plan(model, task, run)
     return Optimized(model, _complete(task, report, run))
 
 
@@ -67,7 +79,8 @@ def _original(finished: Finished, report: Report, run: Run) -> Optimized:
     report = replace(report, kept_original=True, ratio=1.0, after=report.before)
     if finished.verdicts:
         report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
-    return Optimized(finished.task.model, _complete(finished.task, report, run))
+    model = _with_plan(finished.task.model, finished.task, run)
+    return Optimized(model, _complete(finished.task, report, run))
 
 
 def _rewritten(finished: Finished, contender: Contender, report: Report, run: Run) -> Optimized:
@@ -87,6 +100,7 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     if model.ir_version != task.model.ir_version:
         run.note(f"the IR version was raised from {task.model.ir_version} to {model.ir_version}")
     note(model, values)
+    model = _with_plan(model, task, run)
     return Optimized(model, _complete(task, report, run))
 
 

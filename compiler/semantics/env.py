@@ -95,6 +95,13 @@ class Closure:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """A function that whoever evaluates answers: of the call as it is written, and the environment."""
+
+    answer: Callable[[t.Call, Env], Any]
+
+
+@dataclass(frozen=True)
 class OperatorRef:
     """An operator bound to a term variable `f`, by qualified name; `extra` are operands behind those that the term names."""
 

@@ -14,6 +14,7 @@ from dslc.semantics import lists
 from dslc.semantics.assuming import decided
 from dslc.semantics.definitions import FunctionDef, OperatorDef, UnknownFunction
 from dslc.semantics.env import (
+    Asked,
     AttrSet,
     Closure,
     Env,
@@ -493,6 +494,8 @@ def _call(expr: t.Call, env: Env) -> Any:
         target = env.get(name)
         if isinstance(target, Closure):
             return _expand(target.syntax, expr, env, target.env)
+        if isinstance(target, Asked):
+            return target.answer(expr, env)
         if isinstance(target, OperatorRef):
             given = (*elements(expr.args, env), *target.extra)
             op = env.rules.operators[target.name]

@@ -14,7 +14,7 @@ ROOT = Path(dslc.__file__).parent
 ORDER = [
     "version", "folders", "errors", "grammar", "syntax", "diagnostics", "ir", "analysis", "semantics", "inspection", "interpret",
     "templates", "codegen", "derive", "prove", "onnx", "kernels", "sessions", "match", "egraph", "generate", "foreign", "mutate",
-    "cost", "fuse", "report", "search", "api", "cli",
+    "cost", "fuse", "cuda", "report", "search", "api", "cli",
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
 from dslc.semantics.library import Rules
+from dslc.semantics.vendor import wrong
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -17,7 +18,7 @@ _DERIVATION = frozenset(
     """bijective image total hull inverse affine_bijections divisors rounded_up halves nonzero_box stack tile_sizes dtype shape
     restrict disjoint""".split()
 )
-_LOWERING = frozenset("stride regular size aligned bytes pointwise linear constant elements".split())
+_LOWERING = frozenset("stride regular dense size aligned bytes pointwise linear constant elements".split())
 _DEVICES = frozenset("cpu cuda ort ort_cpu ort_cuda".split())
 _GENERATORS = frozenset("randn rand randint zeros ones iota onnx".split())
 
@@ -107,12 +108,22 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
         elif isinstance(statement, t.CallVendor | t.RenderTemplate):
             for entry in statement.attrs:
                 _entry(entry, scope)
+            if isinstance(statement, t.CallVendor):
+                tensors = frozenset(name for name in _tensors(syntax) if scope.kind(name) == "tensor")
+                for one in wrong(statement, tensors):
+                    report.add(one.code, one.message, one.span, hint=one.hint)
         elif isinstance(statement, t.OnnxMap):
             for given in statement.inputs:
                 if isinstance(given, t.Param) and given.name != "_" and scope.kind(given.name) is None:
                     report.add("E0703", f"nothing is named `{given.name}` in this lowering", given.span)
             for entry in statement.attrs:
                 _entry(entry, scope)
+
+
+def _tensors(syntax: t.Lowering) -> set[str]:
+    """The names of a lowering that may be tensors: its parameters and results."""
+    results = {name for bind in syntax.match for name in bind.names} | ({syntax.expr.target.name} if syntax.expr else set())
+    return {param.name for param in syntax.params} | results
 
 
 def _lowered(equation: t.Equation, scope: Scope) -> None:

@@ -1,0 +1,1 @@
+"""The CUDA target: groups of nodes as kernels for NVIDIA devices."""

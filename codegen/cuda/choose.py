@@ -1,0 +1,84 @@
+"""Which variant promises most: a roofline with occupancy, until a device has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from dslc.codegen.cuda.nvrtc import Usage
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, at
+from dslc.codegen.cuda.variant import CudaVariant, Tile
+from dslc.ir.scalar import Sym
+
+#: what an unknown size counts
+_UNKNOWN = 512
+#: threads that a multiprocessor needs to hide what memory takes
+_BUSY = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A device, per second and per multiprocessor; the defaults are those of an A100.
+
+    `bandwidth`: bytes from memory, `cache`: bytes from the last cache, `operations`: in f32, `launch`: seconds of a launch.
+    """
+
+    processors: int = 108
+    bandwidth: float = 1.5e12
+    cache: float = 4e12
+    operations: float = 19.5e12
+    launch: float = 2.5e-6
+    threads: int = 2048
+    blocks: int = 32
+    registers: int = 65536
+    shared: int = 100 << 10
+
+
+def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None) -> float:
+    """The threads that a multiprocessor holds at a time, as a part of those that it could; registers count where they are known."""
+    threads = prod(launch.block)
+    blocks = min(hardware.blocks, hardware.threads // threads)
+    shared = max(launch.static_shared + (launch.shared if isinstance(launch.shared, int) else 0), usage.shared if usage else 0)
+    if shared:
+        blocks = min(blocks, hardware.shared // (shared + 1024))
+    if usage is not None:
+        # registers go to warps in pieces of 256
+        warp = -(-usage.registers * 32 // 256) * 256
+        blocks = min(blocks, hardware.registers // (warp * -(-threads // 32)))
+    return blocks * threads / hardware.threads
+
+
+def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None = None) -> float:
+    """What all launches of a text take, by their bytes and operations; a size that is not given counts 512."""
+    known = {sym: (sizes or {}).get(sym, _UNKNOWN) for sym in text.sizes}
+    total = 0.0
+    for launch in text.launches:
+        blocks = prod(at(size, known) for size in launch.grid)
+        threads = min(blocks * prod(launch.block), hardware.processors * hardware.threads * occupancy(launch, hardware))
+        busy = max(1e-3, min(1.0, threads / (hardware.processors * _BUSY)))
+        work = at(launch.flops, known) / (hardware.operations * busy)
+        moved = max(at(launch.bytes, known) / hardware.bandwidth, at(launch.requested, known) / hardware.cache) / busy
+        total += hardware.launch + max(work, moved)
+    return total
+
+
+def candidates(products: bool, rows: bool) -> Iterator[CudaVariant]:
+    """Variants that differ for a group: `products`, whether some part is one, `rows`, whether something is shared by a row."""
+    yield CudaVariant()
+    if products:
+        for tile in (Tile(128, 128, 8, 8, 8), Tile(128, 64, 16, 8, 4), Tile(32, 32, 16, 2, 2)):
+            yield CudaVariant(tile=tile)
+        yield CudaVariant(tile=None)
+        yield CudaVariant(tile=None, rows=4)
+    if rows:
+        yield CudaVariant(team=32)
+        yield CudaVariant(team=256)
+        yield CudaVariant(fuse=False)
+        yield CudaVariant(lane=1)
+    else:
+        yield CudaVariant(block=128)
+        yield CudaVariant(width=2)
+
+
+__all__ = ["Hardware", "candidates", "occupancy", "seconds"]

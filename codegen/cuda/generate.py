@@ -1,0 +1,220 @@
+"""A group of nodes as CUDA kernels: the parts and stages that the CPU has, each stage a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dslc.codegen.cuda.choose import Hardware, candidates, seconds
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, above, plain, scalar, times
+from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
+from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
+from dslc.codegen.cuda.turned import TurnedStage
+from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.functions import store_type
+from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
+from dslc.codegen.group import Part, Parts, parts_of
+from dslc.codegen.lanes import Memory
+from dslc.codegen.lanes import Pointer as Address
+from dslc.codegen.render import render, template
+from dslc.codegen.separate import Cutting, separated
+from dslc.codegen.stages import Stage, stages_of
+from dslc.codegen.text import NotGenerated, Reason
+from dslc.codegen.values import Tensor
+from dslc.ir.dtype import Dim
+from dslc.ir.graph import Graph, Value
+from dslc.ir.scalar import Apply, Num, Reduce, Sym, apply, walk
+from dslc.semantics.library import Rules
+
+#: elements from which on a reduction is cut in pieces, for at most so many results
+_LONG, _FEW = 1 << 16, 16
+_PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
+
+
+def preamble() -> str:
+    """What every CUDA kernel stands on; guarded, so that it may come several times in one file."""
+    return template("kernel.cuh", "cuda")
+
+
+def generate(rules: Rules, group: Graph, variant: CudaVariant | None = None) -> CudaText:
+    """The CUDA C++ of a group.
+
+    Raises:
+        NotGenerated: with the reason.
+    """
+    with reasons():
+        return _Kernels(parts_of(rules, group), variant or CudaVariant()).text()
+
+
+class _Kernels:
+    def __init__(self, parts: Parts, variant: CudaVariant) -> None:
+        self.variant = variant
+        self.products: dict[Value, Product] = {}
+        cutting = Cutting(variant.pieces, _LONG, _FEW)
+        self.parts = self._products(with_copies(separated(parts, cutting)))
+        self.syms = unknown_sizes(self.parts)
+        self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
+        found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}
+        missing = [sym for sym in self.syms if sym not in found]
+        if missing:
+            raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
+        self.room = Room(self.names)
+
+    def _products(self, parts: Parts) -> Parts:
+        """Products are launches of their own."""
+        if self.variant.tile is None:
+            return parts
+        out = []
+        for part in parts.parts:
+            found = None if part.alone else product_of(part)
+            if found is not None and fits(part, found, self.variant.tile):
+                self.products[part.value] = found
+                part = replace(part, alone=True)
+            out.append(part)
+        return Parts(parts.inputs, tuple(out), parts.outputs)
+
+    def text(self) -> CudaText:
+        parts = self.parts
+        inputs = tuple(value.type for value in parts.inputs)
+        outputs = tuple(value.type for value in parts.outputs)
+        name = "c_" + content(parts, self.variant, preamble() + template("kernel.cu.j2", "cuda"))
+        stages = stages_of(parts, self.variant.fuse)
+        memory = self._memory(stages)
+        codes = [self._written(stage, memory) for stage in stages]
+        launches = [self._launch(f"{name}_{k}", stage, code) for k, (stage, code) in enumerate(zip(stages, codes, strict=True))]
+        title = f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}"
+        body = render(
+            "kernel.cu.j2",
+            "cuda",
+            title=title,
+            sizes=list(self.names.values()),
+            launches=[self._printed(launch, code) for launch, code in zip(launches, codes, strict=True)],
+        )
+        return CudaText(name, inputs, outputs, self.syms, tuple(self.room.scratch), tuple(launches), preamble() + body)
+
+    def _written(self, stage: Stage, memory: Memory) -> LaunchCode:
+        """One launch, in the form that fits."""
+        found = self.products.get(stage.placed[0].part.value)
+        if found is not None:
+            assert self.variant.tile is not None
+            return ProductStage(stage, memory, self.names, self.variant, self.room, found, self.variant.tile).launch()
+        kind = TurnedStage if self.variant.turn else CudaStage
+        return kind(stage, memory, self.names, self.variant, self.room).launch()
+
+    def _printed(self, launch: CudaLaunch, code: LaunchCode) -> dict[str, Any]:
+        const = ["" if pointer.name in code.written else "const " for pointer in code.pointers]
+        parameters = [f"{word}{each.type}* __restrict__ {each.name}" for word, each in zip(const, code.pointers, strict=True)]
+        parameters.extend(f"int64_t {size}" for size in self.names.values())
+        return {
+            "symbol": launch.symbol, "form": code.form, "block": code.block, "blocks": code.blocks, "team": code.team,
+            "body": code.body, "parameters": parameters, "shared": code.shared,
+        }  # fmt: skip
+
+    def _launch(self, symbol: str, stage: Stage, code: LaunchCode) -> CudaLaunch:
+        work: Dim = 0
+        moved: Dim = 0
+        asked: Dim = 0
+        for placed in stage.placed:
+            part = placed.part
+            work = _plus(work, _operations(part))
+            values = {*part.args, part.value} - (stage.values - {part.value})
+            for value in values:
+                moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
+            reads = sum(each.type.dtype.bytes for each in part.args)
+            if code.form == "products" and self.variant.tile is not None:
+                # an element is read once for all results along the other side of a tile
+                tile = self.variant.tile
+                side = min(tile.rows, tile.columns)
+                # operands come from shared memory once for all results of a thread along the other side
+                work = above(times(work, tile.down * tile.right + tile.down + tile.right), tile.down * tile.right)
+                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
+            else:
+                asked = _plus(asked, times(*part.scope.extents, _steps(part), reads))
+        return CudaLaunch(
+            symbol,
+            (code.grid, 1, 1),
+            (code.block, 1, 1),
+            tuple(Pointer(_PLACES[pointer.kind], int(pointer.at)) for pointer in code.pointers),
+            tuple(k for k, pointer in enumerate(code.pointers) if pointer.name in code.written),
+            0,
+            sum(each.bytes for each in code.shared),
+            code.form,
+            work,
+            moved,
+            asked,
+        )
+
+    def _memory(self, stages: tuple[Stage, ...]) -> Memory:
+        tensors: dict[Value, Tensor] = {}
+        pointers: dict[Value, Address] = {}
+        stores: dict[Value, list[tuple[Tensor, Address]]] = {}
+        for k, value in enumerate(self.parts.inputs):
+            pointers[value] = Address("in", store_type(value.type.dtype), f"in{k}", str(k))
+            tensors[value] = tensor_of(value.type, f"in{k}")
+        for k, value in enumerate(self.parts.outputs):
+            pointer = Address("out", store_type(value.type.dtype), f"out{k}", str(k))
+            tensor = tensor_of(value.type, pointer.name)
+            stores.setdefault(value, []).append((tensor, pointer))
+            pointers.setdefault(value, pointer)
+            tensors.setdefault(value, tensor)
+        for at, stage in enumerate(stages):
+            for placed in stage.placed:
+                value = placed.part.value
+                later = any(value in each.part.args for other in stages[at + 1 :] for each in other.placed)
+                if value in stores or not later:
+                    continue
+                pointer = self.room.take(value.type.dtype, tensor_of(value.type, "").elements)
+                tensor = tensor_of(value.type, pointer.name)
+                pointers[value], tensors[value], stores[value] = pointer, tensor, [(tensor, pointer)]
+        return Memory(tensors, pointers, {value: tuple(each) for value, each in stores.items()})
+
+
+def _plus(a: Dim, b: Dim) -> Dim:
+    total = apply("+", scalar(a), scalar(b))
+    return int(total.value) if isinstance(total, Num) and isinstance(total.value, int) else total
+
+
+def _steps(part: Part) -> Dim:
+    """Steps of the longest reduction of a part, for one element."""
+    most: Dim = 1
+    for node in walk(part.scope.body):
+        if isinstance(node, Reduce) and all(not extent.free for extent in node.extents):
+            length = times(*(plain(extent) for extent in node.extents))
+            if not isinstance(length, int) or (isinstance(most, int) and length > most):
+                most = length
+    return most
+
+
+def _operations(part: Part) -> Dim:
+    """Operations of a part, roughly: every function once per step of the longest reduction."""
+    count = sum(1 for node in walk(part.scope.body) if isinstance(node, Apply | Reduce) and not node.integral)
+    return times(*part.scope.extents, _steps(part), max(1, count))
+
+
+def variants(
+    rules: Rules, group: Graph, hardware: Hardware | None = None, sizes: Mapping[Sym, int] | None = None
+) -> tuple[CudaVariant, ...]:
+    """Ways to write a group's kernels that differ, the one that promises most first.
+
+    Args:
+        hardware: what they are to run on (an A100 where nothing is said).
+        sizes: numbers of unknown sizes that are typical.
+
+    Raises:
+        NotGenerated: there is no kernel for the group.
+    """
+    with reasons():
+        parts = parts_of(rules, group)
+        products = any(product_of(part) is not None for part in parts.parts)
+        rows = any(isinstance(node, Reduce) for part in parts.parts for node in walk(part.scope.body))
+        found: dict[str, tuple[float, CudaVariant]] = {}
+        for variant in candidates(products, rows):
+            text = _Kernels(parts, variant).text()
+            body = text.text.removeprefix(preamble()).replace(text.name, "")
+            found.setdefault(body, (seconds(text, hardware or Hardware(), sizes), variant))
+    # what promises the same stays in the order of the candidates
+    return tuple(variant for _, variant in sorted(found.values(), key=lambda each: each[0]))
+
+
+__all__ = ["generate", "preamble", "variants"]

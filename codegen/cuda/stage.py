@@ -1,0 +1,305 @@
+"""One stage as a launch: a thread for every few positions, or a team of threads for every row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from dslc.codegen.cuda.emit import CudaEmitter
+from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.emit import Emitter
+from dslc.codegen.functions import computed, store_type
+from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.nest import Block, Loop, Rows, Store
+from dslc.codegen.poly import Poly, Quotient, Var, const, product
+from dslc.codegen.stage_code import StageWriter
+from dslc.codegen.stages import Placed, Stage, places, sizes
+from dslc.codegen.text import NotGenerated, Reason
+from dslc.codegen.values import Tensor, Val
+from dslc.codegen.variant import Variant
+from dslc.ir.dtype import Dim, DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
+
+#: bytes of shared memory that rows of one block may take, steps of a row that are a warp's work, and blocks of a launch
+_SHARED, _WARP, _GRID = 32 << 10, 512, 1 << 16
+
+
+#: threads that a multiprocessor is to hold, at least
+_THREADS = 512
+
+
+@dataclass(slots=True)
+class Room:
+    """Memory of a launch beside inputs and outputs: what is asked for gets a number."""
+
+    names: dict[Sym, str]
+    #: bytes of each scratch buffer
+    scratch: list[Dim] = field(default_factory=list)
+
+    def take(self, dtype: DType, elements: Poly) -> Pointer:
+        """A scratch buffer for some elements."""
+        at = len(self.scratch)
+        self.scratch.append(bytes_of(dtype, elements))
+        return Pointer("scratch", store_type(dtype), f"scratch{at}", str(at))
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Shared memory: `count` elements for each team of a block."""
+
+    type: str
+    name: str
+    count: int
+    teams: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCode:
+    """What the template and the launcher need of a stage."""
+
+    form: str
+    block: int
+    #: blocks that a multiprocessor is to hold at a time, at least: what registers are left for each thread
+    blocks: int
+    team: int
+    body: Block
+    grid: Dim
+    pointers: tuple[Pointer, ...]
+    written: frozenset[str]
+    shared: tuple[Shared, ...]
+
+
+def dim_of(value: Poly) -> Dim:
+    """A polynomial of sizes as an expression. Raises NotGenerated for one of anything else."""
+    total: Scalar = num(0)
+    for monomial, factor in value.terms:
+        part: Scalar = num(factor)
+        for atom in monomial:
+            if isinstance(atom, Quotient):
+                part = apply("*", part, apply("//", scalar(dim_of(atom.top)), scalar(dim_of(atom.bottom))))
+            elif isinstance(atom, Sym):
+                part = apply("*", part, atom)
+            else:
+                raise NotGenerated(Reason.SIZE, str(atom))
+        total = apply("+", total, part)
+    return plain(total)
+
+
+def plain(size: Scalar) -> Dim:
+    return int(size.value) if isinstance(size, Num) and isinstance(size.value, int) else size
+
+
+def scalar(size: Dim) -> Scalar:
+    return num(size) if isinstance(size, int) else size
+
+
+def times(*sizes: Dim) -> Dim:
+    total: Scalar = num(1)
+    for size in sizes:
+        total = apply("*", total, scalar(size))
+    return plain(total)
+
+
+def above(size: Dim, by: int) -> Dim:
+    """A size divided by a number, rounded up."""
+    if isinstance(size, int):
+        return -(-size // by)
+    return size if by == 1 else plain(apply("//", apply("+", size, num(by - 1)), num(by)))
+
+
+def least(size: Dim, limit: int) -> Dim:
+    return min(size, limit) if isinstance(size, int) else plain(apply("min", size, num(limit)))
+
+
+def bytes_of(dtype: DType, elements: Poly) -> Dim:
+    return dim_of(elements * dtype.bytes)
+
+
+class CudaStage(StageWriter):
+    """Writes one stage."""
+
+    def __init__(self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
+        self.cuda = variant
+        self.room = room
+        width = variant.width or self._width(stage, memory)
+        shape = Variant(width=width, unroll=1, vectors=1, block=variant.rows, lane=variant.lane, fuse=variant.fuse)
+        super().__init__(stage, memory, frozenset(), names, shape)
+        self.lanes = self.best_lane()
+        self.team = 1 if self.lanes is not None else self._team()
+        self.threads = max(variant.block, self.team) if self.team <= 32 else self.team
+        self.own.team = self.team
+        self.shared_memory: list[Shared] = []
+        self.written: set[str] = set()
+
+    @staticmethod
+    def _width(stage: Stage, memory: Memory) -> int:
+        """As many elements as 16 bytes have of the widest type."""
+        values = {value for placed in stage.placed for value in (placed.part.value, *placed.part.args)}
+        widest = max(computed(value.type.dtype).bytes if value.type.rank else 1 for value in values)
+        stored = max(value.type.dtype.bytes for value in values)
+        return max(2, 16 // max(stored, widest // 2))
+
+    def emits(self, names: dict[Sym, str]) -> Emitter:
+        self.own = CudaEmitter(names, self.variant.width, 1)
+        return self.own
+
+    # ---- teams -------------------------------------------------------------------------------------------------------------
+
+    def _team(self) -> int:
+        """Threads that share a row: by the steps of its longest reduction or inner loop."""
+        steps = self._steps()
+        if steps == 1:
+            return 1
+        if self.cuda.team is not None:
+            return self.cuda.team
+        rows = product(self.extents).number
+        if steps is None or steps > _WARP:
+            return 256 if rows is None or rows >= 64 or (steps or 0) < 1 << 14 else 1024
+        return 32
+
+    def _steps(self) -> int | None:
+        """The longest row that can be shared; 1 where there is none, None where its length is unknown."""
+        most: int | None = 1
+        for placed in self.stage.placed:
+            scope = placed.part.scope
+            own = {scope.iters[k] for k in placed.inner}
+            lengths = [product(sizes(placed.part)[k] for k in placed.inner).number]
+            for node in walk(scope.body):
+                if isinstance(node, Reduce) and not (node.free & own):
+                    counts = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
+                    whole = 1
+                    for count in counts:
+                        whole *= int(count) if isinstance(count, int) else 0
+                    lengths.append(whole or None)
+            for length in lengths:
+                most = None if most is None or length is None else max(most, length)
+        return most
+
+    # ---- writing -----------------------------------------------------------------------------------------------------------
+
+    def launch(self) -> LaunchCode:
+        """The launch of the stage."""
+        emitter, lane = self.emitter, self.lanes
+        vars = [emitter.variable("o", extent) for extent in self.extents]
+        at = places(self.stage.extents, self.groups, vars, emitter.ranges)
+        body = Block()
+        row_vars = [var for k, var in enumerate(vars) if k != lane]
+        row_texts = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
+        row_sizes = [dim_of(self.extents[k]) for k in range(len(vars)) if k != lane]
+        blocked = self.blocked(lane, vars, at) if self.cuda.rows > 1 and self.has_products() else None
+        start = stop = ""
+        if lane is not None:
+            total, width = emitter.text(self.extents[lane]), self.variant.width
+            piece = Var(emitter.name("c"))
+            row_vars.append(piece)
+            row_texts.append(f"(({total} + {width - 1}) / {width})")
+            row_sizes.append(above(dim_of(self.extents[lane]), width))
+            start, stop = f"{piece.name} * {width}", f"k_min64({total}, ({piece.name} + 1) * {width})"
+        with emitter.level(body, *row_vars):
+            if lane is None:
+                self.row(at)
+                if self.shared_memory:
+                    # the next row is written where this one is read
+                    body.statements.append(self._meet())
+            elif blocked is not None:
+                self.blocks(blocked, at, vars, lane, start, stop)
+            else:
+                self.pieces(vars[lane], start, stop, [at], 1)
+        if blocked is not None:
+            number = [k for k in range(len(vars)) if k != lane].index(blocked.loop)
+            row_texts[number] = f"(({row_texts[number]} + {blocked.size - 1}) / {blocked.size})"
+            row_sizes[number] = above(row_sizes[number], blocked.size)
+        emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_texts), body))
+        grid = least(above(times(*row_sizes), self.threads // self.team), _GRID)
+        return self.code("points" if self.team == 1 else "rows", grid)
+
+    def code(self, form: str, grid: Dim) -> LaunchCode:
+        """What was written."""
+        for placed in self.stage.placed:
+            self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
+        pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
+        written = frozenset(self.written)
+        blocks = 1 if form == "products" else max(1, _THREADS // self.threads)
+        return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, tuple(self.shared_memory))
+
+    def _meet(self) -> Store:
+        return Store(f"k_meet<{self.team}>", ())
+
+    # ---- inner loops -------------------------------------------------------------------------------------------------------
+
+    def inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
+        emitter, width = self.own, self.variant.width
+        full, tail, active = Block(), Block(), emitter.name("n")
+        size = extent.number
+        exact = size is not None and size % width == 0
+        for body, count in ((full, None), (tail, active)):
+            if (body is full and size is not None and size < width) or (body is tail and exact):
+                continue
+            with emitter.level(body, var):
+                emitter.lane, emitter.active = var, count
+                try:
+                    element()
+                finally:
+                    emitter.lane, emitter.active = None, None
+        block.statements.append(
+            emitter.spread_lanes(
+                var, "0", emitter.text(extent), full if full.statements else None, tail if tail.statements else None, active
+            )
+        )
+
+    def alone(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
+        emitter = self.own
+        if self.team == 1:
+            super().alone(block, vars, extents, element)
+            return
+
+        def innermost() -> None:
+            inner = Block()
+            outer = emitter.levels[-1].block
+            with emitter.level(inner, vars[-1]):
+                emitter.apart = True
+                try:
+                    element()
+                finally:
+                    emitter.apart = False
+            outer.statements.append(Loop(vars[-1].name, "k_rank", emitter.text(extents[-1]), self.team, inner))
+
+        self.nest(block, vars[:-1], extents[:-1], innermost)
+
+    def inner_loops(self, placed: Placed, spots: list[list[Poly]], values: list[dict[Value, Val]], lane: Var | None) -> None:
+        super().inner_loops(placed, spots, values, lane)
+        if self.team > 1 and placed.part.value in self.buffers:
+            self.emitter.levels[-1].block.statements.append(self._meet())
+
+    def buffer(self, placed: Placed, lanes: bool) -> Tensor:
+        """Shared memory where a team has a row that fits there, else global memory for all of the value."""
+        part = placed.part
+        extents = sizes(part)
+        dtype = computed(part.scope.dtype)
+        row = product(extents[k] for k in placed.inner).number
+        teams = self.threads // self.team
+        used = sum(each.bytes for each in self.shared_memory)
+        if self.team > 1 and row is not None and used + row * teams * dtype.bytes <= _SHARED:
+            name = self.emitter.name("row")
+            self.shared_memory.append(Shared(store_type(dtype), name, row, teams, row * teams * dtype.bytes))
+            strides, total = self._strides(extents, placed.inner)
+            return Tensor(name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
+        strides, total = self._strides(extents, tuple(range(len(extents))))
+        pointer = self.room.take(dtype, total)
+        self.pointers[pointer.name] = pointer
+        self.written.add(pointer.name)
+        return Tensor(pointer.name, dtype, strides, total, extents, 1, part.scope, self.emitter.top)
+
+    @staticmethod
+    def _strides(extents: Sequence[Poly], kept: Sequence[int]) -> tuple[tuple[Poly, ...], Poly]:
+        strides: list[Poly] = [const(0)] * len(extents)
+        total = const(1)
+        for k in reversed(kept):
+            strides[k] = total
+            total = total * extents[k]
+        return tuple(strides), total
+
+
+__all__ = ["CudaStage", "LaunchCode", "Room", "Shared", "above", "bytes_of", "dim_of", "least", "plain", "scalar", "times"]

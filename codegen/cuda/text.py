@@ -1,0 +1,110 @@
+"""What a generated CUDA kernel is: its text, and what a caller must know to compile, launch and price it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.scalar import Num, Scalar, Sym, num, rebuild
+
+
+class Place(Enum):
+    """What a pointer that a launch takes points to."""
+
+    INPUT = "in"
+    OUTPUT = "out"
+    SCRATCH = "scratch"
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """An argument of a launch: an input, output or scratch buffer of its text, by number."""
+
+    place: Place
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class CudaLaunch:
+    """One launch. Its arguments are `pointers`, in order, then every unknown size of the text, each as an int64.
+
+    `grid` has sizes as expressions of the unknown ones; where one is 0 nothing is launched. `block` counts threads. `shared` is
+    the dynamic shared memory in bytes, `static_shared` what the text declares. `flops` and `bytes` are what a roofline
+    needs: operations, and the bytes of everything that is read or written, once; `requested` counts what is read again each time.
+    """
+
+    symbol: str
+    grid: tuple[Dim, Dim, Dim]
+    block: tuple[int, int, int]
+    pointers: tuple[Pointer, ...]
+    #: numbers in `pointers` of what is written
+    written: tuple[int, ...]
+    shared: Dim = 0
+    static_shared: int = 0
+    #: how the stage was written: "points", "rows", "products" or "turned"
+    form: str = "points"
+    flops: Dim = 0
+    bytes: Dim = 0
+    requested: Dim = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CudaText:
+    """The CUDA C++ of one group: `launches` run in order on one stream, each sees what those before wrote.
+
+    `text` needs no header: it goes to NVRTC or nvcc (C++17) as it is, and to a C++ compiler after `templates/cuda/host.h`. Every
+    launch's symbol has C linkage.
+    """
+
+    #: a C identifier by content: `c_` and 12 hexadecimal digits of what it computes and of the variant
+    name: str
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    #: the unknown sizes, in the order in which every launch takes them
+    sizes: tuple[Sym, ...]
+    #: bytes of each scratch buffer; its content is undefined at the start
+    scratch: tuple[Dim, ...]
+    launches: tuple[CudaLaunch, ...]
+    text: str
+
+    def bind(self, shapes: Sequence[Sequence[int]]) -> dict[Sym, int] | None:
+        """The unknown sizes for some input shapes; None where the text was not made for them.
+
+        A size below what is known of it (`Sym.least`) is refused, as the text relies on it; a caller whose outputs are all empty
+        need not launch anything.
+        """
+        found: dict[Sym, int] = {}
+        if len(shapes) != len(self.inputs) or any(
+            len(shape) != type.rank for shape, type in zip(shapes, self.inputs, strict=True)
+        ):
+            return None
+        given = [
+            (size, number)
+            for shape, type in zip(shapes, self.inputs, strict=True)
+            for size, number in zip(type.shape, shape, strict=True)
+        ]
+        for size, number in given:
+            if isinstance(size, Sym):
+                found.setdefault(size, number)
+        if any(sym not in found or found[sym] < (sym.least or 0) for sym in self.sizes):
+            return None
+        return found if all(at(size, found) == number for size, number in given) else None
+
+
+def at(size: Dim, sizes: Mapping[Sym, int]) -> int:
+    """A size for some numbers of the unknown ones; raises ValueError where it needs another one."""
+    if isinstance(size, int):
+        return size
+    found = rebuild(size, lambda node: _number(node, sizes))
+    if not isinstance(found, Num) or not isinstance(found.value, int):
+        raise ValueError(f"{size} is not known")
+    return int(found.value)
+
+
+def _number(node: Scalar, sizes: Mapping[Sym, int]) -> Scalar | None:
+    return num(sizes[node]) if isinstance(node, Sym) and node in sizes else None
+
+
+__all__ = ["CudaLaunch", "CudaText", "Place", "Pointer", "at"]

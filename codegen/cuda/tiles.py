@@ -1,0 +1,344 @@
+"""Products as tiles: a block loads what its results share into shared memory, a thread has some of the results in registers.
+
+Any reduction over plain ranges is one whose operands are shared by different positions of the result: `A[i, k] * B[k, j]`, but a
+convolution too, where `X[n, c, h + r, w + s]` is shared by all channels of the result, and `W[f, c, r, s]` by all its pixels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+from dslc.codegen.cuda.emit import CudaEmitter
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
+from dslc.codegen.cuda.variant import CudaVariant, Tile
+from dslc.codegen.functions import c_type, computed, neutral, store_type
+from dslc.codegen.group import Part
+from dslc.codegen.lanes import Memory, dot
+from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store, Variable
+from dslc.codegen.poly import NotPolynomial, Poly, Ranges, Var, const, known, of, of_scalar, product, replaced
+from dslc.codegen.stages import Stage, sizes, split_up
+from dslc.codegen.values import Env, Val, literal
+from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, Table, walk
+
+#: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and vectors stay aligned
+_APART = 4
+#: what an unknown size counts, where one of two loops is chosen; steps, and results along a side, from which on tiles are worth it
+_UNKNOWN, _STEPS, _SIDE = 1024, 8, 16
+#: blocks of a launch, and bytes of shared memory that tiles may take
+_GRID, _SHARED = 1 << 16, 40 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """A part whose reduction is done in tiles.
+
+    `down` and `right`: numbers of its iterators along the two sides of a tile. `shared`: for each side what is loaded for it.
+    """
+
+    node: Reduce
+    down: tuple[int, ...]
+    right: tuple[int, ...]
+    shared: tuple[tuple[Scalar, ...], tuple[Scalar, ...]]
+
+
+def product_of(part: Part) -> Product | None:
+    """How a part is done in tiles; None where it has nothing to share."""
+    scope = part.scope
+    node = _only_reduction(scope.body)
+    if node is None or any(extent.free for extent in node.extents):
+        return None
+    reads = [each for each in walk(node.body) if isinstance(each, Read)]
+    if node.where is not None:
+        reads.extend(each for each in walk(node.where) if isinstance(each, Read))
+    extents = sizes(part)
+    try:
+        steps = known(of_scalar(extent, lambda each: None, Ranges({})) for extent in node.extents)
+    except NotPolynomial:
+        return None
+    if steps is not None and steps < _STEPS:
+        return None
+    classes: dict[frozenset[int], list[int]] = {}
+    for k, it in enumerate(scope.iters):
+        users = frozenset(at for at, each in enumerate(reads) if it in each.free)
+        if extents[k].number != 1 and users and len(users) < len(reads):
+            classes.setdefault(users, []).append(k)
+    lengths = {users: product(extents[k] for k in found).number or _UNKNOWN for users, found in classes.items()}
+    pairs = [(a, b) for a, b in combinations(classes, 2) if not a & b and min(lengths[a], lengths[b]) >= _SIDE]
+    if not pairs:
+        return None
+    first, second = max(pairs, key=lambda pair: min(lengths[pair[0]], lengths[pair[1]]))
+    # neighbours along the right side are neighbours in the result
+    if max(classes[first]) > max(classes[second]):
+        first, second = second, first
+    down, right = ({scope.iters[k] for k in classes[side]} for side in (first, second))
+    found: tuple[list[Scalar], list[Scalar]] = ([], [])
+    for root in (node.body, *([] if node.where is None else [node.where])):
+        if not _shares(root, down, right, part.dtypes, found):
+            return None
+    if not found[0] or not found[1]:
+        return None
+    return Product(node, tuple(classes[first]), tuple(classes[second]), (tuple(found[0]), tuple(found[1])))
+
+
+def _only_reduction(body: Scalar) -> Reduce | None:
+    """The reduction of an expression that has one, and no other inside."""
+    found = [node for node in walk(body) if isinstance(node, Reduce)]
+    return found[0] if len(found) == 1 else None
+
+
+def _shares(
+    node: Scalar, down: set[Iter], right: set[Iter], dtypes: tuple[DType, ...], found: tuple[list[Scalar], list[Scalar]]
+) -> bool:
+    """Finds the largest parts of an expression that need one side of a tile only; whether that is all that it reads."""
+    if isinstance(node, Table):
+        return False
+    if not node.reads:
+        return True
+    with_down, with_right = bool(node.free & down), bool(node.free & right)
+    if not (with_down and with_right) and element_type(node, dtypes) is not None and not _has_table(node):
+        side = found[1] if with_right else found[0]
+        if node not in side:
+            side.append(node)
+        return True
+    return not isinstance(node, Read) and all(_shares(child, down, right, dtypes, found) for child in node.children)
+
+
+def _has_table(node: Scalar) -> bool:
+    return any(isinstance(each, Table) for each in walk(node))
+
+
+def fits(part: Part, found: Product, tile: Tile) -> bool:
+    """Whether what a tile needs has room in shared memory."""
+    elements = [tile.rows + _APART, tile.columns + _APART]
+    total = 0
+    for count, nodes in zip(elements, found.shared, strict=True):
+        total += sum(count * tile.depth * computed(element_type(node, part.dtypes) or DType.F32).bytes for node in nodes)
+    return total <= _SHARED
+
+
+class ProductStage(CudaStage):
+    """Writes a stage that is one product."""
+
+    def __init__(
+        self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product, tile: Tile
+    ) -> None:
+        super().__init__(stage, memory, names, variant, room)
+        self.found, self.tile = found, tile
+        self.part = stage.placed[0].part
+        self.team = self.threads = tile.threads
+        # the lanes of a thread are the results that it has side by side
+        self.emitter = self.own = CudaEmitter(names, tile.right, 1)
+        extents = sizes(self.part)
+        self.height, self.width = (product(extents[k] for k in side) for side in (found.down, found.right))
+        self.batch: dict[Iter, Poly] = {}
+
+    def launch(self) -> LaunchCode:
+        emitter, tile, scope = self.own, self.tile, self.part.scope
+        extents = sizes(self.part)
+        batch = [k for k, extent in enumerate(extents) if extent.number != 1 and k not in {*self.found.down, *self.found.right}]
+        vars = [emitter.variable("o", extents[k]) for k in batch]
+        below, beside = Var(emitter.name("o")), Var(emitter.name("o"))
+        self.batch = {scope.iters[k]: of(var) for k, var in zip(batch, vars, strict=True)}
+        body = Block()
+        with emitter.level(body, *vars, below, beside):
+            self._tile(below, beside)
+        sides = ((self.height, tile.rows), (self.width, tile.columns))
+        texts = [emitter.text(extents[k]) for k in batch]
+        texts.extend(f"(({emitter.text(side)} + {size - 1}) / {size})" for side, size in sides)
+        emitter.root.statements.append(Rows((*(var.name for var in vars), below.name, beside.name), tuple(texts), body))
+        grid = times(*(dim_of(extents[k]) for k in batch), *(above(dim_of(side), size) for side, size in sides))
+        return self.code("products", least(grid, _GRID))
+
+    # ---- one tile ------------------------------------------------------------------------------------------------------------
+
+    def _tile(self, below: Var, beside: Var) -> None:
+        emitter, tile, node = self.own, self.tile, self.found.node
+        home = emitter.top
+        across = tile.columns // tile.right
+        first = (self._let("m", f"{below.name} * {tile.rows}"), self._let("n", f"{beside.name} * {tile.columns}"))
+        own = (self._let("y", f"k_rank / {across} * {tile.down}"), self._let("x", f"k_rank % {across} * {tile.right}"))
+        down = self._let("m", f"{first[0].name} + {own[0].name}", self.height)
+        right = self._let("n", f"{first[1].name} + {own[1].name}", self.width)
+        dtype = emitter.reduced_type(node, self._at(None, 0, None, None), computed(self.part.scope.dtype))
+        start = emitter.spread_text(literal(neutral(node.kind, dtype), dtype))
+        results = [emitter.name("acc") for _ in range(tile.down)]
+        for name in results:
+            emitter.levels[home].block.statements.append(Variable(c_type(dtype, tile.right), name, start))
+        self._sum(first, own, down, right, dtype, results)
+        for k, name in enumerate(results):
+            self._result(down, k, right, Val(name, dtype, True, home))
+
+    def _sum(
+        self, first: tuple[Var, Var], own: tuple[Var, Var], down: Var, right: Var, dtype: DType, results: list[str]
+    ) -> None:
+        """The loop over the steps of the sum, `depth` of them at a time."""
+        emitter, depth, node = self.own, self.tile.depth, self.found.node
+        length = product(emitter.poly(extent, self._at(None, 0, None, None)) for extent in node.extents)
+        at = emitter.variable("k", length)
+        inner = Block()
+        with emitter.level(inner, at):
+            tiles = [self._shared(side, first[side], at, length) for side in (0, 1)]
+            inner.statements.append(self._meet())
+            whole, rest = Block(), Block()
+            count = f"{emitter.text(length)} - {at.name}"
+            for body, stop in ((whole, str(depth)), (rest, count)):
+                step = Block()
+                q = Var(emitter.name("q"))
+                with emitter.level(body, fence=True), emitter.level(step, q):
+                    self._step(q, at, tiles, own, down, right, dtype, results, length)
+                body.statements.append(Loop(q.name, "0", stop, 1, step, unrolled=body is whole))
+            if length.number is not None and length.number % depth == 0:
+                inner.statements.append(whole)
+            else:
+                inner.statements.append(Branch(f"{count} >= {depth}", whole, rest))
+            inner.statements.append(self._meet())
+        emitter.levels[-1].block.statements.append(Loop(at.name, "0", emitter.text(length), depth, inner))
+
+    def _step(
+        self, q: Var, at: Var, tiles: list[list[tuple[Scalar, Shared, DType]]], own: tuple[Var, Var], down: Var, right: Var,
+        dtype: DType, results: list[str], length: Poly,
+    ) -> None:  # fmt: skip
+        """One step of the sum for all results of a thread."""
+        emitter, tile = self.own, self.tile
+        step = self._let("k", f"{at.name} + {q.name}", length)
+        sides = []
+        for side, count in ((0, tile.down), (1, tile.right)):
+            vectors = []
+            for node, memory, kind in tiles[side]:
+                name = emitter.name("t")
+                text = f"k_take<{memory.type}, {count}>({memory.name} + {q.name}*{self._stride(side)} + {own[side].name})"
+                emitter.levels[-1].block.statements.append(Let(c_type(kind, count), name, text))
+                emitter.bound[name] = emitter.top
+                vectors.append((node, name, kind))
+            sides.append(vectors)
+        emitter.lane = right
+        for k, name in enumerate(results):
+            env = self._at(down, k, right, step)
+            for node, vector, kind in sides[0]:
+                text = f"{vector}.lane[{k}]" if kind is not DType.BOOL else f"({vector}.lane[{k}] != 0)"
+                emitter.remember((node, id(env), None, False), Val(text, kind, False, emitter.top))
+            for node, vector, kind in sides[1]:
+                emitter.remember((node, id(env), None, False), Val(vector, kind, True, emitter.top))
+            emitter.take(self.found.node.kind, name, emitter.spread(emitter.term(self.found.node, env, dtype)), dtype, True)
+        emitter.lane = None
+
+    def _result(self, down: Var, k: int, right: Var, value: Val) -> None:
+        """One row of a thread's results: what is done with the sum, and where it goes."""
+        emitter, part, width = self.own, self.part, self.tile.right
+        dtype = computed(part.scope.dtype)
+        then, full, tail = Block(), Block(), Block()
+        lane, active = emitter.variable("n", self.width), emitter.name("n")
+        exact = self.width.number is not None and self.width.number % width == 0
+        with emitter.level(then, fence=True):
+            for body, count in ((full, None), *(() if exact else ((tail, active),))):
+                with emitter.level(body, lane):
+                    emitter.lane, emitter.active = lane, count
+                    env = self._at(down, k, lane, None)
+                    emitter.remember_reduction(self.found.node, env, value.dtype, value)
+                    whole = emitter.emit_as(part.scope.body, env, dtype)
+                    for tensor, pointer in self.memory.stores.get(part.value, ()):
+                        self.pointers[pointer.name] = pointer
+                        emitter.store(tensor, self.place(part, env.iters, tensor), whole)
+                    emitter.lane, emitter.active = None, None
+            stop = f"k_min64({emitter.text(self.width)}, {right.name} + {width})"
+            then.statements.append(Lanes(lane.name, right.name, stop, width, full, None, width, None if exact else tail, active))
+        emitter.levels[-1].block.statements.append(Branch(f"{down.name} + {k} < {emitter.text(self.height)}", then, Block()))
+
+    # ---- shared memory -------------------------------------------------------------------------------------------------------
+
+    def _stride(self, side: int) -> int:
+        return (self.tile.columns if side else self.tile.rows) + _APART
+
+    def _shared(self, side: int, first: Var, at: Var, length: Poly) -> list[tuple[Scalar, Shared, DType]]:
+        """Loads what one side of the tile needs: neighbouring threads load neighbours in memory."""
+        emitter, tile = self.own, self.tile
+        size, extent = (tile.columns, self.width) if side else (tile.rows, self.height)
+        out = []
+        for node in self.found.shared[side]:
+            dtype = computed(element_type(node, self.part.dtypes) or DType.F32)
+            count = self._stride(side) * tile.depth
+            shared = Shared(store_type(dtype), emitter.name("tile"), count, 1, count * dtype.bytes)
+            self.shared_memory.append(shared)
+            each, load, then = Var(emitter.name("e")), Block(), Block()
+            with emitter.level(load, each):
+                deep = self._neighbours(node, side, extent, length)
+                q = self._let("q", self._part_of(each, deep, tile.depth, size))
+                p = self._let("p", self._part_of(each, not deep, size, tile.depth))
+                place = self._let("m", f"{first.name} + {p.name}", extent)
+                step = self._let("k", f"{at.name} + {q.name}", length)
+                with emitter.level(then, fence=True):
+                    env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
+                    # a condition may be around it that is no part of it
+                    emitter.guarded += 1
+                    value = emitter.emit_as(node, env, dtype)
+                    emitter.guarded -= 1
+                    target = f"{shared.name} + {q.name}*{self._stride(side)} + {p.name}"
+                    then.statements.append(Store("k_store_one", (target, value.text)))
+                inside = f"{place.name} < {emitter.text(extent)} && {step.name} < {emitter.text(length)}"
+                load.statements.append(Branch(inside, then, Block()))
+            emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(size * tile.depth), tile.threads, load))
+            out.append((node, shared, dtype))
+        return out
+
+    @staticmethod
+    def _part_of(each: Var, fast: bool, size: int, other: int) -> str:
+        return f"{each.name} % {size}" if fast else f"{each.name} / {other}"
+
+    def _neighbours(self, node: Scalar, side: int, extent: Poly, length: Poly) -> bool:
+        """Whether elements along the sum are neighbours in memory, not those along the side."""
+        emitter = self.own
+        place, step = emitter.variable("probe", extent), emitter.variable("probe", length)
+        env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
+        for each in walk(node):
+            if isinstance(each, Read) and not any(part.reads for part in each.index):
+                index = [emitter.poly(part, env) for part in each.index]
+                address = dot(index, env.tensors[self.part.args[each.operand]].strides)
+                along, beside = (self._gap(address, var) for var in (step, place))
+                return along == 1 or (beside != 1 and along is not None and beside is None)
+        return False
+
+    def _gap(self, address: Poly, var: Var) -> int | None:
+        """How far apart the first neighbours along a loop are."""
+        rest = replaced(address, {var: const(0)}, self.own.ranges)
+        return (replaced(address, {var: const(1)}, self.own.ranges) - rest).number
+
+    # ---- positions -----------------------------------------------------------------------------------------------------------
+
+    def _let(self, name: str, text: str, extent: Poly | None = None) -> Var:
+        """A position that is computed here."""
+        emitter = self.own
+        var = Var(emitter.name(name))
+        emitter.levels[-1].block.statements.append(Let("int64_t", var.name, text))
+        emitter.bound[var.name] = emitter.top
+        if extent is not None:
+            emitter.ranges.extents[var] = extent
+        return var
+
+    def _at(self, down: Var | None, by: int, right: Var | None, step: Var | None) -> Env:
+        """The part at a place of the result, and at a step of the sum; sides that are not given are at their start."""
+        part, ranges, node = self.part, self.own.ranges, self.found.node
+        extents = sizes(part)
+        iters: dict[Iter, Poly] = {it: const(0) for it in (*part.scope.iters, *node.iters)}
+        iters.update(self.batch)
+        for side, var, plus in ((self.found.down, down, by), (self.found.right, right, 0)):
+            if var is not None:
+                found = split_up(var, [extents[k] for k in side], ranges)
+                moved = [replaced(place, {var: of(var) + plus}, ranges) for place in found] if plus else found
+                iters.update(zip((part.scope.iters[k] for k in side), moved, strict=True))
+        if step is not None:
+            lengths = [of_scalar(extent, lambda each: None, ranges) for extent in node.extents]
+            iters.update(zip(node.iters, split_up(step, lengths, ranges), strict=True))
+        tensors = {}
+        for arg in part.args:
+            tensors[arg] = self.memory.tensors[arg]
+            pointer = self.memory.pointers[arg]
+            self.pointers[pointer.name] = pointer
+        env = Env(part, iters, {}, tensors)
+        self.own.envs.append(env)
+        return env
+
+
+__all__ = ["Product", "ProductStage", "fits", "product_of"]

@@ -1,0 +1,195 @@
+"""Transposed operands through shared memory: read along one loop and used along another, both times by neighbouring threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from dslc.codegen.cuda.emit import CudaEmitter
+from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
+from dslc.codegen.cuda.variant import CudaVariant
+from dslc.codegen.functions import computed, store_type
+from dslc.codegen.lanes import Memory, dot
+from dslc.codegen.nest import Block, Branch, Let, Loop, Rows, Store
+from dslc.codegen.poly import NotPolynomial, Poly, Var, of_scalar
+from dslc.codegen.stages import Placed, Stage, places
+from dslc.codegen.values import Val
+from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, walk
+
+#: positions along a side of a square, threads of a block, operands that are turned, and blocks of a launch
+_SIDE, _THREADS, _MOST, _GRID = 32, 256, 4, 1 << 16
+#: shorter loops are not worth a square
+_LEAST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """`beside`: the outer loop along which results are neighbours; `below`: that of the operands. `reads`: by their part's number."""
+
+    beside: int
+    below: int
+    reads: tuple[tuple[int, Read], ...]
+
+
+class TurnedStage(CudaStage):
+    """Writes a stage without reductions in squares of positions."""
+
+    def __init__(self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room) -> None:
+        super().__init__(stage, memory, names, variant, room)
+        self.turn = self._turn()
+        if self.turn is not None:
+            self.team = self.threads = _THREADS
+            self.emitter = self.own = CudaEmitter(names, 1, 1)
+
+    def launch(self) -> LaunchCode:
+        """As squares; in the usual form where nothing is to be turned."""
+        turn, emitter = self.turn, self.emitter
+        if turn is None:
+            return super().launch()
+        vars = [emitter.variable("o", extent) for extent in self.extents]
+        others = [k for k in range(len(vars)) if k not in {turn.beside, turn.below}]
+        squares = {turn.below: Var(emitter.name("o")), turn.beside: Var(emitter.name("o"))}
+        body = Block()
+        with emitter.level(body, *(vars[k] for k in others), *squares.values()):
+            tiles = self._load(turn, vars, squares)
+            body.statements.append(self._meet())
+            self._compute(turn, vars, squares, tiles)
+            body.statements.append(self._meet())
+        texts = [emitter.text(self.extents[k]) for k in others]
+        texts.extend(f"(({emitter.text(self.extents[k])} + {_SIDE - 1}) / {_SIDE})" for k in squares)
+        rows = (*(vars[k].name for k in others), *(var.name for var in squares.values()))
+        emitter.root.statements.append(Rows(rows, tuple(texts), body))
+        counts = [dim_of(self.extents[k]) for k in others]
+        counts.extend(above(dim_of(self.extents[k]), _SIDE) for k in squares)
+        return self.code("turned", least(times(*counts), _GRID))
+
+    # ---- what is turned ------------------------------------------------------------------------------------------------------
+
+    def _turn(self) -> Turn | None:
+        bodies = [placed.part.scope.body for placed in self.stage.placed]
+        if any(placed.inner for placed in self.stage.placed) or any(isinstance(node, Reduce) for body in bodies for node in walk(body)):
+            return None
+        ranges = self.emitter.ranges
+        vars = [Var(f"turned{k}") for k in range(len(self.extents))]
+        ranges.extents.update(zip(vars, self.extents, strict=True))
+        at = places(self.stage.extents, self.groups, vars, ranges)
+        last = self.stage.placed[-1]
+        iters = self._positions(last, at)
+        (tensor, _) = self.memory.stores[last.part.value][0]
+        beside = self._along(self.place(last.part, iters, tensor), vars)
+        if beside is None:
+            return None
+        found: dict[int, list[tuple[int, Read]]] = {}
+        for number, placed in enumerate(self.stage.placed):
+            iters = self._positions(placed, at)
+            for node in walk(placed.part.scope.body):
+                address = self._address_of(placed, node, iters) if isinstance(node, Read) else None
+                below = self._along(address, vars)
+                # what is the same for all neighbours needs no turning
+                apart = address is not None and vars[beside] in address.deep
+                if below is not None and below != beside and apart and element_type(node, placed.part.dtypes) is not None:
+                    assert isinstance(node, Read)
+                    found.setdefault(below, []).append((number, node))
+        best = max(found, key=lambda k: len(found[k]), default=None)
+        if best is None or any((self.extents[k].number or _LEAST) < _LEAST for k in (beside, best)) or len(found[best]) > _MOST:
+            return None
+        return Turn(beside, best, tuple(found[best]))
+
+    def _positions(self, placed: Placed, at: list[Poly]) -> dict[Iter, Poly]:
+        iters = {it: Poly(()) for it in placed.part.scope.iters}
+        iters.update({placed.part.scope.iters[number]: place for number, place in zip(placed.outer, at, strict=True)})
+        return iters
+
+    def _address_of(self, placed: Placed, node: Read, iters: dict[Iter, Poly]) -> Poly | None:
+        value = placed.part.args[node.operand]
+        if value in self.inside or any(part.reads for part in node.index):
+            return None
+        ranges = self.emitter.ranges
+        try:
+            index = [of_scalar(part, lambda each: iters.get(each) if isinstance(each, Iter) else None, ranges) for part in node.index]
+        except NotPolynomial:
+            return None
+        return dot(index, self.memory.tensors[value].strides)
+
+    @staticmethod
+    def _along(address: Poly | None, vars: list[Var]) -> int | None:
+        """The loop along which elements are neighbours."""
+        for k, var in enumerate(vars):
+            step = None if address is None else address.coefficient(var)
+            if step is not None and step.number == 1:
+                return k
+        return None
+
+    # ---- squares -------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _square(self, turn: Turn, vars: list[Var], squares: dict[int, Var], fast: int) -> Iterator[tuple[list[Poly], str]]:
+        """A loop over a square, neighbours along one side: the position of each outer loop, and the place in the square."""
+        emitter = self.emitter
+        each, loop, then = Var(emitter.name("e")), Block(), Block()
+        names: dict[int, tuple[str, str]] = {}
+        for k in (turn.below, turn.beside):
+            own = f"{each.name} % {_SIDE}" if k == fast else f"{each.name} / {_SIDE}"
+            names[k] = (emitter.name("q"), emitter.name("p"))
+            loop.statements.append(Let("int64_t", names[k][0], own))
+            loop.statements.append(Let("int64_t", names[k][1], f"{squares[k].name} * {_SIDE} + {names[k][0]}"))
+        spot = [*vars]
+        for k, (_, name) in names.items():
+            spot[k] = Var(name)
+            emitter.ranges.extents[spot[k]] = self.extents[k]
+        inside = " && ".join(f"{name} < {emitter.text(self.extents[k])}" for k, (_, name) in names.items())
+        at = places(self.stage.extents, self.groups, spot, emitter.ranges)
+        place = f"{names[turn.beside][0]}*{_SIDE + 1} + {names[turn.below][0]}"
+        with emitter.level(loop, each, spot[turn.below], spot[turn.beside]), emitter.level(then, fence=True):
+            yield at, place
+        loop.statements.append(Branch(inside, then, Block()))
+        emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(_SIDE * _SIDE), _THREADS, loop))
+
+    def _load(self, turn: Turn, vars: list[Var], squares: dict[int, Var]) -> list[tuple[Shared, DType]]:
+        emitter = self.emitter
+        tiles = []
+        with self._square(turn, vars, squares, turn.below) as (at, place):
+            for number, node in turn.reads:
+                placed = self.stage.placed[number]
+                dtype = computed(element_type(node, placed.part.dtypes) or DType.F32)
+                count = _SIDE * (_SIDE + 1)
+                shared = Shared(store_type(dtype), emitter.name("tile"), count, 1, count * dtype.bytes)
+                self.shared_memory.append(shared)
+                env = self._env(placed, at, {}, {})
+                # a condition may be around it that is no part of it
+                emitter.guarded += 1
+                value = emitter.emit_as(node, env, dtype)
+                emitter.guarded -= 1
+                emitter.levels[-1].block.statements.append(Store("k_store_one", (f"{shared.name} + {place}", value.text)))
+                tiles.append((shared, dtype))
+        return tiles
+
+    def _compute(self, turn: Turn, vars: list[Var], squares: dict[int, Var], tiles: list[tuple[Shared, DType]]) -> None:
+        emitter = self.emitter
+        with self._square(turn, vars, squares, turn.beside) as (at, place):
+            values: dict[Value, Val] = {}
+            for number, placed in enumerate(self.stage.placed):
+                env = self._env(placed, at, values, {})
+                emitter.envs.append(env)
+                for (owner, node), (shared, dtype) in zip(turn.reads, tiles, strict=True):
+                    if owner == number:
+                        self._put(node, env, f"k_at({shared.name}, {place})", dtype)
+                dtype = computed(placed.part.scope.dtype)
+                value = emitter.emit_as(placed.part.scope.body, env, dtype)
+                values[placed.part.value] = value
+                for tensor, pointer in self.memory.stores.get(placed.part.value, ()):
+                    self.pointers[pointer.name] = pointer
+                    emitter.store(tensor, self.place(placed.part, env.iters, tensor), value)
+
+    def _put(self, node: Scalar, env: object, text: str, dtype: DType) -> None:
+        """What an expression is at a place of the square."""
+        emitter = self.emitter
+        value = emitter.let(("square", text), text, dtype, False, emitter.top)
+        emitter.remember((node, id(env), None, False), value)
+
+
+__all__ = ["Turn", "TurnedStage"]

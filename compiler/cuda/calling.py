@@ -1,0 +1,144 @@
+"""Which vendor's call computes a kernel's program, and in which layouts: the lowerings `on cuda`, tried at views of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+from dslc.cuda.devices import Device
+from dslc.cuda.matching import Found, found, target_of
+from dslc.cuda.patterns import NotRead, Pattern, pattern_of
+from dslc.cuda.programs import lifted, one_scope
+from dslc.cuda.views import View, plain, row_major
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Kernel
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.library import Rules, load
+from dslc.syntax import tree as t
+
+#: the library with the lowerings of all targets, and the device of this one there
+_LIBRARY, _ON = "targets", "cuda"
+#: weights of which several layouts are tried
+_LAYOUTS = 2
+#: the buffer of a result that has none yet; those of weights lie below it
+RESULT = -2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Taken:
+    """A kernel as a vendor's call: views of its arguments, those of weights in the layout that it wants, and where the result lies."""
+
+    kernel: Kernel
+    found: Found
+    operands: tuple[View, ...]
+    result: View
+    seconds: float
+
+
+def patterns(rules: Rules) -> tuple[Pattern, ...]:
+    """The lowerings of expressions with calls on CUDA, of the library of targets and of `rules`."""
+    known: dict[str, tuple[Pattern, ...]] = rules_cache(rules, "calls on cuda")
+    if _ON not in known:
+        made: dict[str, Pattern] = {}
+        for library in (load(_LIBRARY), rules):
+            for name, lowering in library.lowerings.items():
+                syntax = lowering.syntax
+                if syntax.device != _ON or syntax.expr is None or name in made:
+                    continue
+                if any(isinstance(one, t.CallVendor) for one in syntax.statements):
+                    try:
+                        made[name] = pattern_of(library, lowering)
+                    except NotRead:
+                        continue
+        known[_ON] = tuple(made.values())
+    return known[_ON]
+
+
+class Calls:
+    """The calls of one device."""
+
+    def __init__(self, rules: Rules, device: Device) -> None:
+        self.rules, self.device = rules, device
+        self.patterns = patterns(rules)
+
+    def best(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Taken | None:
+        """The fastest call of the first layouts that some call takes.
+
+        Args:
+            views: of the kernel's arguments; those of weights are not looked at, since a weight may lie in any layout.
+            turnable: whether the result may lie in another order than row-major.
+        """
+        whole = lifted(kernel)
+        for one in (whole, kernel) if whole is not kernel else (kernel,):
+            given = [
+                plain(RESULT - 1 - k, arg.type.dtype, shape_of(arg.type)) if arg.constant else views[k]
+                for k, arg in enumerate(one.args)
+            ]
+            taken = self._best(one, given, turnable)
+            if taken is not None:
+                return taken
+        return None
+
+    def _best(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Taken | None:
+        scope = one_scope(self.rules, kernel.group)
+        if scope is None:
+            return None
+        value, order = scope
+        for operands, result in self._layouts(kernel, views, turnable):
+            by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
+            target = target_of(value, [by_hole[one] for one in order], result)
+            if target is None:
+                return None
+            best: Taken | None = None
+            for pattern in self.patterns:
+                for one in found(pattern, target):
+                    seconds = self._seconds(one)
+                    if best is None or seconds < best.seconds:
+                        best = Taken(kernel, one, operands, result, seconds)
+            if best is not None:
+                return best
+        return None
+
+    def _layouts(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Iterator[tuple[tuple[View, ...], View]]:
+        """Layouts of weights, and of a result that may: first row-major, then with another axis the fastest."""
+        (type,) = kernel.types
+        assert type is not None
+        result = plain(RESULT, type.dtype, shape_of(type))
+        weights = [k for k, arg in enumerate(kernel.args) if arg.constant][:_LAYOUTS]
+        choices = [_turned(result) if turnable else [result], *(_turned(views[k]) for k in weights)]
+        for chosen in sorted(product(*(range(len(one)) for one in choices)), key=sum):
+            operands = list(views)
+            for k, own, place in zip(weights, choices[1:], chosen[1:], strict=True):
+                operands[k] = own[place]
+            yield tuple(operands), choices[0][chosen[0]]
+
+    def _seconds(self, one: Found) -> float:
+        views = [value for _, value in one.arguments if isinstance(value, View)]
+        calls = 1 + len(one.moves)
+        moved = sum(_touched(view) * view.dtype.bytes for view in views)
+        return calls * self.device.call(one.flops / calls, moved, views[0].dtype, one.sizes, one.window)
+
+
+def _turned(view: View) -> list[View]:
+    """A view in row-major order, and as it would lie with each axis the fastest."""
+    found = [view]
+    for axis in range(len(view.shape) - 1):
+        order = [k for k in range(len(view.shape)) if k != axis] + [axis]
+        steps = row_major([view.shape[k] for k in order])
+        found.append(View(view.buffer, view.dtype, view.shape, tuple(steps[order.index(k)] for k in range(len(order)))))
+    return found
+
+
+def _touched(view: View) -> int:
+    """Elements that are read once: what is repeated at a stride of 0 is not read again."""
+    return prod(size for size, stride in zip(view.shape, view.strides, strict=True) if stride)
+
+
+def shape_of(type: TensorType) -> tuple[int, ...]:
+    """The sizes of a type as numbers; they are known."""
+    return tuple(int(str(size)) for size in type.shape)
+
+
+__all__ = ["Calls", "Taken", "patterns", "shape_of"]

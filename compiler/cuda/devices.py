@@ -1,0 +1,106 @@
+"""What devices can do, from their data sheets, and what a call or a kernel takes there by its operations and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from dslc.errors import error
+from dslc.ir.dtype import DType
+
+#: what of a peak is reached: of the memory's, of a vendor's product, and of a kernel of dslc's own
+_MEMORY, _VENDOR, _OWN = 0.85, 0.75, 0.3
+#: multiplications of a direct convolution for each one of the vendor's algorithm, by the window's size along one axis
+_WINOGRAD = 1.5
+#: positions of a tile of a product, and what of its sum is one part: fewer of them than processors leave some idle
+_TILE, _PART = 64, 512
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A roofline: bytes a second, operations a second by element type (with and without tensor cores), and seconds of a launch.
+
+    `capability` is the compute capability, `processors` how many there are, `cache` the bytes of the last cache, `reach` its speed.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    processors: int
+    memory: int
+    bandwidth: float
+    cache: int
+    reach: float
+    #: operations a second of plain arithmetic
+    plain: Mapping[DType, float]
+    #: and of products on tensor cores, as the vendor's libraries compute them
+    tensor: Mapping[DType, float]
+    launch: float = 2.5e-6
+
+    def moved(self, bytes: float) -> float:
+        """Seconds for so many bytes; what fits into the cache is faster."""
+        return bytes / (self.reach if bytes <= self.cache / 2 else _MEMORY * self.bandwidth)
+
+    def call(self, flops: float, bytes: float, dtype: DType, sizes: Sequence[int] = (), window: Sequence[int] = ()) -> float:
+        """Seconds of a vendor's call.
+
+        Args:
+            sizes: rows, columns and length of the sum of a product, and its batch.
+            window: of a convolution that moves by one; Winograd's algorithm takes fewer multiplications for windows of 3 positions.
+        """
+        peak = self.tensor.get(dtype, self.plain.get(dtype, min(self.plain.values())))
+        saved = 1.0
+        if len(window) == 2 and tuple(window) == (3, 3) and peak == self.plain.get(dtype):
+            saved = _WINOGRAD ** len(window)
+        tiles = 1
+        for size, whole in zip(sizes, (_TILE, _TILE, _PART, 1), strict=False):
+            tiles *= -(-size // whole)
+        used = min(1.0, tiles / self.processors) if sizes else 1.0
+        return self.launch + max(flops / saved / (_VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes))
+
+    def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:
+        """Seconds of a generated kernel, which has no tensor cores."""
+        peak = self.plain.get(dtype, min(self.plain.values()))
+        return launches * self.launch + max(flops / (_OWN * peak), self.moved(bytes))
+
+    def __str__(self) -> str:
+        return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bandwidth / 1e12:.3g} TB/s)"
+
+
+def _device(
+    name: str, capability: tuple[int, int], processors: int, memory: float, bandwidth: float, cache: float, f32: float, f64: float,
+    f16: float, tensor16: float, tensor64: float,
+) -> Device:  # fmt: skip
+    plain = {DType.F32: f32, DType.F64: f64, DType.F16: f16, DType.BF16: f16}
+    # single precision stays single: without TF32 the vendor's products of it use plain arithmetic
+    tensor = {DType.F16: tensor16, DType.BF16: tensor16, DType.F64: tensor64, DType.F32: f32}
+    tera = 1e12
+    return Device(
+        name, capability, processors, int(memory * 2**30), bandwidth * tera, int(cache * 2**20), 2.5 * bandwidth * tera,
+        MappingProxyType({dtype: speed * tera for dtype, speed in plain.items()}),
+        MappingProxyType({dtype: speed * tera for dtype, speed in tensor.items()}),
+    )  # fmt: skip
+
+
+#: by name, from the vendor's data sheets (SXM form, dense)
+DEVICES: Mapping[str, Device] = MappingProxyType({
+    "a100": _device("a100", (8, 0), 108, 80, 2.039, 40, 19.5, 9.7, 78.0, 312.0, 19.5),
+    "h100": _device("h100", (9, 0), 132, 80, 3.35, 50, 66.9, 33.5, 133.8, 989.0, 66.9),
+    "h200": _device("h200", (9, 0), 132, 141, 4.8, 50, 66.9, 33.5, 133.8, 989.0, 66.9),
+})  # fmt: skip
+DEFAULT = "h100"
+
+
+def device_named(name: str) -> Device:
+    """The device of a name.
+
+    Raises:
+        DslcError: E0909 for a name that no data sheet is known of.
+    """
+    found = DEVICES.get(name.lower())
+    if found is None:
+        raise error("E0909", f"there is no device `{name}`", hint="one of " + ", ".join(DEVICES))
+    return found
+
+
+__all__ = ["DEFAULT", "DEVICES", "Device", "device_named"]

@@ -1,0 +1,128 @@
+"""What runs a plan: one small interface, which launchers on a device and the device that only records have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Protocol
+
+from dslc.errors import Diagnostic, DslcError
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Graph
+
+
+class Reason(Enum):
+    """Why a plan does not run; what is decided depends on this, never on the words of a message."""
+
+    NO_LAUNCHER = "neither PyCUDA nor cuda.core is installed"
+    NO_DEVICE = "no CUDA device"
+    TOO_OLD = "the device is too old"
+    MEMORY = "the device has too little memory"
+    BINDING = "a vendor's library or its binding is missing"
+    COMPILE = "a kernel does not compile"
+    LOAD = "a kernel does not load"
+    LAUNCH = "a kernel or a call failed"
+    PLAN = "there is no plan for the model"
+    #: what the launcher of a plan did, and nobody knows why
+    UNKNOWN = "the launcher failed"
+
+
+#: where no other device could do it better, so that the CPU may serve
+LASTING = frozenset({Reason.NO_LAUNCHER, Reason.NO_DEVICE, Reason.TOO_OLD, Reason.MEMORY, Reason.BINDING, Reason.PLAN})
+
+
+class CudaFailure(DslcError):
+    """A plan that does not run: the reason, and the kernel or function with the rules that it comes from."""
+
+    def __init__(self, reason: Reason, detail: str = "", kernel: str = "", rule: str = "") -> None:
+        what = f"`{kernel}` ({rule}): " if kernel else ""
+        words = f"{what}{reason.value}" + (f": {detail}" if detail else "")
+        super().__init__([Diagnostic("E0816", words)])
+        self.reason, self.detail, self.kernel, self.rule = reason, detail, kernel, rule
+
+    def of(self, kernel: str, rule: str) -> CudaFailure:
+        """The same, of a kernel or function where none was known."""
+        return self if self.kernel else CudaFailure(self.reason, self.detail, kernel, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Elements on a device: the address of the first one, and strides in elements."""
+
+    pointer: int
+    dtype: DType
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A kernel: its name, the rules that it comes from, what it computes, and its text where one is needed (a `CudaText`)."""
+
+    name: str
+    rule: str
+    program: Graph
+    text: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Invoked:
+    """A vendor's call with its tensors at their addresses. `workspace` is an address and a number of bytes; 0: none."""
+
+    function: str
+    rule: str
+    arguments: Mapping[str, int | float | str | tuple[int, ...] | Tensor] = field(default_factory=dict)
+    workspace: tuple[int, int] = (0, 0)
+
+
+class Launcher(Protocol):
+    """Runs what a plan says. Addresses are numbers; streams are numbered from 0. Everything raises CudaFailure."""
+
+    #: what it is called
+    name: str
+    #: compute capability of the device
+    capability: tuple[int, int]
+
+    def allocate(self, bytes: int) -> int:
+        """The address of new memory."""
+
+    def free(self, pointer: int) -> None: ...
+
+    def upload(self, pointer: int, data: bytes) -> None:
+        """Copies to the device, and waits."""
+
+    def download(self, pointer: int, bytes: int) -> bytes:
+        """Copies from the device, and waits for all streams first."""
+
+    def load(self, code: Code) -> Any:
+        """Compiles a kernel and loads it; what `kernel` takes."""
+
+    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+        """Starts a kernel."""
+
+    def call(self, invoked: Invoked, stream: int) -> None:
+        """Starts a vendor's call."""
+
+    def record(self, stream: int) -> Any:
+        """An event after what was started on a stream so far."""
+
+    def wait(self, stream: int, event: Any) -> None:
+        """What is started on a stream from now on waits for an event."""
+
+    def begin(self) -> None:
+        """What is started from now on is recorded as a graph, where the launcher can; else it is run."""
+
+    def end(self) -> Any | None:
+        """What was recorded since `begin`; None where nothing is, and everything was run."""
+
+    def replay(self, recorded: Any) -> None:
+        """Starts what was recorded."""
+
+    def synchronize(self) -> None:
+        """Waits for everything."""
+
+    def close(self) -> None: ...
+
+
+__all__ = ["LASTING", "Code", "CudaFailure", "Invoked", "Launcher", "Reason", "Tensor"]

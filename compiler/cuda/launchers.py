@@ -1,0 +1,301 @@
+"""Launchers on a device: PyCUDA's and NVIDIA's cuda.core, behind the interface of `launch`.
+
+Both compile with NVRTC and start the same kernels; vendors' calls go through `vendors`. None of this runs where there is no device.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
+from dslc.cuda.vendors import Vendors
+
+
+def launcher() -> Launcher:
+    """The first launcher that imports and finds a device, PyCUDA's before cuda.core's.
+
+    Raises:
+        CudaFailure: NO_LAUNCHER where neither is installed, NO_DEVICE where none finds a device.
+    """
+    makers: tuple[Callable[[], Launcher], ...] = (PyCuda, CudaCore)
+    failed: list[CudaFailure] = []
+    for make in makers:
+        try:
+            return make()
+        except CudaFailure as problem:
+            failed.append(problem)
+    for one in failed:
+        if one.reason is not Reason.NO_LAUNCHER:
+            raise one
+    raise CudaFailure(Reason.NO_LAUNCHER, "pip install dslc[cuda] or dslc[pycuda]")
+
+
+def _first_line(problem: BaseException) -> str:
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+
+
+def _memory(problem: BaseException) -> bool:
+    """Whether a driver says that memory is short; drivers have an error of their own for that."""
+    return type(problem).__name__ == "MemoryError" or "OUT_OF_MEMORY" in str(problem)
+
+
+def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
+    """The binary of a kernel for a device.
+
+    Raises:
+        CudaFailure: COMPILE.
+    """
+    from dslc.codegen.cuda.nvrtc import NotCompiled, compile
+
+    try:
+        binary: bytes = compile(code.text.text, f"sm_{capability[0]}{capability[1]}").cubin
+        return binary
+    except NotCompiled as problem:
+        raise CudaFailure(Reason.COMPILE, _first_line(problem), code.name, code.rule) from None
+
+
+#: a function, grid, block, shared memory in bytes, addresses, and sizes
+_Launch = tuple[Any, tuple[int, ...], tuple[int, ...], int, list[int], list[int]]
+
+
+class Loaded:
+    """A kernel on a device, whatever launches it: a kernel's launches, with its tensors and its sizes as arguments."""
+
+    def __init__(self, code: Code, functions: dict[str, Any]) -> None:
+        self.code, self.functions = code, functions
+
+    def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[_Launch]:
+        """What is started, in order."""
+        from dslc.codegen.cuda.text import Place, at
+
+        text = self.code.text
+        sizes = text.bind([one.shape for one in reads])
+        if sizes is None:
+            raise CudaFailure(Reason.LAUNCH, "other sizes than it was made for", self.code.name, self.code.rule)
+        ins, outs = ([one.pointer for one in tensors] for tensors in (reads, writes))
+        places = {Place.INPUT: ins, Place.OUTPUT: outs, Place.SCRATCH: list(scratch)}
+        found = []
+        for launch in text.launches:
+            grid = tuple(at(size, sizes) for size in launch.grid)
+            if 0 in grid:
+                continue
+            pointers = [places[one.place][one.number] for one in launch.pointers]
+            numbers = [sizes[one] for one in text.sizes]
+            found.append((self.functions[launch.symbol], grid, launch.block, at(launch.shared, sizes), pointers, numbers))
+        return found
+
+
+class CudaCore:
+    """NVIDIA's cuda.core."""
+
+    name = "cuda.core"
+
+    def __init__(self, number: int = 0) -> None:
+        try:
+            import cuda.core as core  # type: ignore[import-not-found, unused-ignore]
+            from cuda.bindings import driver  # type: ignore[import-not-found, unused-ignore]
+        except ImportError as problem:
+            raise CudaFailure(Reason.NO_LAUNCHER, _first_line(problem)) from None
+        self._core: Any = core
+        self._driver: Any = driver
+        try:
+            self._device = core.Device(number)
+            self._device.set_current()
+            major, minor = self._device.compute_capability
+        except Exception as problem:  # the driver is missing, or finds nothing: many kinds, none of them documented
+            raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
+        self.capability = (int(major), int(minor))
+        self._streams: list[Any] = []
+        self._blocks: dict[int, Any] = {}
+        self._graph: Any = None
+        self.vendors = Vendors()
+
+    def _stream(self, number: int) -> Any:
+        while len(self._streams) <= number:
+            self._streams.append(self._device.create_stream())
+        return self._graph if self._graph is not None else self._streams[number]
+
+    def _handle(self, number: int) -> int:
+        self._stream(number)
+        return int(self._streams[number].handle)
+
+    def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
+        try:
+            return act()
+        except CudaFailure:
+            raise
+        except Exception as problem:  # bindings raise errors of their own, one class for all of a driver's
+            raise CudaFailure(Reason.MEMORY if _memory(problem) else reason, _first_line(problem)) from None
+
+    def _checked(self, found: Any) -> None:
+        status = found[0] if isinstance(found, tuple) else found
+        if int(status) != 0:
+            raise CudaFailure(Reason.LAUNCH, str(status))
+
+    def allocate(self, bytes: int) -> int:
+        block = self._did(lambda: self._device.allocate(bytes, stream=self._stream(0)), Reason.MEMORY)
+        self.synchronize()
+        self._blocks[int(block.handle)] = block
+        return int(block.handle)
+
+    def free(self, pointer: int) -> None:
+        self.synchronize()
+        self._blocks.pop(pointer).close()
+
+    def upload(self, pointer: int, data: bytes) -> None:
+        if data:
+            self._did(lambda: self._checked(self._driver.cuMemcpyHtoD(pointer, data, len(data))))
+
+    def download(self, pointer: int, bytes: int) -> bytes:
+        self.synchronize()
+        out = np.empty(bytes, np.uint8)
+        if bytes:
+            self._did(lambda: self._checked(self._driver.cuMemcpyDtoH(out.ctypes.data, pointer, bytes)))
+        return out.tobytes()
+
+    def load(self, code: Code) -> Any:
+        binary = _compiled(code, self.capability)
+        module = self._did(lambda: self._core.ObjectCode.from_cubin(binary), Reason.LOAD)
+        symbols = {launch.symbol for launch in code.text.launches}
+        return Loaded(code, {name: self._did(partial(module.get_kernel, name), Reason.LOAD) for name in symbols})
+
+    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+        for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
+            config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared)
+            arguments = [*map(ctypes.c_void_p, pointers), *map(ctypes.c_int64, sizes)]
+            self._did(partial(self._core.launch, self._stream(stream), config, function, *arguments))
+
+    def call(self, invoked: Invoked, stream: int) -> None:
+        self._did(lambda: self.vendors.call(invoked, self._handle(stream)))
+
+    def record(self, stream: int) -> Any:
+        return self._did(lambda: self._stream(stream).record())
+
+    def wait(self, stream: int, event: Any) -> None:
+        self._did(lambda: self._stream(stream).wait(event))
+
+    def begin(self) -> None:
+        """Captures what is started on the first stream; vendors' libraries have chosen their algorithms in an earlier run."""
+        self._stream(0)
+        builder = self._did(self._streams[0].create_graph_builder)
+        self._did(builder.begin_building)
+        self._graph = builder
+
+    def end(self) -> Any | None:
+        builder, self._graph = self._graph, None
+        return self._did(lambda: builder.end_building().complete())
+
+    def replay(self, recorded: Any) -> None:
+        self._did(lambda: recorded.launch(self._streams[0]))
+
+    def synchronize(self) -> None:
+        for stream in self._streams:
+            self._did(stream.sync)
+
+    def close(self) -> None:
+        for pointer in list(self._blocks):
+            self.free(pointer)
+
+
+class PyCuda:
+    """PyCUDA."""
+
+    name = "pycuda"
+
+    def __init__(self, number: int = 0) -> None:
+        try:
+            import pycuda.driver as driver  # type: ignore[import-not-found, unused-ignore]
+        except ImportError as problem:
+            # without a driver the module is there and does not load
+            missing = getattr(problem, "name", None) in {"pycuda", "pycuda.driver"}
+            raise CudaFailure(Reason.NO_LAUNCHER if missing else Reason.NO_DEVICE, _first_line(problem)) from None
+        self._driver: Any = driver
+        try:
+            driver.init()
+            device = driver.Device(number)
+            self._context = device.retain_primary_context()
+            self._context.push()
+            major, minor = device.compute_capability()
+        except Exception as problem:
+            raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
+        self.capability = (int(major), int(minor))
+        self._streams: list[Any] = []
+        self._blocks: dict[int, Any] = {}
+        self.vendors = Vendors()
+
+    def _stream(self, number: int) -> Any:
+        while len(self._streams) <= number:
+            self._streams.append(self._driver.Stream())
+        return self._streams[number]
+
+    def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
+        try:
+            return act()
+        except CudaFailure:
+            raise
+        except Exception as problem:
+            raise CudaFailure(Reason.MEMORY if _memory(problem) else reason, _first_line(problem)) from None
+
+    def allocate(self, bytes: int) -> int:
+        block = self._did(lambda: self._driver.mem_alloc(bytes), Reason.MEMORY)
+        self._blocks[int(block)] = block
+        return int(block)
+
+    def free(self, pointer: int) -> None:
+        self.synchronize()
+        self._blocks.pop(pointer).free()
+
+    def upload(self, pointer: int, data: bytes) -> None:
+        if data:
+            self._did(lambda: self._driver.memcpy_htod(pointer, np.frombuffer(data, np.uint8)))
+
+    def download(self, pointer: int, bytes: int) -> bytes:
+        self.synchronize()
+        out = np.empty(bytes, np.uint8)
+        if bytes:
+            self._did(lambda: self._driver.memcpy_dtoh(out, pointer))
+        return out.tobytes()
+
+    def load(self, code: Code) -> Any:
+        binary = _compiled(code, self.capability)
+        module = self._did(lambda: self._driver.module_from_buffer(binary), Reason.LOAD)
+        symbols = {launch.symbol for launch in code.text.launches}
+        return Loaded(code, {name: self._did(partial(module.get_function, name), Reason.LOAD) for name in symbols})
+
+    def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
+        for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
+            arguments = [*map(np.uint64, pointers), *map(np.int64, sizes)]
+            self._did(partial(function, *arguments, grid=grid, block=block, shared=shared, stream=self._stream(stream)))
+
+    def call(self, invoked: Invoked, stream: int) -> None:
+        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
+
+    def record(self, stream: int) -> Any:
+        return self._did(lambda: self._driver.Event().record(self._stream(stream)))
+
+    def wait(self, stream: int, event: Any) -> None:
+        self._did(lambda: self._stream(stream).wait_for_event(event))
+
+    def begin(self) -> None: ...
+
+    def end(self) -> Any | None:
+        return None
+
+    def replay(self, recorded: Any) -> None:
+        raise CudaFailure(Reason.LAUNCH, "nothing is recorded")
+
+    def synchronize(self) -> None:
+        for stream in self._streams:
+            self._did(stream.synchronize)
+
+    def close(self) -> None:
+        for pointer in list(self._blocks):
+            self.free(pointer)
+
+
+__all__ = ["CudaCore", "Loaded", "PyCuda", "launcher"]

@@ -1,0 +1,604 @@
+"""Calls of vendors' functions, found in scopes: which iterators stand where decides, and the strides of the views say the arguments.
+
+An iterator of both factors and the result is of the batch, one of the left factor and the result is a row, and so on, as the
+lowering's expression has them. Several iterators are one index where they lie in memory as one; those of a batch may be missing in
+a tensor, which is then read again at a stride of 0. In windows (`o * u + r * v - w`) dimensions are matched one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import permutations, product
+from math import prod
+from typing import Any
+
+from dslc.cuda.patterns import Dim, Pattern, Reading
+from dslc.cuda.views import View, address, inside, joined, slopes
+from dslc.ir.dtype import DTYPES, DType
+from dslc.ir.graph import Scope
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, as_scalar, read, rebuild, walk
+from dslc.semantics.env import Asked, Env, Mismatch, Unbound, fail
+from dslc.semantics.evaluate import evaluate, truth
+from dslc.syntax import tree as t
+
+#: so many calls are made at most where the strides of a batch are not those of one
+_CALLS = 64
+#: what an argument of a call may be
+Argument = int | float | str | tuple[int, ...] | View
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A call that computes a scope: the lowering, the function, its arguments by name, and operations and tensors."""
+
+    rule: str
+    function: str
+    arguments: tuple[tuple[str, Argument], ...]
+    flops: float
+    #: rows, columns, length of the sum and batch, of one call
+    sizes: tuple[int, int, int, int] = (1, 1, 1, 1)
+    #: sizes of the window where it moves by one position, for what a vendor's algorithms save
+    window: tuple[int, ...] = ()
+    #: where one call does not reach: how far each tensor moves on for every further one, in elements
+    moves: tuple[tuple[tuple[str, int], ...], ...] = ()
+
+    def calls(self) -> Iterator[tuple[tuple[str, Argument], ...]]:
+        """The arguments of each call."""
+        yield self.arguments
+        for moved in self.moves:
+            by = dict(moved)
+            yield tuple(
+                (name, replace(value, offset=value.offset + by[name]) if isinstance(value, View) and name in by else value)
+                for name, value in self.arguments
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """Iterators that are one: how many positions, and the stride in each tensor."""
+
+    extent: int
+    strides: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Target:
+    """A scope, taken apart: the two factors of its sum, what else it reads, and what it computes of both."""
+
+    scope: Scope
+    views: tuple[View, ...]
+    result: View
+    factors: tuple[Read, Read]
+    others: tuple[Read, ...]
+    computed: Scalar
+    extents: Mapping[Iter, int]
+    summed: frozenset[Iter]
+    #: strides of the result by iterator
+    written: Mapping[Iter, int]
+
+
+def target_of(scope: Scope, views: Sequence[View], result: View) -> _Target | None:
+    """A scope with one sum of products of two reads; None for any other. `result` is where its elements are to be."""
+    sums = [node for node in walk(scope.body) if isinstance(node, Reduce)]
+    if len(sums) != 1:
+        return None
+    (total,) = sums
+    body = total.body
+    if total.kind != "sum" or total.where is not None or not (isinstance(body, Apply) and body.name == "*" and len(body.args) == 2):
+        return None
+    left, right = body.args
+    if not (isinstance(left, Read) and isinstance(right, Read)) or not all(isinstance(e, Num) for e in total.extents):
+        return None
+    others: dict[Read, int] = {}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if node is total:
+            return read(0, ())
+        if isinstance(node, Read):
+            return read(others.setdefault(node, len(others) + 1), ())
+        return None
+
+    computed = rebuild(scope.body, leaf)
+    if computed.free:
+        return None
+    extents = {it: int(str(e)) for it, e in zip(scope.iters, scope.extents, strict=True)}
+    extents |= {it: int(str(e)) for it, e in zip(total.iters, total.extents, strict=True)}
+    if min(extents.values(), default=1) < 1:
+        return None
+    written: dict[Iter, int] = {}
+    at = 0
+    for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
+        step = result.strides[axis]
+        for it in reversed(scope.iters[at : at + count]):
+            written[it] = step
+            step *= extents[it]
+        at += count
+    return _Target(
+        scope, tuple(views), result, (left, right), tuple(others), computed, extents, frozenset(total.iters), written
+    )  # fmt: skip
+
+
+def found(pattern: Pattern, target: _Target) -> Iterator[Found]:
+    """Every way in which a lowering's call computes a target."""
+    for factors in (target.factors, target.factors[::-1]):
+        for others in permutations(target.others) if len(target.others) == len(pattern.others) else ():
+            reads = {pattern.factors[0].tensor: factors[0], pattern.factors[1].tensor: factors[1]}
+            reads |= {one.tensor: node for one, node in zip(pattern.others, others, strict=True)}
+            if len(reads) < 2 + len(others):
+                continue
+            for windows in _windows(pattern, target, reads):
+                one = _Attempt(pattern, target, reads, windows).result()
+                if one is not None:
+                    yield one
+
+
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The dimensions of a tensor whose positions are computed: which dimension of the operand is which of the pattern, the iterators of
+    each index, and coefficients by name."""
+
+    tensor: str = ""
+    order: tuple[int, ...] = ()
+    iters: Mapping[str, tuple[tuple[Iter, ...], ...]] | None = None
+    coefficients: Mapping[str, tuple[int, ...]] | None = None
+
+
+def _windows(pattern: Pattern, target: _Target, reads: Mapping[str, Read]) -> Iterator[_Windows]:
+    with_windows = [one for one in pattern.factors if one.window]
+    if not with_windows:
+        yield _Windows()
+        return
+    (reading,) = with_windows[:1]
+    if len(with_windows) > 1:
+        return
+    node = reads[reading.tensor]
+    fixed = [dim for dim in reading.dims if not dim.star]
+    many = len(node.index) - len(fixed)
+    if many < 0 or (many and many == len(node.index)) or (many and not any(dim.star for dim in reading.dims)):
+        return
+    for taken in permutations(range(len(node.index)), len(fixed)):
+        rest = iter([k for k in range(len(node.index)) if k not in taken])
+        chosen = iter(taken)
+        order: list[tuple[int, ...]] = [tuple(rest) if dim.star else (next(chosen),) for dim in reading.dims]
+        found = _unified(pattern, target, reading, node, order, reads)
+        if found is not None:
+            yield found
+
+
+def _unified(
+    pattern: Pattern, target: _Target, reading: Reading, node: Read, order: Sequence[tuple[int, ...]], reads: Mapping[str, Read]
+) -> _Windows | None:
+    """The dimensions of a read as those of a pattern in one order."""
+    every = tuple(target.extents)
+    iters: dict[str, list[tuple[Iter, ...]]] = {}
+    coefficients: dict[str, list[int]] = {}
+    shape = target.views[node.operand].shape
+    for dim, places in zip(reading.dims, order, strict=True):
+        for place in places:
+            found = slopes(node.index[place], every)
+            if found is None:
+                return None
+            *steps, start = found
+            used = [(it, step) for it, step in zip(every, steps, strict=True) if step and target.extents[it] > 1]
+            by_term = _by_term(pattern, target, dim, [it for it, _ in used], reads)
+            if by_term is None:
+                return None
+            if dim.window:
+                at = dict(used)
+                for term, own in zip(dim.terms, by_term, strict=True):
+                    if len(own) > 1 or (own and at[own[0]] < 1) or (own and term.factor is None and at[own[0]] != 1):
+                        return None
+                    if term.factor is not None:
+                        coefficients.setdefault(term.factor, []).append(at[own[0]] if own else 1)
+                names = [(sign, name) for sign, name in dim.added if isinstance(name, str)]
+                known = sum(sign * one for sign, one in dim.added if isinstance(one, int))
+                if len(names) > 1 or (not names and start != known):
+                    return None
+                for sign, name in names:
+                    coefficients.setdefault(name, []).append(sign * (start - known))
+            elif start or not _radix(used, by_term, target, shape[place]):
+                return None
+            for term, own in zip(dim.terms, by_term, strict=True):
+                iters.setdefault(term.index, []).append(own)
+    return _Windows(
+        reading.tensor, tuple(place for places in order for place in places),
+        {name: tuple(own) for name, own in iters.items()}, {name: tuple(own) for name, own in coefficients.items()},
+    )  # fmt: skip
+
+
+def _by_term(
+    pattern: Pattern, target: _Target, dim: Dim, used: Sequence[Iter], reads: Mapping[str, Read]
+) -> tuple[tuple[Iter, ...], ...] | None:
+    """Which iterators of a dimension are which term's, by the tensors in which they stand."""
+    out: list[list[Iter]] = [[] for _ in dim.terms]
+    for it in used:
+        where = {name for name, node in reads.items() if it in node.free and name in {one.tensor for one in pattern.factors}}
+        if it not in target.summed:
+            where.add(pattern.output.tensor)
+        own = [k for k, term in enumerate(dim.terms) if pattern.role(term.index) - {o.tensor for o in pattern.others} == where]
+        if len(own) != 1:
+            return None
+        out[own[0]].append(it)
+    return tuple(map(tuple, out))
+
+
+def _radix(used: Sequence[tuple[Iter, int]], by_term: Sequence[Sequence[Iter]], target: _Target, size: int) -> bool:
+    """Whether iterators make up a whole dimension together, those of the first term the slowest."""
+    step, place = 1, {it: k for k, own in enumerate(by_term) for it in own}
+    last = len(by_term)
+    for it, slope in sorted(used, key=lambda one: one[1]):
+        if slope != step or place[it] > last:
+            return False
+        last = place[it]
+        step *= target.extents[it]
+    return step == size
+
+
+class _Attempt:
+    """One choice of reads for a pattern's tensors: indices, conditions, arguments."""
+
+    def __init__(self, pattern: Pattern, target: _Target, reads: Mapping[str, Read], windows: _Windows) -> None:
+        self.pattern, self.target, self.reads, self.windows = pattern, target, reads, windows
+        self.strides: dict[str, Mapping[Iter, int]] = {}
+        self.offsets: dict[str, int] = {}
+        self.axes: dict[str, tuple[_Axis, ...]] = {}
+        #: axes of a batch for each position of which there is a call
+        self.outside: tuple[_Axis, ...] = ()
+
+    def result(self) -> Found | None:
+        if not self._placed() or not self._assigned():
+            return None
+        numbers = self._numbers()
+        if numbers is None:
+            return None
+        batches = [name for name in self.axes if name in self.pattern.packs and name not in (self.windows.iters or {})]
+        pack = batches[0] if len(batches) == 1 and not self.windows.tensor else ""
+        whole = self.axes.get(pack, ())
+        for count in range(len(whole) + 1):
+            self.outside = whole[:count]
+            if pack:
+                self.axes[pack] = whole[count:]
+            if prod(axis.extent for axis in self.outside) > _CALLS:
+                return None
+            try:
+                found = self._call(self._environment(numbers))
+            except (Mismatch, Unbound, _Unfit):
+                found = None
+            if found is not None:
+                return found
+        return None
+
+    def _moves(self) -> tuple[tuple[tuple[str, int], ...], ...]:
+        """How far each argument that is a tensor moves on for every call after the first."""
+        names = {
+            entry.name: entry.value.id for entry in self.pattern.call.attrs
+            if isinstance(entry.value, t.Name) and entry.value.id in self.strides
+        }  # fmt: skip
+        every = list(product(*(range(axis.extent) for axis in self.outside)))
+        return tuple(
+            tuple(
+                (name, sum(at * axis.strides[tensor] for at, axis in zip(position, self.outside, strict=True)))
+                for name, tensor in names.items()
+            )
+            for position in every[1:]
+        )
+
+    # ---- where everything lies -----------------------------------------------------------------------------------
+
+    def _placed(self) -> bool:
+        """The strides of every iterator in every tensor."""
+        every = tuple(self.target.extents)
+        within: dict[Scalar, tuple[int, int]] = {it: (0, extent - 1) for it, extent in self.target.extents.items()}
+        for reading in (*self.pattern.factors, *self.pattern.others):
+            node = self.reads[reading.tensor]
+            view = self.target.views[node.operand]
+            if reading.tensor != self.windows.tensor and not (node.other is None or inside(node.index, view.shape, within)):
+                return False
+            found = slopes(address(node.index, view), every)
+            if found is None:
+                return False
+            *steps, start = found
+            self.strides[reading.tensor] = dict(zip(every, steps, strict=True))
+            self.offsets[reading.tensor] = view.offset + (0 if reading.tensor == self.windows.tensor else start)
+        output = self.pattern.output.tensor
+        self.strides[output] = {it: self.target.written.get(it, 0) for it in every}
+        self.offsets[output] = self.target.result.offset
+        return True
+
+    def _assigned(self) -> bool:
+        """The axes of every index."""
+        pattern, target = self.pattern, self.target
+        own: dict[str, list[tuple[Iter, ...]]] = {name: [] for name in pattern.indices}
+        taken: set[Iter] = set()
+        for name, found in (self.windows.iters or {}).items():
+            own[name] = [tuple(iters) for iters in found]
+            taken.update(it for iters in found for it in iters)
+        factors = {one.tensor for one in pattern.factors}
+        singles: dict[str, list[Iter]] = {}
+        packed: dict[str, list[Iter]] = {}
+        fixed = set(self.windows.iters or {})
+        for it, extent in target.extents.items():
+            if extent == 1 or it in taken:
+                continue
+            role = {name for name in factors if self.strides[name][it]}
+            role |= set() if it in target.summed else {pattern.output.tensor}
+            single = [n for n in pattern.indices if n not in fixed and n not in pattern.packs and self._role(n) == role]
+            wide = [n for n in pattern.indices if n not in fixed and n in pattern.packs and self._wide(n, role)]
+            if single:
+                singles.setdefault(single[0], []).append(it)
+            elif wide:
+                packed.setdefault(wide[0], []).append(it)
+            else:
+                return False
+        for name, iters in singles.items():
+            for left in self._kept(name, iters, own):
+                wide = [n for n in pattern.indices if n in pattern.packs and n not in fixed and self._wide(n, self._role(name))]
+                if not wide:
+                    return False
+                packed.setdefault(wide[0], []).append(left)
+        for name, iters in packed.items():
+            own[name] = [(it,) for it in self._ordered(iters)]
+        for name, groups in own.items():
+            if not groups and name not in pattern.packs:
+                groups = [()]
+            axes = [self._axis(group) for group in groups]
+            if any(axis is None for axis in axes):
+                return False
+            self.axes[name] = tuple(axis for axis in axes if axis is not None)
+        return all(self._reads_only(one) for one in pattern.others)
+
+    def _role(self, index: str) -> set[str]:
+        """The factors, and the result, in which an index stands."""
+        names = {one.tensor for one in self.pattern.factors} | {self.pattern.output.tensor}
+        return set(self.pattern.role(index)) & names
+
+    def _wide(self, pack: str, role: set[str]) -> bool:
+        """Whether iterators of a role may be of a batch: it repeats the tensors in which they are missing."""
+        return role <= self._role(pack) and self.pattern.output.tensor in role
+
+    def _ordered(self, iters: Sequence[Iter]) -> list[Iter]:
+        """The slowest one of the result, or else of what has them, first."""
+        names = (self.pattern.output.tensor, *(one.tensor for one in self.pattern.factors))
+        return sorted(iters, key=lambda it: tuple(-self.strides[name][it] for name in names))
+
+    def _kept(self, name: str, iters: Sequence[Iter], own: dict[str, list[tuple[Iter, ...]]]) -> list[Iter]:
+        """Gives an index as many of its iterators as lie like one, the fastest ones; returns the others."""
+        ordered = self._ordered(iters)
+        for first in range(len(ordered)):
+            if self._axis(tuple(ordered[first:])) is not None:
+                own[name] = [tuple(ordered[first:])]
+                return ordered[:first]
+        return ordered
+
+    def _axis(self, iters: tuple[Iter, ...]) -> _Axis | None:
+        extent = prod(self.target.extents[it] for it in iters)
+        strides: dict[str, int] = {}
+        for name, steps in self.strides.items():
+            found = joined([(self.target.extents[it], steps[it]) for it in iters])
+            if found is None:
+                return None
+            strides[name] = found[1]
+        return _Axis(extent, strides)
+
+    def _reads_only(self, reading: Reading) -> bool:
+        """Whether what else is read depends on the indices only that its pattern has."""
+        return all(
+            axis.strides[reading.tensor] == 0
+            for name, axes in self.axes.items() if name not in reading.indices
+            for axis in axes
+        )  # fmt: skip
+
+    def _numbers(self) -> dict[str, Scalar] | None:
+        """What the names of numbers stand for, where the same is computed of the sum."""
+        names = self.pattern.numbers
+        if len(names) > 1:
+            return None
+        constants = dict.fromkeys([as_scalar(1), *(node for node in walk(self.target.computed) if isinstance(node, Num))])
+        for constant in constants if names else (as_scalar(1),):
+            numbers = dict.fromkeys(names, constant)
+            if self.pattern.computes(self.target.computed, numbers):
+                return numbers
+        return None
+
+    # ---- conditions and arguments --------------------------------------------------------------------------------
+
+    def _environment(self, numbers: Mapping[str, Scalar]) -> Env:
+        pattern = self.pattern
+        env = Env(pattern.lowering.module, pattern.rules)
+        for name, value in numbers.items():
+            assert isinstance(value, Num)
+            env.bind(name, value.value)
+        for name, found in (self.windows.coefficients or {}).items():
+            env.bind(name, found)
+        types: dict[str, Any] = {}
+        for param in pattern.lowering.syntax.params:
+            reading = next((one for one in pattern.readings() if one.tensor == param.name), None)
+            if reading is None or param.type is None:
+                continue
+            dtype = self._view(reading).dtype
+            if param.type.name in DTYPES:
+                if DTYPES[param.type.name] is not dtype:
+                    raise _Unfit
+            elif types.setdefault(param.type.name, dtype) is not dtype:
+                raise _Unfit
+            for dim, declared in zip(reading.dims, param.type.dims or (), strict=True):
+                for name, size in self._sizes(reading, dim, declared):
+                    if types.setdefault(name, size) != size:
+                        raise _Unfit
+        for name, value in types.items():
+            env.bind(name, value)
+        if self.target.result.dtype is not types.get("T", self.target.result.dtype):
+            raise _Unfit
+        for name, answer in {
+            "stride": self._stride, "regular": self._regular, "size": self._size, "dense": self._dense, "bytes": self._bytes,
+            "elements": self._elements, "aligned": self._aligned,
+        }.items():  # fmt: skip
+            env.bind(name, Asked(answer))
+        return env
+
+    def _sizes(self, reading: Reading, dim: Dim, declared: t.Expr) -> Iterator[tuple[str, int | tuple[int, ...]]]:
+        """Declared names of sizes with what they are."""
+        if isinstance(declared, t.TupleExpr):
+            for slot, term in zip(declared.slots, dim.terms, strict=True):
+                if isinstance(slot, t.Name):
+                    yield slot.id, self.axes[term.index][0].extent
+            return
+        name = declared.value if isinstance(declared, t.Pack) else declared
+        if not isinstance(name, t.Name):
+            return
+        shape, _ = self._dims(reading, dim)
+        yield name.id, shape if dim.star else shape[0]
+
+    def _dims(self, reading: Reading, dim: Dim) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Sizes and strides of the dimensions that a place of a pattern stands for."""
+        if reading.tensor == self.windows.tensor:
+            at = 0
+            for one in reading.dims:
+                count = len(self.windows.order) - len(reading.dims) + 1 if one.star else 1
+                if one is dim:
+                    view = self.target.views[self.reads[reading.tensor].operand]
+                    own = self.windows.order[at : at + count]
+                    return tuple(view.shape[k] for k in own), tuple(view.strides[k] for k in own)
+                at += count
+        if dim.star:
+            axes = self.axes[dim.terms[0].index]
+            return tuple(axis.extent for axis in axes), tuple(axis.strides[reading.tensor] for axis in axes)
+        whole = joined([(axis.extent, axis.strides[reading.tensor]) for term in dim.terms for axis in self.axes[term.index]])
+        if whole is None:
+            raise _Unfit
+        size, stride = whole
+        return (size,), (self._natural(reading, dim.terms[0].index) if size == 1 else stride,)
+
+    def _view(self, reading: Reading) -> View:
+        """A tensor with the dimensions of the pattern."""
+        if reading.tensor == self.pattern.output.tensor:
+            below = self.target.result
+        else:
+            below = self.target.views[self.reads[reading.tensor].operand]
+        dims = [self._dims(reading, dim) for dim in reading.dims]
+        shape = tuple(size for sizes, _ in dims for size in sizes)
+        strides = [stride for _, steps in dims for stride in steps]
+        for k in reversed(range(len(shape))):
+            # where there is one position only, any stride is right: the one behind what follows
+            if shape[k] == 1:
+                strides[k] = strides[k + 1] * shape[k + 1] if k + 1 < len(shape) else 1
+        return View(below.buffer, below.dtype, shape, tuple(strides), self.offsets[reading.tensor])
+
+    def _reading(self, expr: t.Expr) -> Reading:
+        if isinstance(expr, t.Name):
+            for one in self.pattern.readings():
+                if one.tensor == expr.id:
+                    return one
+        raise fail("E0703", "this is no tensor of the lowering", expr.span)
+
+    def _natural(self, reading: Reading, index: str) -> int:
+        """The stride of an index of one position: behind all that the others reach."""
+        reach = 1
+        for name in reading.indices - {index} - self.pattern.packs:
+            axis = self.axes[name][0]
+            if axis.extent > 1:
+                reach = max(reach, axis.extent * axis.strides[reading.tensor])
+        return reach
+
+    def _index(self, expr: t.Expr) -> str:
+        if isinstance(expr, t.Name) and expr.id in self.axes:
+            return expr.id
+        raise fail("E0703", "this is no index of the lowering", expr.span)
+
+    def _stride(self, call: t.Call, env: Env) -> int:
+        reading = self._reading(call.args[0])
+        name = call.args[1].id if isinstance(call.args[1], t.Name) else ""
+        for param in self.pattern.lowering.syntax.params:
+            if param.name == reading.tensor and param.type is not None:
+                for dim, declared in zip(reading.dims, param.type.dims or (), strict=True):
+                    inner = declared.value if isinstance(declared, t.Pack) else declared
+                    if isinstance(inner, t.Name) and inner.id == name and name not in self.axes:
+                        sizes, steps = self._dims(reading, dim)
+                        # where there is one position only, neighbours are as near as one likes
+                        return next((step for size, step in zip(sizes[::-1], steps[::-1], strict=True) if size > 1), 1)
+        index = self._index(call.args[1])
+        axes = [axis for axis in self.axes[index] if axis.extent > 1]
+        if not axes:
+            if index not in self.pattern.packs:
+                return self._natural(reading, index)
+            return 1 if self.windows.tensor else 0
+        return axes[-1].strides[reading.tensor]
+
+    def _regular(self, call: t.Call, env: Env) -> bool:
+        reading, axes = self._reading(call.args[0]), self.axes[self._index(call.args[1])]
+        return joined([(axis.extent, axis.strides[reading.tensor]) for axis in axes]) is not None
+
+    def _size(self, call: t.Call, env: Env) -> int | tuple[int, ...]:
+        index = self._index(call.args[0])
+        sizes = tuple(axis.extent for axis in self.axes[index])
+        return sizes if index in self.pattern.packs else sizes[0]
+
+    def _dense(self, call: t.Call, env: Env) -> bool:
+        view = self._view(self._reading(call.args[0]))
+        axes = sorted((step, size) for size, step in zip(view.shape, view.strides, strict=True) if size > 1)
+        wanted = 1
+        for step, size in axes:
+            if step != wanted:
+                return False
+            wanted *= size
+        return True
+
+    def _bytes(self, call: t.Call, env: Env) -> int:
+        return self._view(self._reading(call.args[0])).bytes
+
+    def _elements(self, call: t.Call, env: Env) -> int:
+        return self._view(self._reading(call.args[0])).elements
+
+    def _aligned(self, call: t.Call, env: Env) -> bool:
+        view = self._view(self._reading(call.args[0]))
+        return view.offset * view.dtype.bytes % int(evaluate(call.args[1], env)) == 0
+
+    def _call(self, env: Env) -> Found | None:
+        flops = 2.0 * prod(self.target.extents.values())
+        for statement in self.pattern.lowering.syntax.statements:
+            if isinstance(statement, t.Let):
+                env.bind(statement.target.name, evaluate(statement.value, env))
+            elif isinstance(statement, t.Where):
+                if not all(truth(evaluate(condition, env)) is True for condition in statement.conditions):
+                    return None
+            elif isinstance(statement, t.Cost):
+                flops = float(next((evaluate(e.value, env) for e in statement.entries if e.name == "flops"), flops))
+        call = self.pattern.call
+        arguments = tuple((entry.name, self._argument(entry.value, env)) for entry in call.attrs)
+        left, right = (one.tensor for one in self.pattern.factors)
+        output = self.pattern.output.tensor
+        roles = ({left, output}, {right, output}, {left, right}, {left, right, output})
+        rows, columns, inner, batch = (
+            prod(axis.extent for name, axes in self.axes.items() if self._role(name) == role for axis in axes) for role in roles
+        )
+        sizes = (rows, columns, inner, batch)
+        window: tuple[int, ...] = ()
+        if self.windows.tensor:
+            stars = [name for name in self.pattern.summed if name in self.pattern.packs]
+            strided = any(one != 1 for own in (self.windows.coefficients or {}).values() for one in own if one > 1)
+            window = tuple(axis.extent for name in stars for axis in self.axes[name]) if not strided else ()
+        flops *= prod(axis.extent for axis in self.outside)
+        return Found(self.pattern.name, call.function, arguments, flops, sizes, window, self._moves())
+
+    def _argument(self, expr: t.Expr, env: Env) -> Argument:
+        if isinstance(expr, t.Name) and any(one.tensor == expr.id for one in self.pattern.readings()):
+            return self._view(self._reading(expr))
+        value = evaluate(expr, env)
+        if isinstance(value, bool | DType):
+            return str(value).lower()
+        if isinstance(value, int | str):
+            return value
+        if isinstance(value, float | Fraction):
+            return float(value)
+        if isinstance(value, tuple) and all(isinstance(one, int) for one in value):
+            return value
+        raise fail("E0706", f"`{expr.span.text}` is no argument of a call", expr.span)
+
+
+class _Unfit(Exception):
+    """Types or sizes that are not those of the lowering's parameters."""
+
+
+__all__ = ["Argument", "Found", "found", "target_of"]

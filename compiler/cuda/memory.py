@@ -1,0 +1,91 @@
+"""Streams and memory of a plan: what may run at once does, and buffers that are not needed at the same time share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+#: what begins in the shared memory begins at a multiple of so many bytes
+ALIGNED = 256
+#: more streams gain nothing
+_STREAMS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Where a step runs, which steps of other streams it waits for, and all that is done when it begins."""
+
+    stream: int
+    waits: tuple[int, ...]
+    before: frozenset[int]
+
+
+def turns(needs: Sequence[Collection[int]]) -> tuple[Turn, ...]:
+    """Streams for steps, each of which needs some before it: a step goes on where one that it needs was the last, else elsewhere."""
+    found: list[Turn] = []
+    last: list[int] = []
+    for k, need in enumerate(needs):
+        free = [s for s, step in enumerate(last) if step in need]
+        if free:
+            stream = max(free, key=lambda s: last[s])
+        elif len(last) < _STREAMS:
+            stream = len(last)
+            last.append(-1)
+        else:
+            stream = min(range(len(last)), key=lambda s: last[s])
+        own = last[stream]
+        known = frozenset() if own < 0 else found[own].before | {own}
+        waits: list[int] = []
+        for one in sorted(need, reverse=True):
+            # what a step waited for that this one waits for needs no waiting
+            if one not in known:
+                waits.append(one)
+                known |= found[one].before | {one}
+        last[stream] = k
+        found.append(Turn(stream, tuple(sorted(waits)), known))
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """How many bytes, and the steps that use them: those that write come first. `kept`: it lives to the end."""
+
+    bytes: int
+    steps: tuple[int, ...]
+    kept: bool = False
+
+
+def placed(lives: Sequence[Life], turns: Sequence[Turn]) -> tuple[tuple[int, ...], int]:
+    """A place for each, the largest first into the first gap that fits, and the bytes of all.
+
+    Two may share memory where every step of the one is done before any of the other begins, whatever the streams do.
+    """
+    places: dict[int, int] = {}
+    top = 0
+    for k in sorted(range(len(lives)), key=lambda k: (-lives[k].bytes, k)):
+        size = _rounded(lives[k].bytes)
+        near = sorted(
+            (places[other], _rounded(lives[other].bytes)) for other in places if not _apart(lives[k], lives[other], turns)
+        )  # fmt: skip
+        at = 0
+        for start, taken in near:
+            if at + size <= start:
+                break
+            at = max(at, start + taken)
+        places[k] = at
+        top = max(top, at + size)
+    return tuple(places[k] for k in range(len(lives))), top
+
+
+def _rounded(bytes: int) -> int:
+    return -(-max(bytes, 1) // ALIGNED) * ALIGNED
+
+
+def _apart(one: Life, other: Life, turns: Sequence[Turn]) -> bool:
+    def over(a: Life, b: Life) -> bool:
+        return not a.kept and all(step in turns[first].before for first in b.steps for step in a.steps)
+
+    return over(one, other) or over(other, one)
+
+
+__all__ = ["ALIGNED", "Life", "Turn", "placed", "turns"]

@@ -1,0 +1,349 @@
+"""A plan: which call or kernel computes which part of a graph, where every tensor is while it lives, and what waits for what.
+
+Plans are frozen, and text that says all of one travels in a model's metadata. Text is data: a plan that was read is compared with the
+one that dslc makes of the same model, and never run because it was read.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Any
+
+from dslc.cuda.matching import Argument
+from dslc.cuda.views import View
+from dslc.ir.dtype import DTYPES
+
+#: of the format; another one is not read
+VERSION = 1
+#: longer texts, deeper or larger ones are not read
+_LONGEST, _MANY, _LARGEST = 1 << 24, 1 << 16, 1 << 48
+
+
+class Place(Enum):
+    """What a buffer is: an input or a weight of the model, or a part of the memory that steps share."""
+
+    INPUT = "input"
+    WEIGHT = "weight"
+    SHARED = "shared"
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Bytes on the device. `name` is the input's, or a digest of the weight; of a shared one `offset` says where in the shared memory
+    it is while it lives, from the step that first writes it to the last one that reads it (`first`, `last`)."""
+
+    place: Place
+    bytes: int
+    name: str = ""
+    offset: int = 0
+    first: int = -1
+    last: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class CallStep:
+    """A vendor's function. `rule` is the lowering, and behind it the nodes that it computes."""
+
+    rule: str
+    function: str
+    arguments: tuple[tuple[str, Argument], ...]
+    #: names of the arguments that are written
+    written: tuple[str, ...]
+    #: the buffer that it may use meanwhile; None: it needs none
+    workspace: int | None
+    stream: int
+    waits: tuple[int, ...]
+    seconds: float
+
+    @property
+    def name(self) -> str:
+        return self.function
+
+    @property
+    def reads(self) -> tuple[View, ...]:
+        return tuple(value for name, value in self.arguments if isinstance(value, View) and name not in self.written)
+
+    @property
+    def writes(self) -> tuple[View, ...]:
+        return tuple(value for name, value in self.arguments if isinstance(value, View) and name in self.written)
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        return () if self.workspace is None else (self.workspace,)
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """A generated kernel, by the name of what it computes; its tensors lie in row-major order."""
+
+    rule: str
+    name: str
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    scratch: tuple[int, ...]
+    stream: int
+    waits: tuple[int, ...]
+    seconds: float
+
+
+Step = CallStep | KernelStep
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps in an order in which they may run. A step waits for those that it names, and for what comes before it on its stream."""
+
+    device: str
+    inputs: tuple[tuple[str, View], ...]
+    outputs: tuple[tuple[str, View], ...]
+    buffers: tuple[Buffer, ...]
+    steps: tuple[Step, ...]
+    #: names of kernels, and what they compute as text of the language
+    kernels: tuple[tuple[str, str], ...]
+    #: bytes of the memory that steps share
+    shared: int
+    streams: int
+
+    @property
+    def seconds(self) -> float:
+        """The sum of what the steps take, by the roofline of the device."""
+        return sum(step.seconds for step in self.steps)
+
+    def same(self, other: Plan) -> bool:
+        """Whether both do the same; what steps take by a roofline is no part of that."""
+        return self._unpriced() == other._unpriced()
+
+    def _unpriced(self) -> Plan:
+        return replace(self, steps=tuple(replace(step, seconds=0.0) for step in self.steps))
+
+    def before(self) -> tuple[frozenset[int], ...]:
+        """For each step those that are done when it begins."""
+        found: list[frozenset[int]] = []
+        last: dict[int, int] = {}
+        for k, step in enumerate(self.steps):
+            near = [*step.waits, *([last[step.stream]] if step.stream in last else [])]
+            found.append(frozenset(near).union(*(found[one] for one in near)))
+            last[step.stream] = k
+        return tuple(found)
+
+
+# ---- as text --------------------------------------------------------------------------------------------------------
+
+
+class Unfit(Enum):
+    """Why a text is no plan."""
+
+    TEXT = "it is no JSON of a plan, or too long"
+    VERSION = "it is of another version"
+    FIELD = "a field is missing, or has a value of another kind"
+    RANGE = "a number, a place in memory or the number of a step is out of range"
+
+
+class BadPlan(Exception):
+    """A text that is no plan: why, and where."""
+
+    def __init__(self, reason: Unfit, detail: str = "") -> None:
+        super().__init__(f"{reason.value}{f' ({detail})' if detail else ''}")
+        self.reason, self.detail = reason, detail
+
+
+def text_of(plan: Plan) -> str:
+    """Equal texts for equal plans, in one line."""
+    return json.dumps(_plain(plan), separators=(",", ":"), sort_keys=True, allow_nan=False)
+
+
+def plan_of(text: str) -> Plan:
+    """What `text_of` wrote.
+
+    Raises:
+        BadPlan: for any other text, and for plans that leave their buffers or wait for what comes later.
+    """
+    if len(text) > _LONGEST:
+        raise BadPlan(Unfit.TEXT)
+    try:
+        found = json.loads(text, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        raise BadPlan(Unfit.TEXT) from None
+    plan = _Reader(found).plan()
+    _checked(plan)
+    return plan
+
+
+def _refused(_: str) -> Any:
+    raise ValueError
+
+
+def _plain(plan: Plan) -> dict[str, Any]:
+    return {
+        "version": VERSION, "device": plan.device, "shared": plan.shared, "streams": plan.streams,
+        "inputs": [[name, _view(view)] for name, view in plan.inputs],
+        "outputs": [[name, _view(view)] for name, view in plan.outputs],
+        "buffers": [[b.place.value, b.bytes, b.name, b.offset, b.first, b.last] for b in plan.buffers],
+        "steps": [_step(step) for step in plan.steps],
+        "kernels": [list(one) for one in plan.kernels],
+    }  # fmt: skip
+
+
+def _view(view: View) -> list[Any]:
+    return [view.buffer, str(view.dtype), list(view.shape), list(view.strides), view.offset]
+
+
+def _step(step: Step) -> dict[str, Any]:
+    common = {"rule": step.rule, "stream": step.stream, "waits": list(step.waits), "seconds": step.seconds}
+    if isinstance(step, CallStep):
+        arguments = [
+            [name, "view" if isinstance(value, View) else type(value).__name__, _argument(value)] for name, value in step.arguments
+        ]
+        return {**common, "call": step.function, "arguments": arguments, "written": list(step.written), "workspace": step.workspace}
+    views = {"reads": [_view(view) for view in step.reads], "writes": [_view(view) for view in step.writes]}
+    return {**common, **views, "kernel": step.name, "scratch": list(step.scratch)}
+
+
+def _argument(value: Argument) -> Any:
+    return _view(value) if isinstance(value, View) else list(value) if isinstance(value, tuple) else value
+
+
+class _Reader:
+    """One field after the other; nothing is taken on trust."""
+
+    def __init__(self, found: Any) -> None:
+        self.found = found
+
+    def plan(self) -> Plan:
+        top = self._dict(self.found, "plan")
+        if top.get("version") != VERSION:
+            raise BadPlan(Unfit.VERSION, str(top.get("version"))[:20])
+        return Plan(
+            self._text(top, "device"), self._named(top, "inputs"), self._named(top, "outputs"),
+            tuple(self._buffer(one) for one in self._list(top, "buffers")),
+            tuple(self._one_step(one) for one in self._list(top, "steps")),
+            tuple((self._str(one, 0), self._str(one, 1)) for one in self._list(top, "kernels")),
+            self._int(top, "shared"), self._int(top, "streams"),
+        )  # fmt: skip
+
+    def _dict(self, value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise BadPlan(Unfit.FIELD, where)
+        return value
+
+    def _get(self, of: Any, key: str | int) -> Any:
+        try:
+            return of[key]
+        except (KeyError, IndexError, TypeError):
+            raise BadPlan(Unfit.FIELD, str(key)) from None
+
+    def _list(self, of: Any, key: str | int) -> list[Any]:
+        value = self._get(of, key)
+        if not isinstance(value, list) or len(value) > _MANY:
+            raise BadPlan(Unfit.FIELD, str(key))
+        return value
+
+    def _text(self, of: Any, key: str | int) -> str:
+        return self._str(of, key)
+
+    def _str(self, of: Any, key: str | int) -> str:
+        value = self._get(of, key)
+        if not isinstance(value, str):
+            raise BadPlan(Unfit.FIELD, str(key))
+        return value
+
+    def _int(self, of: Any, key: str | int, least: int = 0) -> int:
+        value = self._get(of, key)
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise BadPlan(Unfit.FIELD, str(key))
+        if not least <= value <= _LARGEST:
+            raise BadPlan(Unfit.RANGE, str(key))
+        return value
+
+    def _ints(self, of: Any, key: str | int, least: int = 0) -> tuple[int, ...]:
+        value = self._list(of, key)
+        return tuple(self._int(value, k, least) for k in range(len(value)))
+
+    def _seconds(self, of: Any) -> float:
+        value = self._get(of, "seconds")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e9:
+            raise BadPlan(Unfit.FIELD, "seconds")
+        return float(value)
+
+    def _a_view(self, value: Any) -> View:
+        dtype = DTYPES.get(self._str(value, 1))
+        if dtype is None:
+            raise BadPlan(Unfit.FIELD, "element type")
+        shape, strides = self._ints(value, 2), self._ints(value, 3, -_LARGEST)
+        if len(shape) != len(strides):
+            raise BadPlan(Unfit.FIELD, "strides")
+        return View(self._int(value, 0), dtype, shape, strides, self._int(value, 4))
+
+    def _named(self, of: Any, key: str) -> tuple[tuple[str, View], ...]:
+        return tuple((self._str(one, 0), self._a_view(self._get(one, 1))) for one in self._list(of, key))
+
+    def _buffer(self, value: Any) -> Buffer:
+        try:
+            place = Place(self._str(value, 0))
+        except ValueError:
+            raise BadPlan(Unfit.FIELD, "place") from None
+        first, last = self._int(value, 4, -1), self._int(value, 5, -1)
+        return Buffer(place, self._int(value, 1), self._str(value, 2), self._int(value, 3), first, last)
+
+    def _one_step(self, value: Any) -> Step:
+        common = (self._int(value, "stream"), self._ints(value, "waits"), self._seconds(value))
+        rule = self._str(value, "rule")
+        if "call" in self._dict(value, "step"):
+            arguments = tuple(self._one_argument(one) for one in self._list(value, "arguments"))
+            written = tuple(self._str(self._list(value, "written"), k) for k in range(len(self._list(value, "written"))))
+            workspace = None if self._get(value, "workspace") is None else self._int(value, "workspace")
+            return CallStep(rule, self._str(value, "call"), arguments, written, workspace, *common)
+        reads, writes = (tuple(self._a_view(one) for one in self._list(value, key)) for key in ("reads", "writes"))
+        return KernelStep(rule, self._str(value, "kernel"), reads, writes, self._ints(value, "scratch"), *common)
+
+    def _one_argument(self, value: Any) -> tuple[str, Argument]:
+        name, kind, given = self._str(value, 0), self._str(value, 1), self._get(value, 2)
+        reads: dict[str, Callable[[], Argument]] = {
+            "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -_LARGEST),
+            "int": lambda: self._int(value, 2, -_LARGEST), "str": lambda: self._str(value, 2),
+        }  # fmt: skip
+        if kind == "float" and isinstance(given, float):
+            return name, given
+        if kind not in reads:
+            raise BadPlan(Unfit.FIELD, "argument")
+        return name, reads[kind]()
+
+
+def _checked(plan: Plan) -> None:
+    """Raises BadPlan where a step leaves its buffers, or needs what is not there yet."""
+
+    def of(view: View) -> None:
+        if view.buffer >= len(plan.buffers):
+            raise BadPlan(Unfit.RANGE, "buffer")
+        low, high = view.span
+        if low < 0 or high * view.dtype.bytes > plan.buffers[view.buffer].bytes:
+            raise BadPlan(Unfit.RANGE, "a view leaves its buffer")
+
+    kernels = dict(plan.kernels)
+    for _, view in (*plan.inputs, *plan.outputs):
+        of(view)
+    for buffer in plan.buffers:
+        if buffer.place is Place.SHARED and buffer.offset + buffer.bytes > plan.shared:
+            raise BadPlan(Unfit.RANGE, "a buffer leaves the shared memory")
+    for k, step in enumerate(plan.steps):
+        for view in _views(step):
+            of(view)
+        if any(one >= k for one in step.waits) or step.stream >= max(plan.streams, 1):
+            raise BadPlan(Unfit.RANGE, "a step that waits for a later one")
+        if any(one >= len(plan.buffers) or plan.buffers[one].place is not Place.SHARED for one in step.scratch):
+            raise BadPlan(Unfit.RANGE, "scratch")
+        if any(plan.buffers[view.buffer].place is not Place.SHARED for view in step.writes):
+            raise BadPlan(Unfit.RANGE, "a step that writes what it may only read")
+        if isinstance(step, KernelStep) and step.name not in kernels:
+            raise BadPlan(Unfit.FIELD, "kernel")
+
+
+def _views(step: Step) -> Iterator[View]:
+    yield from step.reads
+    yield from step.writes
+
+
+__all__ = ["VERSION", "BadPlan", "Buffer", "CallStep", "KernelStep", "Place", "Plan", "Step", "Unfit", "plan_of", "text_of"]

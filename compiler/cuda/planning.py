@@ -1,0 +1,470 @@
+"""From a graph to a plan: views cost nothing, what a lowering says is a vendor's call, and groups of the rest are generated kernels."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replaced
+from enum import Enum
+from math import prod
+
+from dslc.cuda.calling import Calls, Taken, shape_of
+from dslc.cuda.devices import Device
+from dslc.cuda.matching import Argument, Found
+from dslc.cuda.memory import Life, placed, turns
+from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan, Step
+from dslc.cuda.programs import as_kernel, looks_only, sums_products, view_of_node
+from dslc.cuda.views import View, plain
+from dslc.fuse.estimate import estimate
+from dslc.fuse.groups import Group, Limits, Neighbours, proposals
+from dslc.fuse.kernels import Cyclic, fold_of, folded
+from dslc.fuse.profile import Profiles
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import (
+    Graph,
+    Input,
+    Kernel,
+    Node,
+    Opaque,
+    Scope,
+    Value,
+    input_value,
+    kernel_value,
+    replace,
+    scope_value,
+    with_args,
+)
+from dslc.ir.scalar import read, traversal
+from dslc.onnx.definitions import definition_of
+from dslc.semantics.library import Rules
+from dslc.semantics.vendor import function_named
+
+#: nodes behind a product that may be computed with it
+_EPILOGUE = 3
+
+class Why(Enum):
+    """Why there is no plan for a graph."""
+
+    OPAQUE = "a node that dslc does not know, which only ONNX Runtime can run"
+    SIZES = "sizes that are not known; bind them"
+    KERNEL = "a node that no vendor's call computes, and that no kernel is generated for"
+    EMPTY = "a graph that computes nothing"
+
+
+class NotPlanned(Exception):
+    """A graph without a plan: why, and which node."""
+
+    def __init__(self, why: Why, detail: str = "") -> None:
+        super().__init__(f"{why.value}{f' ({detail})' if detail else ''}")
+        self.why, self.detail = why, detail
+
+
+#: whether a kernel is generated for a group, and the bytes of each piece of memory that it wants meanwhile; None: it is not
+Generable = Callable[[Graph], "tuple[int, ...] | None"]
+
+
+def every_kernel(_: Graph) -> tuple[int, ...] | None:
+    """Kernels that need no code: whoever runs the plan interprets them."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Planned:
+    """A plan, the programs of its kernels by name, and its weights by the names of their buffers."""
+
+    plan: Plan
+    programs: Mapping[str, Graph]
+    weights: Mapping[str, tuple[Value, View]]
+
+
+def planned(
+    rules: Rules, graph: Graph, device: Device, *, names: Sequence[str] = (), outputs: Sequence[str] = (),
+    generable: Generable = every_kernel,
+) -> Planned:  # fmt: skip
+    """A plan for a graph whose sizes are known.
+
+    Args:
+        names, outputs: of the graph's inputs and outputs, in order; by default `x0`, ... and `y0`, ...
+        generable: which groups there are kernels for.
+
+    Raises:
+        NotPlanned: with the reason.
+    """
+    for node in graph.nodes():
+        if isinstance(node, Opaque):
+            raise NotPlanned(Why.OPAQUE, node.label)
+        if not all(type is not None and type.is_static for type in node.types):
+            raise NotPlanned(Why.SIZES)
+    if not graph.outputs:
+        raise NotPlanned(Why.EMPTY)
+    return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable).run()
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A step before it has a stream: what it reads and writes are views of buffers."""
+
+    rule: str
+    seconds: float
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    scratch: tuple[int, ...]
+    call: Found | None = None
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    name: str = ""
+
+
+class _Planner:
+    def __init__(
+        self, rules: Rules, graph: Graph, device: Device, names: tuple[str, ...], outputs: tuple[str, ...], generable: Generable
+    ) -> None:
+        self.rules, self.graph, self.device, self.generable = rules, graph, device, generable
+        self.names = names or tuple(f"x{k}" for k in range(len(graph.inputs)))
+        self.outputs = outputs or tuple(f"y{k}" for k in range(len(graph.outputs)))
+        self.profiles = Profiles(rules, {})
+        self.calls = Calls(rules, device)
+        self.buffers: list[Buffer] = []
+        self.where: dict[Value, View] = {}
+        self.drafts: list[_Draft] = []
+        self.programs: dict[str, Graph] = {}
+        self.weights: dict[str, tuple[Value, View]] = {}
+        self.known: dict[Graph, tuple[int, ...] | None] = {}
+        self.around = Neighbours(graph)
+
+    # ---- what runs as one ---------------------------------------------------------------------------------------------
+
+    def run(self) -> Planned:
+        for value, name in zip(self.graph.inputs, self.names, strict=True):
+            self.where[value] = self._new(value.type, Place.INPUT, name)
+        graph = self._grouped()
+        self.around = Neighbours(graph)
+        for node in graph.nodes():
+            if isinstance(node, Input) or node.constant:
+                continue
+            self._one(node)
+        ends = tuple((name, self._end(value)) for name, value in zip(self.outputs, graph.outputs, strict=True))
+        return Planned(self._plan(ends), self.programs, self.weights)
+
+    def _grouped(self) -> Graph:
+        """The graph with every vendor's call and every group of other nodes as one kernel node."""
+        around = Neighbours(self.graph)
+        calls = self._calls(around)
+        taken = {node for group in calls for node in group.nodes}
+        # with groups that share a node, or that depend on each other, there is no order
+        groups = list(calls)
+        for group in proposals(self.graph, self.rules, Limits(), self.profiles):
+            if len(group.nodes) < 2 or not taken.isdisjoint(group.nodes) or all(looks_only(self.rules, node) for node in group.nodes):
+                continue
+            if self._scratch(fold_of(group).kernel.group) is None:
+                continue
+            try:
+                folded(self.graph, [*groups, group])
+            except Cyclic:
+                continue
+            groups.append(group)
+            taken.update(group.nodes)
+        return folded(self.graph, groups)
+
+    def _calls(self, around: Neighbours) -> list[Group]:
+        """Products with what is computed of them at once, as far as some lowering says so."""
+        views = self._assumed(around)
+        out: list[Group] = []
+        taken: set[Node] = set()
+        for node in around.nodes:
+            if node in taken or len(node.types) != 1 or not sums_products(self.rules, node):
+                continue
+            chain = [node]
+            best: Group | None = None
+            while True:
+                group = around.group(chain)
+                last = Value(chain[-1])
+                if len(group.outputs) == 1:
+                    kernel = fold_of(group).kernel
+                    given = [views.get(arg) or plain(-1, arg.type.dtype, shape_of(arg.type)) for arg in kernel.args]
+                    if self._taken(kernel, given, self._turnable(around, last)):
+                        best = group
+                users = around.users[chain[-1]]
+                if len(chain) > _EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
+                    break
+                if users[0] in taken or isinstance(users[0], Opaque):
+                    break
+                chain.append(users[0])
+            if best is not None:
+                out.append(best)
+                taken.update(best.nodes)
+        return out
+
+    def _assumed(self, around: Neighbours) -> dict[Value, View]:
+        """Where everything would be if all but views lay in row-major order."""
+        views: dict[Value, View] = {}
+        for value in self.graph.inputs:
+            views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
+        for node in around.nodes:
+            seen = view_of_node(self.rules, node, views)
+            for value in node.values:
+                views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
+        return views
+
+    def _turnable(self, around: Neighbours, value: Value) -> bool:
+        """Whether a result may lie in any order: those who use it only look at it."""
+        users = around.used.get(value, ())
+        return value not in around.final and bool(users) and all(looks_only(self.rules, user) for user in users)
+
+    def _taken(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> bool:
+        """Whether some call computes a kernel, maybe of operands that were copied into order first."""
+        ordered = [plain(one.buffer, one.dtype, one.shape) for one in views]
+        return any(self.calls.best(kernel, tried, turnable) is not None for tried in (views, ordered))
+
+    # ---- one node after the other -------------------------------------------------------------------------------------
+
+    def _one(self, node: Node) -> None:
+        seen = view_of_node(self.rules, node, self.where)
+        if seen is not None:
+            self.where[Value(node)] = seen
+            return
+        if all(prod(shape_of(value.type)) == 0 for value in node.values):
+            for value in node.values:
+                self.where[value] = self._new(value.type, Place.SHARED)
+            return
+        if len(node.types) == 1 and self._call(node):
+            return
+        self._kernel(node, as_kernel(node))
+
+    def _call(self, node: Node) -> bool:
+        """Takes a vendor's call for a node, where a lowering says so; operands that no call takes are copied into order first."""
+        kernel, turnable = as_kernel(node), self._turnable(self.around, Value(node))
+        views = [
+            plain(-1, arg.type.dtype, shape_of(arg.type)) if arg.constant else self.where[arg] for arg in kernel.args
+        ]
+        taken = self.calls.best(kernel, views, turnable)
+        if taken is None:
+            loose = [k for k, view in enumerate(views) if not view.plain]
+            ordered = [plain(view.buffer, view.dtype, view.shape) for view in views]
+            # nothing is copied for a call that does not take it then
+            if not loose or self.calls.best(kernel, ordered, turnable) is None:
+                return False
+            for k in loose:
+                views[k] = self._copied(kernel.args[k])
+            taken = self.calls.best(kernel, views, turnable)
+        if taken is None:
+            return False
+        self._take(node, taken)
+        return True
+
+    def _take(self, node: Node, taken: Taken) -> None:
+        one = taken.found
+        made = self._new(Value(node).type, Place.SHARED)
+        self.where[Value(node)] = View(made.buffer, made.dtype, taken.result.shape, taken.result.strides)
+        buffers = {taken.result.buffer: made.buffer}
+        for arg, view in zip(taken.kernel.args, taken.operands, strict=True):
+            if arg.constant:
+                buffers[view.buffer] = self._weight(arg, view).buffer
+        function = function_named(one.function)
+        written = (function.result,) if function is not None else ()
+        rule = f"{one.rule}: {_words(taken.kernel.group)}"
+        for arguments in one.calls():
+            own = tuple(
+                (name, replaced(v, buffer=buffers.get(v.buffer, v.buffer)) if isinstance(v, View) else v) for name, v in arguments
+            )
+            scratch: tuple[int, ...] = ()
+            if function is not None and function.workspace:
+                self.buffers.append(Buffer(Place.SHARED, function.workspace))
+                scratch = (len(self.buffers) - 1,)
+            reads = tuple(v for name, v in own if isinstance(v, View) and name not in written)
+            writes = tuple(v for name, v in own if isinstance(v, View) and name in written)
+            self.drafts.append(_Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
+
+    # ---- kernels ------------------------------------------------------------------------------------------------------
+
+    def _scratch(self, program: Graph) -> tuple[int, ...] | None:
+        if program not in self.known:
+            self.known[program] = self.generable(program)
+        return self.known[program]
+
+    def _kernel(self, node: Node, kernel: Kernel) -> None:
+        """A kernel for a node, which reads what lies in order: views are looked at by the kernel itself."""
+        values = dict(zip(fold_of(Group((node,), node.values)).old, kernel.values, strict=True)) if kernel is not node else {}
+        kernel = self._over_plain(kernel)
+        scratch = self._scratch(kernel.group)
+        if scratch is None:
+            self._split(node, kernel)
+            return
+        outs = self._emit(kernel, scratch)
+        for value in node.values:
+            made = values.get(value)
+            self.where[value] = outs[value.index if made is None else made.index]
+
+    def _split(self, node: Node, kernel: Kernel) -> None:
+        """A group that no kernel is generated for, node by node."""
+        inner = [one for one in kernel.group.nodes() if not isinstance(one, Input) and not one.constant]
+        if len(inner) < 2:
+            raise NotPlanned(Why.KERNEL, _words(kernel.group))
+        new = dict(zip(kernel.group.inputs, kernel.args, strict=True))
+        for one in inner:
+            own = with_args(one, tuple(new.get(arg, arg) for arg in one.args))
+            new.update(zip(one.values, own, strict=True))
+            if own[0] not in self.where:
+                self._one(own[0].node)
+        for value, out in zip(node.values, kernel.group.outputs, strict=True):
+            self.where[value] = self.where[new[out]]
+
+    def _over_plain(self, kernel: Kernel) -> Kernel:
+        """A kernel over arguments in row-major order: those that are views are computed in it from what they look at."""
+        new: dict[Value, Value] = {}
+        for arg in kernel.args:
+            new[arg] = self._to_plain(arg)
+        if all(new[arg] is arg for arg in kernel.args):
+            return kernel
+        outputs = replace(kernel.group.outputs, {hole: new[arg] for hole, arg in zip(kernel.group.inputs, kernel.args, strict=True)})
+        return self._closed(outputs)
+
+    def _to_plain(self, arg: Value) -> Value:
+        """A value as an expression of values that lie in row-major order."""
+        if arg.constant or self.where[arg].plain:
+            return arg
+        node = arg.node
+        if isinstance(node, Kernel) or view_of_node(self.rules, node, self.where) is None:
+            # a call's result in another order: its axes as they lie, and back
+            view = self.where[arg]
+            order = sorted(range(len(view.shape)), key=lambda k: (-view.strides[k], k))
+            type = TensorType(view.dtype, tuple(view.shape[k] for k in order))
+            lies = input_value(f"lies{len(self.where)}", type)
+            self.where[lies] = plain(view.buffer, view.dtype, shape_of(type))
+            index = tuple(traversal(k) for k in order)
+            return scope_value(Scope(view.shape, read(0, index), view.dtype), (lies,))
+        return with_args(node, tuple(self._to_plain(one) for one in node.args))[0]
+
+    def _closed(self, outputs: tuple[Value, ...]) -> Kernel:
+        """Values as a kernel over what has a place already."""
+        holes: dict[Value, Value] = {}
+        stack, seen = list(reversed(outputs)), set[Value]()
+        while stack:
+            value = stack.pop()
+            if value in seen:
+                continue
+            seen.add(value)
+            if value.constant:
+                if number_of(value) is None:
+                    holes[value] = input_value(f"h{len(holes)}", value.type)
+            elif value in self.where and self.where[value].plain:
+                holes[value] = input_value(f"h{len(holes)}", value.type)
+            else:
+                stack.extend(reversed(value.node.args))
+        return _kernel_of(replace(outputs, holes), holes)
+
+    def _emit(self, kernel: Kernel, scratch: tuple[int, ...]) -> list[View]:
+        reads = tuple(self._operand(arg) for arg in kernel.args)
+        outs = [self._new(value.type, Place.SHARED) for value in kernel.values]
+        held = []
+        for size in scratch:
+            self.buffers.append(Buffer(Place.SHARED, size))
+            held.append(len(self.buffers) - 1)
+        name = self._named(kernel.group)
+        work = estimate(kernel, self.profiles)
+        seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
+        self.drafts.append(_Draft(f"kernel: {_words(kernel.group)}", seconds, reads, tuple(outs), tuple(held), name=name))
+        return outs
+
+    def _named(self, program: Graph) -> str:
+        text = definition_of(self.rules, "k", program)
+        name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:12]
+        while self.programs.setdefault(name, program) != program:
+            # the language cannot say all of either
+            name += "_"
+        return name
+
+    def _copied(self, arg: Value) -> View:
+        """A view copied into row-major order."""
+        whole = self._to_plain(arg)
+        kernel = self._closed((whole,))
+        scratch = self._scratch(kernel.group)
+        if scratch is None:
+            raise NotPlanned(Why.KERNEL, _words(kernel.group))
+        return self._emit(kernel, scratch)[0]
+
+    def _end(self, value: Value) -> View:
+        """Where an output of the model is, in row-major order."""
+        if value.constant:
+            return self._operand(value)
+        view = self.where[value]
+        return view if view.plain else self._copied(value)
+
+    # ---- buffers ------------------------------------------------------------------------------------------------------
+
+    def _operand(self, value: Value) -> View:
+        if value.constant:
+            return self._weight(value, plain(-1, value.type.dtype, shape_of(value.type)))
+        return self.where[value]
+
+    def _weight(self, value: Value, view: View) -> View:
+        """The buffer of a weight in some layout."""
+        for known, own in self.weights.values():
+            if known == value and own.strides == view.strides and own.shape == view.shape:
+                return View(own.buffer, own.dtype, own.shape, own.strides)
+        name = f"w{len(self.weights)}"
+        self.buffers.append(Buffer(Place.WEIGHT, value.type.bytes, name))
+        made = View(len(self.buffers) - 1, view.dtype, view.shape, view.strides)
+        self.weights[name] = (value, made)
+        return made
+
+    def _new(self, type: TensorType, place: Place, name: str = "") -> View:
+        self.buffers.append(Buffer(place, type.bytes, name))
+        return plain(len(self.buffers) - 1, type.dtype, shape_of(type))
+
+    # ---- streams and memory -------------------------------------------------------------------------------------------
+
+    def _plan(self, ends: tuple[tuple[str, View], ...]) -> Plan:
+        writers: dict[int, list[int]] = {}
+        users: dict[int, list[int]] = {}
+        needs: list[set[int]] = []
+        for k, draft in enumerate(self.drafts):
+            needs.append({one for view in draft.reads for one in writers.get(view.buffer, ())})
+            for view in draft.writes:
+                writers.setdefault(view.buffer, []).append(k)
+            for buffer in (*(view.buffer for view in (*draft.reads, *draft.writes)), *draft.scratch):
+                users.setdefault(buffer, []).append(k)
+        order = turns(needs)
+        kept = {view.buffer for _, view in ends}
+        shared = [b for b, buffer in enumerate(self.buffers) if buffer.place is Place.SHARED and (b in users or b in kept)]
+        lives = [Life(self.buffers[b].bytes, tuple(users.get(b, ())), b in kept) for b in shared]
+        places, total = placed(lives, order)
+        buffers = list(self.buffers)
+        for b, life, at in zip(shared, lives, places, strict=True):
+            last = len(self.drafts) if life.kept else max(life.steps, default=0)
+            buffers[b] = Buffer(Place.SHARED, life.bytes, "", at, min(life.steps, default=0), last)
+        steps: list[Step] = []
+        for draft, turn in zip(self.drafts, order, strict=True):
+            if draft.call is None:
+                steps.append(
+                    KernelStep(draft.rule, draft.name, draft.reads, draft.writes, draft.scratch, turn.stream, turn.waits, draft.seconds)
+                )
+                continue
+            function = function_named(draft.call.function)
+            written = (function.result,) if function is not None else ()
+            workspace = draft.scratch[0] if draft.scratch else None
+            steps.append(
+                CallStep(
+                    draft.rule, draft.call.function, draft.arguments, written, workspace, turn.stream, turn.waits, draft.seconds
+                )
+            )
+        kernels = tuple((name, definition_of(self.rules, name, program)) for name, program in sorted(self.programs.items()))
+        inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
+        streams = 1 + max((turn.stream for turn in order), default=0)
+        return Plan(self.device.name, inputs, ends, tuple(buffers), tuple(steps), kernels, total, streams)
+
+
+def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:
+    node = kernel_value(Graph(tuple(holes.values()), outputs), tuple(holes))[0].node
+    assert isinstance(node, Kernel)
+    return node
+
+
+def _words(program: Graph) -> str:
+    """A program as the names of its operators, for people."""
+    words = [getattr(node, "op", type(node).__name__) for node in program.nodes() if not isinstance(node, Input) and not node.constant]
+    return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
+
+
+__all__ = ["Generable", "NotPlanned", "Planned", "Why", "every_kernel", "planned"]

@@ -1,0 +1,164 @@
+"""A plan on a launcher: memory, weights, kernels once; then inputs up, steps, outputs down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
+from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan
+from dslc.cuda.planning import Planned
+from dslc.cuda.views import View
+from dslc.interpret.floats import Floats
+from dslc.interpret.run import run as interpreted
+from dslc.ir.constants import NUMPY
+from dslc.ir.graph import Constant, Graph
+from dslc.semantics.library import Rules
+
+#: older devices have no kernels and no plans
+OLDEST = (8, 0)
+#: makes the text of a kernel; None where a launcher needs none
+Texts = Callable[[Graph], Any]
+
+
+class Runner:
+    """One plan on one launcher, ready to run again and again.
+
+    Raises:
+        CudaFailure: with the kernel or function and the rules that it comes from.
+    """
+
+    def __init__(self, rules: Rules, planned: Planned, launcher: Launcher, texts: Texts | None = None, record: bool = True) -> None:
+        if launcher.capability < OLDEST:
+            major, minor = launcher.capability
+            raise CudaFailure(Reason.TOO_OLD, f"compute capability {major}.{minor}, and {OLDEST[0]}.{OLDEST[1]} is wanted")
+        self.plan: Plan = planned.plan
+        self.launcher = launcher
+        self._own: list[int] = []
+        self._recorded: Any | None = None
+        self._record, self._runs = record, 0
+        try:
+            shared = self._allocate(self.plan.shared)
+            self.pointers = [
+                shared + buffer.offset if buffer.place is Place.SHARED else self._allocate(buffer.bytes) for buffer in self.plan.buffers
+            ]
+            self._weights(rules, planned)
+            self.loaded = {name: self._load(name, program, texts) for name, program in planned.programs.items()}
+        except BaseException:
+            self.close()
+            raise
+
+    def _allocate(self, bytes: int) -> int:
+        pointer = self.launcher.allocate(max(bytes, 1))
+        self._own.append(pointer)
+        return pointer
+
+    def _weights(self, rules: Rules, planned: Planned) -> None:
+        computed = [value for value, _ in planned.weights.values() if not isinstance(value.node, Constant)]
+        arrays = dict(zip(computed, interpreted(rules, computed, {}, Floats()), strict=True)) if computed else {}
+        for value, view in planned.weights.values():
+            array = arrays[value] if value in arrays else value.node.data.load()  # type: ignore[attr-defined]
+            self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
+
+    def _load(self, name: str, program: Graph, texts: Texts | None) -> Any:
+        rule = next((step.rule for step in self.plan.steps if isinstance(step, KernelStep) and step.name == name), "")
+        try:
+            return self.launcher.load(Code(name, rule, program, texts(program) if texts else None))
+        except CudaFailure as problem:
+            raise problem.of(name, rule) from None
+
+    def run(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name, of inputs by name.
+
+        Raises:
+            CudaFailure: a kernel or a call failed.
+            ValueError: an input is missing, or of another type or shape.
+        """
+        for name, view in self.plan.inputs:
+            if name not in feeds:
+                raise ValueError(f"the input {name} is missing")
+            array = np.asarray(feeds[name])
+            if array.dtype != np.dtype(NUMPY[view.dtype]) or array.shape != view.shape:
+                raise ValueError(f"the input {name} is {array.dtype}{list(array.shape)}, and {view.dtype}{list(view.shape)} is wanted")
+            self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
+        self._start()
+        return {name: self._down(view) for name, view in self.plan.outputs}
+
+    def _start(self) -> None:
+        """All steps; from the second run on as one recorded graph, where the launcher can."""
+        self._runs += 1
+        if self._recorded is not None:
+            self.launcher.replay(self._recorded)
+            return
+        # several streams would have to be brought together for that
+        recording = self._record and self._runs == 2 and self.plan.streams == 1
+        if recording:
+            self.launcher.begin()
+        self._steps()
+        if recording:
+            self._recorded = self.launcher.end()
+            if self._recorded is not None:
+                self.launcher.replay(self._recorded)
+
+    def _steps(self) -> None:
+        waited = {one for step in self.plan.steps for one in step.waits}
+        events: dict[int, Any] = {}
+        for k, step in enumerate(self.plan.steps):
+            try:
+                for one in step.waits:
+                    self.launcher.wait(step.stream, events[one])
+                if isinstance(step, CallStep):
+                    self.launcher.call(self._invoked(step), step.stream)
+                else:
+                    reads, writes = ([self._tensor(view) for view in views] for views in (step.reads, step.writes))
+                    scratch = [self.pointers[one] for one in step.scratch]
+                    self.launcher.kernel(self.loaded[step.name], reads, writes, scratch, step.stream)
+                if k in waited:
+                    events[k] = self.launcher.record(step.stream)
+            except CudaFailure as problem:
+                raise problem.of(step.name, step.rule) from None
+
+    def _invoked(self, step: CallStep) -> Invoked:
+        arguments = {name: self._tensor(value) if isinstance(value, View) else value for name, value in step.arguments}
+        workspace = (0, 0)
+        if step.workspace is not None:
+            buffer: Buffer = self.plan.buffers[step.workspace]
+            workspace = (self.pointers[step.workspace], buffer.bytes)
+        return Invoked(step.function, step.rule, arguments, workspace)
+
+    def _tensor(self, view: View) -> Tensor:
+        return Tensor(self.pointers[view.buffer] + view.offset * view.dtype.bytes, view.dtype, view.shape, view.strides)
+
+    def _down(self, view: View) -> Any:
+        start = self.pointers[view.buffer] + view.offset * view.dtype.bytes
+        data = self.launcher.download(start, view.bytes)
+        return np.frombuffer(data, NUMPY[view.dtype]).reshape(view.shape).copy()
+
+    def close(self) -> None:
+        """Frees all memory."""
+        while self._own:
+            self.launcher.free(self._own.pop())
+
+
+def laid_out(array: Any, view: View) -> bytes:
+    """The elements of an array in the order in which a view has them, from its first place on."""
+    given = np.asarray(array).astype(NUMPY[view.dtype], copy=False)
+    if view.plain:
+        return np.ascontiguousarray(given).tobytes()
+    order = sorted(range(len(view.shape)), key=lambda k: (-view.strides[k], k))
+    return np.ascontiguousarray(given.transpose(order)).tobytes()
+
+
+def sizes_of(types: Mapping[str, tuple[Any, ...]], feeds: Mapping[str, Any]) -> dict[str, int]:
+    """Sizes by name, from the shapes of what is fed; `types` has the shapes that inputs were declared with."""
+    found: dict[str, int] = {}
+    for name, shape in types.items():
+        for size, given in zip(shape, np.shape(feeds[name]), strict=False):
+            if not isinstance(size, int):
+                found.setdefault(str(size), int(given))
+    return found
+
+
+__all__ = ["OLDEST", "Runner", "Texts", "laid_out", "sizes_of"]

@@ -1,0 +1,203 @@
+"""Vendors' calls on a device: cuBLAS and cuBLASLt through nvmath-python, cuDNN through its frontend.
+
+What a library prepares for a call (descriptors, an algorithm, an execution plan) is kept by what the call is, addresses aside. None of
+this runs where there is no device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from dslc.cuda.launch import CudaFailure, Invoked, Reason, Tensor
+from dslc.ir.dtype import DType
+
+#: cudaDataType_t by element type, cublasComputeType_t that keeps its precision, and cuDNN's names
+_CUDA = {DType.F32: 0, DType.F64: 1, DType.F16: 2, DType.BF16: 14}
+_COMPUTE = {DType.F32: "COMPUTE_32F", DType.F64: "COMPUTE_64F", DType.F16: "COMPUTE_32F", DType.BF16: "COMPUTE_32F"}
+_CUDNN = {DType.F32: "FLOAT", DType.F64: "DOUBLE", DType.F16: "HALF", DType.BF16: "BFLOAT16"}
+#: algorithms that are asked for
+_ONE = 1
+
+
+class Vendors:
+    """The libraries of one device; a handle of each is made when it is first wanted."""
+
+    def __init__(self) -> None:
+        self._handles: dict[str, Any] = {}
+        self._prepared: dict[Hashable, Any] = {}
+
+    def call(self, invoked: Invoked, stream: int) -> None:
+        """Starts a call on a stream, given by its address.
+
+        Raises:
+            CudaFailure: BINDING where a library is missing; LAUNCH where it refuses the call.
+        """
+        own: dict[str, Callable[[Invoked, int], None]] = {
+            "cublasGemmStridedBatchedEx": self._gemm, "cublasLtMatmul": self._lt, "cudnnConvolutionForward": self._convolution,
+        }  # fmt: skip
+        found = own.get(invoked.function)
+        if found is None:
+            raise CudaFailure(Reason.BINDING, "nothing calls this function", invoked.function, invoked.rule)
+        try:
+            found(invoked, stream)
+        except CudaFailure as problem:
+            raise problem.of(invoked.function, invoked.rule) from None
+        except Exception as problem:  # bindings raise a class of their own each
+            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+            raise CudaFailure(Reason.LAUNCH, first, invoked.function, invoked.rule) from None
+
+    def _module(self, name: str) -> Any:
+        try:
+            return import_module(name)
+        except Exception as problem:  # a missing library is an error of the binding's own
+            raise CudaFailure(Reason.BINDING, f"{name}: {type(problem).__name__}") from None
+
+    def _handle(self, name: str, make: Callable[[], Any]) -> Any:
+        if name not in self._handles:
+            self._handles[name] = make()
+        return self._handles[name]
+
+    @staticmethod
+    def _key(invoked: Invoked) -> Hashable:
+        def what(value: Any) -> Any:
+            return (value.dtype, value.shape, value.strides, value.pointer % 256) if isinstance(value, Tensor) else value
+
+        arguments = tuple((name, what(value)) for name, value in sorted(invoked.arguments.items()))
+        return (invoked.function, invoked.workspace[1], arguments)
+
+    # ---- cuBLAS -------------------------------------------------------------------------------------------------------
+
+    def _gemm(self, invoked: Invoked, stream: int) -> None:
+        blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
+        handle = self._handle("cublas", blas.create)
+        blas.set_stream(handle, stream)
+        a, b, c = (_tensor(given[name]) for name in ("a", "b", "c"))
+        alpha, beta = _scalars(given["alpha"], c.dtype)
+        blas.gemm_strided_batched_ex(
+            handle, int(blas.Operation[given["transa"]]), int(blas.Operation[given["transb"]]), given["m"], given["n"], given["k"],
+            alpha.ctypes.data, a.pointer, _CUDA[a.dtype], given["lda"], given["stride_a"],
+            b.pointer, _CUDA[b.dtype], given["ldb"], given["stride_b"],
+            beta.ctypes.data, c.pointer, _CUDA[c.dtype], given["ldc"], given["stride_c"], given["batch_count"],
+            int(blas.ComputeType[_COMPUTE[c.dtype]]), int(blas.GemmAlgo.DEFAULT),
+        )  # fmt: skip
+
+    # ---- cuBLASLt -----------------------------------------------------------------------------------------------------
+
+    def _lt(self, invoked: Invoked, stream: int) -> None:
+        lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
+        handle = self._handle("cublasLt", lt.create)
+        key = self._key(invoked)
+        if key not in self._prepared:
+            self._prepared[key] = self._lt_prepared(lt, handle, invoked)
+        desc, layouts, algorithm = self._prepared[key]
+        if "bias" in given:
+            _set(lt.matmul_desc_set_attribute, desc, lt.MatmulDescAttribute.BIAS_POINTER, np.uint64(_tensor(given["bias"]).pointer))
+        a, b, d = (_tensor(given[name]) for name in ("a", "b", "d"))
+        alpha, beta = _scalars(given["alpha"], d.dtype)
+        workspace, size = invoked.workspace
+        lt.matmul(
+            handle, desc, alpha.ctypes.data, a.pointer, layouts[0], b.pointer, layouts[1], beta.ctypes.data,
+            d.pointer, layouts[2], d.pointer, layouts[2], algorithm, workspace, size, stream,
+        )  # fmt: skip
+
+    def _lt_prepared(self, lt: Any, handle: int, invoked: Invoked) -> tuple[int, list[int], int]:
+        blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
+        m, n, k = (_whole(given[name]) for name in ("m", "n", "k"))
+        tensors = {name: _tensor(given[name]) for name in ("a", "b", "d")}
+        dtype = tensors["d"].dtype
+        scale = _CUDA[DType.F64 if dtype is DType.F64 else DType.F32]
+        desc = lt.matmul_desc_create(int(blas.ComputeType[_COMPUTE[dtype]]), scale)
+        attribute = lt.MatmulDescAttribute
+        for name in ("transa", "transb"):
+            _set(lt.matmul_desc_set_attribute, desc, attribute[name.upper()], np.int32(int(blas.Operation[given[name]])))
+        _set(lt.matmul_desc_set_attribute, desc, attribute.EPILOGUE, np.uint32(int(lt.Epilogue[given["epilogue"]])))
+        rows = {"a": (m, k) if given["transa"] == "N" else (k, m), "b": (k, n) if given["transb"] == "N" else (n, k), "d": (m, n)}
+        layouts = []
+        for name, tensor in tensors.items():
+            layout = lt.matrix_layout_create(_CUDA[tensor.dtype], *rows[name], given[f"ld{name}"])
+            stride = np.int64(_whole(given[f"stride_{name}"]))
+            batch = {"BATCH_COUNT": np.int32(_whole(given["batch_count"])), "STRIDED_BATCH_OFFSET": stride}
+            for word, value in batch.items():
+                _set(lt.matrix_layout_set_attribute, layout, lt.MatrixLayoutAttribute[word], value)
+            layouts.append(layout)
+        preference = lt.matmul_preference_create()
+        most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
+        _set(lt.matmul_preference_set_attribute, preference, most, np.uint64(invoked.workspace[1]))
+        result = np.zeros(_ONE, lt.matmul_heuristic_result_dtype)
+        count = np.zeros(1, np.int32)
+        lt.matmul_algo_get_heuristic(
+            handle, desc, *layouts[:2], layouts[2], layouts[2], preference, _ONE, result.ctypes.data, count.ctypes.data
+        )
+        lt.matmul_preference_destroy(preference)
+        if not count[0]:
+            raise CudaFailure(Reason.LAUNCH, "no algorithm computes it")
+        # the algorithm is the first field of the result, which is kept with it
+        self._prepared[("kept", id(result))] = result
+        return desc, layouts, int(result.ctypes.data)
+
+    # ---- cuDNN --------------------------------------------------------------------------------------------------------
+
+    def _convolution(self, invoked: Invoked, stream: int) -> None:
+        cudnn, given = self._module("cudnn"), invoked.arguments
+        handle = self._handle("cudnn", cudnn.create_handle)
+        cudnn.set_stream(handle, stream)
+        key = self._key(invoked)
+        if key not in self._prepared:
+            self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
+        graph, tensors = self._prepared[key]
+        pointers = {own: _tensor(given[name]).pointer for name, own in tensors.items()}
+        graph.execute(pointers, invoked.workspace[0], handle=handle)
+
+    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[Any, dict[str, Any]]:
+        given = invoked.arguments
+        y = _tensor(given["y"])
+        compute = cudnn.data_type.DOUBLE if y.dtype is DType.F64 else cudnn.data_type.FLOAT
+        stored = getattr(cudnn.data_type, _CUDNN[y.dtype])
+        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=handle)
+        made = {}
+        for name in ("image", "weight"):
+            tensor = _tensor(given[name])
+            kind = getattr(cudnn.data_type, _CUDNN[tensor.dtype])
+            made[name] = graph.tensor(name=name, dim=list(tensor.shape), stride=list(tensor.strides), data_type=kind)
+        result = graph.conv_fprop(
+            image=made["image"], weight=made["weight"],
+            **{name: list(given[name]) for name in ("pre_padding", "post_padding", "stride", "dilation")},  # type: ignore[arg-type]
+        )  # fmt: skip
+        result.set_output(True).set_dim(list(y.shape)).set_stride(list(y.strides))
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        graph.deselect_workspace_greater_than(invoked.workspace[1])
+        graph.check_support()
+        graph.build_plans()
+        return graph, {**made, "y": result}
+
+
+def _tensor(value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise CudaFailure(Reason.LAUNCH, "a number where a tensor is wanted")
+    return value
+
+
+def _whole(value: Any) -> int:
+    if not isinstance(value, int):
+        raise CudaFailure(Reason.LAUNCH, "no whole number where one is wanted")
+    return value
+
+
+def _scalars(alpha: Any, dtype: DType) -> tuple[Any, Any]:
+    """The factors of a product, in the type in which it is computed."""
+    kind = np.float64 if dtype is DType.F64 else np.float32
+    return np.array([alpha], kind), np.zeros(1, kind)
+
+
+def _set(function: Callable[..., Any], of: int, attribute: Any, value: Any) -> None:
+    held = np.array([value])
+    function(of, int(attribute), held.ctypes.data, held.nbytes)
+
+
+__all__ = ["Vendors"]
