@@ -212,6 +212,7 @@ class _Region:
             new.update(zip(node.values, built, strict=True))
             read.update(built[0].node.args)
             self._origin[built[0].node] = node
+        self._known = frozenset(new.values())
         outputs = [value for node in self._origin for value in node.values if value not in read]
         self.index = GraphIndex(Graph((), tuple(outputs)))
 
@@ -221,6 +222,9 @@ class _Region:
         if match.state.wraps:
             return ()
         ends = set(match.state.values.values())
+        if any(end not in self._known and not end.constant for end in ends):
+            # a part of a sum that nothing computes
+            return ()
         ((_, root),) = match.roots
         inside: dict[Node, None] = {}
         stack = [root.node]
@@ -228,10 +232,10 @@ class _Region:
             node = stack.pop()
             if node in inside:
                 continue
+            if node not in self._origin:
+                return ()
             inside[node] = None
             stack += [arg.node for arg in node.args if arg not in ends and not arg.constant]
-        if not all(node in self._origin for node in inside):
-            return ()
         return tuple(sorted((self._origin[node] for node in inside), key=self.place.__getitem__))
 
 
