@@ -149,7 +149,7 @@ def test_sanitizers_find_nothing(std: Rules, tmp_path: Path, sanitizer: str) -> 
     named = [(case, text) for case, own in every for text in dict.fromkeys((own[0], own[-1]))]
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: text for _, text in named}) + main_of(named))
-    flags = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
+    flags = ["-std=c++17", "-O0", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
     made = subprocess.run([*compiler().command, *flags, "-o", str(program), str(code)], capture_output=True, text=True)
     if made.returncode and "cannot find" in made.stderr:
         pytest.skip("the compiler has no sanitizers")
@@ -166,7 +166,7 @@ def test_the_sanitizers_would_find_something(std: Rules, tmp_path: Path) -> None
     wrong = KernelText(text.name, text.inputs, text.outputs, text.sizes, text.text.replace("in[0]", "((const char*)in[0] + 4)"))
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: wrong}) + main_of([("padded", wrong)]))
-    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=address", "-pthread"]
+    flags = ["-std=c++17", "-O0", "-fsanitize=address", "-pthread"]
     made = subprocess.run([*compiler().command, *flags, "-o", str(program), str(code)], capture_output=True, text=True)
     if made.returncode:
         pytest.skip("the compiler has no sanitizers")
