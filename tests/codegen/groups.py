@@ -80,8 +80,8 @@ def group(build: Build, sizes: Mapping[str, int] | None = None) -> Graph:
 
 
 def compare(cases: Iterable[Case], variants: Sequence[Variant], folder: Path | None = None, known: bool = True) -> None:
-    """Every case by every variant, with unknown sizes at each of its sizes and (`known`) with known ones, the cases' in turn, against the
-    interpreter."""
+    """Every case by every variant against the interpreter: with unknown sizes at each of its sizes, and (`known`) with one of these
+    known, which is another from case to case."""
     wanted: list[tuple[Case, Mapping[str, int], KernelText]] = []
     for k, case in enumerate(cases):
         for variant in variants:

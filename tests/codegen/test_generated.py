@@ -21,6 +21,7 @@ from dslc.kernels import prepared
 from dslc.onnx.functions import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
+from tests.caches import apart
 from tests.codegen.files import ran, with_kernel
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -52,7 +53,7 @@ CASES: dict[str, Any] = {
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     return tmp_path / "cache"
 
 

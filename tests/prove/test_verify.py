@@ -23,6 +23,7 @@ from dslc.prove.verify import conclude, has_laws, verify, verify_rule
 from dslc.prove.worker import Task, answers
 from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
+from tests.caches import apart
 
 TEXT = """dslc 1
 import std (add, sub, neg, relu, exp, log, mul)
@@ -76,7 +77,7 @@ EXPECTED = {
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have proved counts for nothing here."""
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
 
 
 @pytest.fixture(scope="module")
