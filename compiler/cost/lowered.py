@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,12 +39,16 @@ class Lowerings:
         known = frozenset(devices)
         found: dict[str, tuple[CompiledRule, ...]] = {}
         free: set[str] = set()
+        text = hashlib.sha256()
         for rules in libraries:
             for name, definition in rules.lowerings.items():
                 if definition.syntax.device in known and name not in found:
                     found[name] = compile_lowering(rules, definition)
+                    text.update(f"{name}\0{definition.syntax.span.text}\0".encode())
                     if _costs_nothing(definition.syntax):
                         free.add(name)
+        #: equal where the texts of all are
+        self.digest = text.hexdigest()
         every = [rule for rules in found.values() for rule in rules]
         self._free = [rule for rule in every if rule.name in free]
         # those that take most first
