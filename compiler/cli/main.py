@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from dslc.prove.garbage import rare_collections
 from dslc.version import __version__
 
 if TYPE_CHECKING:
@@ -155,4 +156,6 @@ def run(args: Sequence[str] | None = None) -> int:
 def main() -> NoReturn:
     """Entry point of the console script and of `python -m dslc`."""
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reports its use to its maker unless told otherwise
-    sys.exit(run())
+    with rare_collections():
+        code = run()
+    sys.exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -38,12 +39,16 @@ class Lowerings:
         known = frozenset(devices)
         found: dict[str, tuple[CompiledRule, ...]] = {}
         free: set[str] = set()
+        text = hashlib.sha256()
         for rules in libraries:
             for name, definition in rules.lowerings.items():
                 if definition.syntax.device in known and name not in found:
                     found[name] = compile_lowering(rules, definition)
+                    text.update(f"{name}\0{definition.syntax.span.text}\0".encode())
                     if _costs_nothing(definition.syntax):
                         free.add(name)
+        #: equal where the texts of all are
+        self.digest = text.hexdigest()
         every = [rule for rules in found.values() for rule in rules]
         self._free = [rule for rule in every if rule.name in free]
         # those that take most first
@@ -221,6 +226,7 @@ class _Region:
             new.update(zip(node.values, built, strict=True))
             read.update(built[0].node.args)
             self._origin[built[0].node] = node
+        self._known = frozenset(new.values())
         outputs = [value for node in self._origin for value in node.values if value not in read]
         self.index = GraphIndex(Graph((), tuple(outputs)))
 
@@ -230,6 +236,9 @@ class _Region:
         if match.state.wraps:
             return ()
         ends = set(match.state.values.values())
+        if any(end not in self._known and not end.constant for end in ends):
+            # a part of a sum that nothing computes
+            return ()
         ((_, root),) = match.roots
         inside: dict[Node, None] = {}
         stack = [root.node]
@@ -237,10 +246,10 @@ class _Region:
             node = stack.pop()
             if node in inside:
                 continue
+            if node not in self._origin:
+                return ()
             inside[node] = None
             stack += [arg.node for arg in node.args if arg not in ends and not arg.constant]
-        if not all(node in self._origin for node in inside):
-            return ()
         return tuple(sorted((self._origin[node] for node in inside), key=self.place.__getitem__))
 
 

@@ -110,14 +110,16 @@ def _smaller(rules: Rules, sub: SubstitutionDef, instance: Instance, found: Diag
     return replace(found, counterexample="\n".join(lines))
 
 
-def check_law(rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6) -> Outcome:
+def check_law(
+    rules: Rules, law: PropertyDef, seed: int = 0, trials: int = 4, operators: int = 6, adverse: int = _ADVERSE
+) -> Outcome:
     """As `check_substitution`, for the laws of a `property`: both sides of each equation at random sizes."""
     found, worst = 0, "field"
     for k, equation in enumerate(law.syntax.laws):
         if not (isinstance(equation, t.Compare) and equation.ops == ("==",)):
             finding = Diagnostic("E0321", "a law is an equation of two tensors", equation.span)
             return Outcome(law.name, False, "uninstantiated", (finding,))
-        outcome = check_substitution(rules, as_substitution(law, equation), seed + k, trials, operators)
+        outcome = check_substitution(rules, as_substitution(law, equation), seed + k, trials, operators, adverse=adverse)
         found += outcome.trials
         if not outcome.passed:
             (reason,) = outcome.diagnostics

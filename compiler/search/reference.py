@@ -12,6 +12,7 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
+from dslc.cost.targets import target_named
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.contenders import Checker, folder_of, serialized
@@ -75,10 +76,11 @@ def _key(proven: Proven, identity: str) -> str:
     task, s = proven.task, proven.task.settings
     used = [rule.name for rule in proven.rules]
     how = (name_of(s.strategy), s.strategy, s.layouts, s.alpha, s.seed)
-    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, *((s.on, s.device) if s.on == "cuda" else ()))
+    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive)
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
     inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
-    return f"search:{identity}|{task.rules.digest}|{options}|{binds}|{inputs}|{task.machine}"
+    lowerings = target_named().lowerings(task.rules).digest
+    return f"search:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.machine}"
 
 
 def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journal:

@@ -20,7 +20,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from dslc.errors import Diagnostic, DslcError, Span, error
+from dslc.errors import Diagnostic, DslcError, SourceText, Span, error
 from dslc.ir.scalar import Number
 from dslc.semantics.assuming import Assuming
 from dslc.semantics.definitions import (
@@ -39,7 +39,7 @@ from dslc.semantics.definitions import (
 )
 from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
-from dslc.syntax.kept import parse_kept as parse
+from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
 
@@ -48,6 +48,8 @@ BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targ
 
 # a file's `library` line and imports stand within so many characters
 _HEAD = 20_000
+#: trees that a process keeps
+_TREES = 256
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -115,6 +117,8 @@ class _Loader:
         #: folders that were asked for as such, or by the name of their library
         self.whole: dict[Path, None] = {}
         self._open: list[Path] = []
+        #: of a folder the files that its library has
+        self._members: dict[Path, frozenset[Path]] = {}
 
     def library(self, folder: Path, span: Span | None = None) -> list[Module]:
         files = sorted(folder.glob("*.rules"))
@@ -125,7 +129,7 @@ class _Loader:
 
     def part(self, folder: Path, path: Path, span: Span | None = None) -> Module:
         """One file of a library that is asked for by name."""
-        if _belongs(path.resolve()) is None:
+        if self._belongs(path.resolve()) is None:
             self.whole[folder.resolve()] = None
         return self.module(path, span)
 
@@ -136,7 +140,7 @@ class _Loader:
             raise error("E0207", f"circular import: {circle}", span, hint="move the shared definitions to a third file")
         if path in self.modules:
             return self.modules[path]
-        file = parse(read_source(path))
+        file = _parsed(path)
         name = self._library_name(path, file, span)
         module = Module(f"{name}.{path.stem}", name, file)
         self._open.append(path)
@@ -150,7 +154,7 @@ class _Loader:
     def _library_name(self, path: Path, file: t.File, span: Span | None) -> str:
         root = file.header.library
         if root is None:
-            root = _root_of(str(path.parent)) if path.parent in self.whole else _belongs(path)
+            root = _root_of(str(path.parent)) if path.parent in self.whole else self._belongs(path)
         name = root.name if root is not None else path.stem
         home = path.parent if root is not None else path
         if self.libraries.setdefault(name, home) != home:
@@ -161,6 +165,16 @@ class _Loader:
                 hint="rename one of them: a library's name is part of every rule's identity",
             )
         return name
+
+    def _belongs(self, path: Path) -> t.LibraryDecl | None:
+        """The library of a file without a `library` line: one whose file names it, itself or through files that it names.
+
+        Any other file of the folder stands alone, and so do the mistakes of its neighbours.
+        """
+        folder = path.parent
+        if folder not in self._members:
+            self._members[folder] = _members(folder)
+        return _root_of(str(folder)) if path in self._members[folder] else None
 
     def resolve(self, item: t.Import, importer: Path) -> list[Module]:
         """The modules that an import names: one file, or all files of a library."""
@@ -185,6 +199,17 @@ class _Loader:
         return [self.part(folder, path, item.span)]
 
 
+def _parsed(path: Path) -> t.File:
+    source = read_source(path)
+    return _tree(source.path, source.text)
+
+
+@functools.lru_cache(_TREES)
+def _tree(path: str, text: str) -> t.File:
+    """A file's tree, one object for one text: libraries share those of what they import."""
+    return parse_kept(SourceText(path, text))
+
+
 _SIBLING = re.compile(r"import\s+\.(\w+)")
 
 
@@ -206,22 +231,26 @@ def _root_file(folder: Path) -> Path | None:
 def _root_of(folder: str) -> t.LibraryDecl | None:
     """The `library` line among the files of a folder, read without parsing whole files."""
     path = _root_file(Path(folder))
-    return None if path is None else parse(read_source(path)).header.library
+    return None if path is None else _parsed(path).header.library
 
 
-def _belongs(path: Path) -> t.LibraryDecl | None:
-    """The library of a file without a `library` line: one whose file names it, itself or through files that it names.
-
-    Any other file of the folder stands alone, and so do the mistakes of its neighbours.
-    """
-    root = _root_file(path.parent)
+def _members(folder: Path) -> frozenset[Path]:
+    """The file with a `library` line, and those that it names, itself or through others."""
+    root = _root_file(folder)
     reached, left = set(), [root] if root is not None else []
     while left:
         at = left.pop()
         reached.add(at)
-        named = {path.parent / f"{match[1]}.rules" for line in _lines(at) if (match := _SIBLING.match(line))}
+        named = {folder / f"{match[1]}.rules" for line in _lines(at) if (match := _SIBLING.match(line))}
         left += [one for one in named - reached if one.is_file()]
-    return _root_of(str(path.parent)) if path in reached else None
+    return frozenset(reached)
+
+
+@functools.cache
+def _installed() -> Mapping[str, str]:
+    """The packages of installed libraries, by the names of these."""
+    points = metadata.entry_points(group="dslc.libraries")
+    return {point.name: point.value.replace(":", ".") for point in points}
 
 
 def find_library(name: str) -> tuple[Path | None, str]:
@@ -235,13 +264,7 @@ def find_library(name: str) -> tuple[Path | None, str]:
         for place in filter(None, os.environ.get("DSLC_PATH", "").split(os.pathsep)):
             if any((Path(place) / head).glob("*.rules")):
                 return Path(place) / head, rest
-        package = BUILTIN.get(head)
-        if package is None:
-            for point in metadata.entry_points(group="dslc.libraries"):
-                if point.name == head:
-                    package = point.value.split(":")[0]
-                    if ":" in point.value:
-                        package = f"{package}.{point.value.split(':')[1]}"
+        package = BUILTIN.get(head) or _installed().get(head)
         if package is not None:
             try:
                 return Path(str(resources.files(package))), rest

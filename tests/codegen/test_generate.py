@@ -191,7 +191,9 @@ VARIED = [
     ids=str,
 )  # fmt: skip
 def test_variants_compute_the_same(variant: Variant) -> None:
-    compare([case for case in GROUPS if case.name in VARIED], [variant], known=False)
+    # lanes over rows make a cell of split gates ten seconds' work for a compiler: rotary has its splits
+    names = [name for name in VARIED if name != "LSTM cell" or variant.lane is None]
+    compare([case for case in GROUPS if case.name in names], [variant], known=False)
 
 
 def typed(dtype: DType) -> list[Case]:

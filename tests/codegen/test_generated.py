@@ -21,6 +21,7 @@ from dslc.kernels import prepared
 from dslc.onnx.functions import function_of
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import Rules
+from tests.caches import apart
 from tests.codegen.files import ran, with_kernel
 
 pytestmark = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -52,7 +53,7 @@ CASES: dict[str, Any] = {
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     return tmp_path / "cache"
 
 
@@ -149,7 +150,7 @@ def test_sanitizers_find_nothing(std: Rules, tmp_path: Path, sanitizer: str) -> 
     named = [(case, text) for case, own in every for text in dict.fromkeys((own[0], own[-1]))]
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: text for _, text in named}) + main_of(named))
-    flags = ["-std=c++17", "-O1", "-g", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
+    flags = ["-std=c++17", "-O0", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all", "-pthread"]
     made = subprocess.run([*compiler().command, *flags, "-o", str(program), str(code)], capture_output=True, text=True)
     if made.returncode and "cannot find" in made.stderr:
         pytest.skip("the compiler has no sanitizers")
@@ -166,7 +167,7 @@ def test_the_sanitizers_would_find_something(std: Rules, tmp_path: Path) -> None
     wrong = KernelText(text.name, text.inputs, text.outputs, text.sizes, text.text.replace("in[0]", "((const char*)in[0] + 4)"))
     code, program = tmp_path / "kernels.cpp", tmp_path / "kernels"
     code.write_text(source({text.name: wrong}) + main_of([("padded", wrong)]))
-    flags = ["-std=c++17", "-O1", "-g", "-fsanitize=address", "-pthread"]
+    flags = ["-std=c++17", "-O0", "-fsanitize=address", "-pthread"]
     made = subprocess.run([*compiler().command, *flags, "-o", str(program), str(code)], capture_output=True, text=True)
     if made.returncode:
         pytest.skip("the compiler has no sanitizers")

@@ -32,6 +32,7 @@ from dslc.onnx.functions import function_of
 from dslc.onnx.importer import import_model
 from dslc.onnx.metadata import KEY, THREADS, VARIANT, set_metadata
 from dslc.semantics.library import Rules
+from tests.caches import apart
 from tests.codegen.files import by_hand, feeds, mish, ran
 from tests.codegen.kernels import broken, halves
 
@@ -41,7 +42,7 @@ compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there i
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of its own, and the generator that knows one kernel."""
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     monkeypatch.setattr(kernels, "_own", by_hand)
     return tmp_path / "cache"
 

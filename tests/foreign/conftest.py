@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.caches import apart
+
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of dslc's caches during a test."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = apart(tmp_path_factory.mktemp("cache"))
     monkeypatch.setenv("DSLC_CACHE", str(folder))
     return folder

@@ -26,6 +26,7 @@ from dslc.prove.lock import LOCK, read_lock
 from dslc.prove.verify import verify_rule
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many
+from tests.caches import apart
 
 A, B, C, D, E = matrices()
 MATRIX_OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
@@ -152,7 +153,7 @@ def test_the_same_settings_give_the_same_library(library: Library) -> None:
 
 
 def test_the_command_writes_a_library_and_a_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     out, report = tmp_path / "mine.rules", tmp_path / "report.json"
     args = ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "--report", str(report), "-q"]
     result = CliRunner().invoke(cli, args, standalone_mode=False)
@@ -191,7 +192,7 @@ def test_an_interrupted_generation_goes_on_and_gives_the_same_library(tmp_path: 
 
 
 def test_what_was_proved_is_in_the_lock_beside_the_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
     out = tmp_path / "mine.rules"
     result = CliRunner().invoke(
         cli, ["generate", "ewadd", "transpose", "-n", "2", "-o", str(out), "-q"], standalone_mode=False

@@ -14,12 +14,13 @@ from dslc.prove.resting import basis, held_traits
 from dslc.prove.verdict import RuleVerdict
 from dslc.prove.verify import verify
 from dslc.semantics.library import Rules, load_many
+from tests.caches import apart
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have proved counts for nothing here."""
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
 
 
 def library(tmp_path: Path, text: str) -> Rules:

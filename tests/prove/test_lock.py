@@ -13,6 +13,7 @@ from dslc.prove.lock import LOCK, ProofCache, read_lock, write_lock
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.prove.verify import verify
 from dslc.semantics.library import Rules, load_many
+from tests.caches import apart
 
 TEXT = """dslc 1
 import std (neg)
@@ -42,7 +43,7 @@ NAMES = ("own.twice_of_neg", "own.swapped")
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have proved counts for nothing here."""
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
 
 
 def library(tmp_path: Path, text: str = TEXT) -> Rules:

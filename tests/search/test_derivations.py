@@ -33,6 +33,7 @@ from dslc.search.derivations import Derivations, Tale, derivations_of
 from dslc.search.validate import claims_of, validate
 from dslc.semantics.library import standard
 from dslc.sessions import session
+from tests.caches import apart
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
@@ -42,7 +43,7 @@ pytestmark = pytest.mark.kernels
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Caches of its own: nothing that was measured elsewhere decides."""
-    folder = str(tmp_path_factory.mktemp("cache"))
+    folder = str(apart(tmp_path_factory.mktemp("cache")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
         yield folder
@@ -166,7 +167,8 @@ def test_what_gains_nothing_is_kept() -> None:
 @compiles
 @pytest.mark.parametrize("derive", [True, False])
 def test_optimize_derives_programs_unless_told_not_to(derive: bool, tmp_path: Path) -> None:
-    found = dslc.optimize(upsampled(2, 16, 8, 2), budget=40.0, threads=1, cache=tmp_path, derive=derive)
+    quick: dict[str, Any] = {"budget": 40.0, "steps": 5, "timing": False, "threads": 1}
+    found = dslc.optimize(upsampled(2, 16, 8, 2), cache=tmp_path, derive=derive, **quick)
     assert ("deriving programs" in found.report.phases) == derive
 
 

@@ -32,6 +32,7 @@ from dslc.onnx.importer import import_model
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 from dslc.sessions import session
+from tests.caches import apart
 from tests.search.test_match_random import BASES, STEPS, Step, build, unary
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -41,7 +42,7 @@ pytestmark = compiles
 @pytest.fixture(scope="module", autouse=True)
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Caches of its own: nothing that was measured elsewhere decides."""
-    folder = str(tmp_path_factory.mktemp("cache"))
+    folder = str(apart(tmp_path_factory.mktemp("cache")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DSLC_CACHE", folder)
         yield folder

@@ -18,6 +18,7 @@ from benchmarks import neighbours
 from dslc.codegen.host import compiler as compilers
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
 from dslc.search import fusions
+from tests.caches import apart
 
 pytestmark = [
     pytest.mark.kernels,
@@ -27,7 +28,7 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DSLC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("DSLC_CACHE", str(apart(tmp_path / "cache")))
 
 
 def mish(size: int | str) -> onnx.ModelProto:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -59,8 +60,14 @@ def op(name: str, *args: Value, **attrs: object) -> Value:
     return apply(RULES, f"std.{name}", args, attrs)[0]
 
 
+@cache
 def large(kind: str, nodes: int) -> Graph:
     return import_model(model_of(kind, nodes), RULES).graph
+
+
+@cache
+def light(name: str) -> Graph:
+    return import_model(LIGHT / f"{name}.onnx", RULES).graph
 
 
 def operators(graph: Graph) -> Counter[str]:
@@ -93,7 +100,7 @@ def test_a_repeated_block_is_one_region_at_many_places(kind: str) -> None:
 @pytest.mark.parametrize("name", ["light_densenet121", "light_inception_v2", "light_shufflenet"])
 @pytest.mark.parametrize("turn", range(6))
 def test_places_share_no_node_and_regions_give_back_what_stood_there(name: str, turn: int) -> None:
-    graph = import_model(LIGHT / f"{name}.onnx", RULES).graph
+    graph = light(name)
     found = Map(graph, model())
     taken: Counter[Value] = Counter()
     for place in found.places(turn):
@@ -131,7 +138,7 @@ def test_what_an_opaque_node_lies_between_is_not_in_one_region() -> None:
 @pytest.mark.parametrize("whole", [False, True])
 def test_as_many_steps_find_everything_in_ten_times_as_many_nodes(whole: bool) -> None:
     steps = []
-    for nodes in (500, 5000):
+    for nodes in (400, 4000):
         start, costs = started(large("turned", nodes), whole)
         assert is_large(start.graph)
         limits = Limits(steps=5000)

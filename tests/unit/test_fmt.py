@@ -37,7 +37,7 @@ def test_real_files(path: Path) -> None:
 
 
 @given(files())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_generated_trees(file: t.File) -> None:
     text = print_file(file)
     assert parse(SourceText("printed", text)) == file, text
