@@ -75,7 +75,8 @@ class Prices:
 
     @property
     def _late(self) -> bool:
-        return self._limits.now() > self._until
+        # without a whole to take a part of there is no guess
+        return self._costs.start is not None and self._limits.now() > self._until
 
     def _measured(self, node: Node, group: Group, key: Key) -> float:
         if self._late and self._costs.known(key) is None:
