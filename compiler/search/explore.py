@@ -18,6 +18,7 @@ from dslc.onnx.exporter import node_model
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
 from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.dumping import dumped
 from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
@@ -25,7 +26,7 @@ from dslc.search.sizes import sizes_of
 from dslc.search.sources import Substitutions
 from dslc.search.stages import Explored, Predicted, Referenced
 from dslc.search.steps import status_of
-from dslc.search.strategy import Space
+from dslc.search.strategy import Grown, Space
 from dslc.search.sweep import sweep
 from dslc.search.validate import Validated, claims_of, validate
 from dslc.search.written import as_kernels, ready, texts_of
@@ -264,11 +265,15 @@ def _searched(ground: Ground, run: Run, start: Reached, most: int | None, again:
             run.progress.best(ground.start.cost / max(found.cost, 1e-12), limits.done)
 
     settings = ground.referenced.task.settings
+    grown: list[Grown] = []
     space = Space(
-        start.best, (Substitutions(start.rules),), ground.costs, limits, settings.seed, settings.alpha, settings.layouts, told
-    )
+        start.best, (Substitutions(start.rules),), ground.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
+        settings.budget or None, settings.steps, run.note, grown.extend if settings.dump_egraph is not None else None,
+    )  # fmt: skip
     for found in settings.strategy.explore(space):
         told(found)
+    if settings.dump_egraph is not None and not dumped(settings.dump_egraph, grown):
+        run.note(f"{settings.dump_egraph} was not written: the search made no e-graph")
     if limits.late:
         run.cut("searching")
     if limits.interrupted:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import state
@@ -20,27 +21,31 @@ from dslc.semantics.library import Rules
 
 #: what is made one is looked at again so many times
 TURNS = 4
-#: ways to nest a call in another one that are looked at, for each node
-MOST = 16
+#: ways to nest a call in another one that are looked at, for each node; and how many are made one at a time
+WAYS, MOST = 8, 200
 
 
-def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int) -> int:
+def level(egraph: EGraph, rule: CompiledRule, fresh: Iterable[Node], nodes: int, most: int = MOST) -> int:
     """Adds one call beside calls inside each other where one of both is among some e-nodes; how many classes became another's.
 
     Args:
         rule: what made these e-nodes: the facts are its.
         nodes: nothing is added once there are so many e-nodes.
+        most: so many are made one.
     """
     merged = 0
     for _ in range(TURNS):
         seen = dict.fromkeys(egraph.memo)
-        for fact, leaves in [found for node in fresh for found in _facts(egraph, rule.rules, node, rule.name)]:
+        found = (one for node in fresh for one in _facts(egraph, rule.rules, node, rule.name))
+        told = list(islice(found, most))
+        most -= len(told)
+        for fact, leaves in told:
             if len(egraph) >= nodes:
                 break
             merged += state(egraph, fact, leaves)
         egraph.rebuild()
         fresh = [node for node in egraph.memo if node not in seen]
-        if not fresh or len(egraph) >= nodes:
+        if not fresh or not most or len(egraph) >= nodes:
             break
     return merged
 
@@ -61,7 +66,7 @@ def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tupl
             continue
         outs = {egraph.find(out): k for k, out in enumerate(egraph.memo[below].outs)}
         for place, kid in enumerate(egraph.memo[above].kids):
-            if kid not in outs or tried >= MOST:
+            if kid not in outs or tried >= WAYS:
                 continue
             tried += 1
             args = (*above.args[:place], below.values[outs[kid]], *above.args[place + 1 :])

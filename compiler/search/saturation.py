@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dslc.search.option import option
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
-    from dslc.search.strategy import Space
+    from dslc.search.strategy import Grown, Space
 
 #: how often prices are asked for what the best program is made of, and the best program for these prices
 _SETTLED = 12
@@ -27,6 +27,8 @@ _LEAST = 800
 @dataclass(frozen=True, slots=True)
 class Saturate:
     """Rounds of all rules in an e-graph, those with several patterns first and in the first rounds only; a step is a round."""
+
+    egraphs: ClassVar[bool] = True
 
     nodes: int = field(default=5_000, metadata=option(
         "How large an e-graph grows (default: 5000 e-nodes).", type=int, least=1, metavar="N",
@@ -79,6 +81,11 @@ class _Saturating:
     @property
     def best(self) -> Candidate:
         return self._programs.best
+
+    def grown(self) -> Grown:
+        from dslc.search.strategy import Grown
+
+        return Grown(self._egraph, self._prices)
 
     def begin(self) -> None:
         """The first round."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, log, sqrt
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dslc.search.option import option
 
@@ -20,16 +20,18 @@ if TYPE_CHECKING:
     from dslc.ir.graph import Graph, Node
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
-    from dslc.search.strategy import Space
+    from dslc.search.strategy import Grown, Space
 
 #: a selection ends at a node with such a probability, and expands it
 _STOP = 0.5
 #: e-nodes of a region, however many there are
 _LEAST = 500
 #: such a part of the simulations without a gain, where there was one before, ends a tree
-_PART = 8
+_PART = 16
+#: nested calls that are made one after a rule: anywhere, and near the best program
+_LEVELLED = (8, 32)
 #: in the best program a rule is applied at so many times fewer places
-_NEAR = 8
+_NEAR = 4
 #: so many e-nodes that were added are near, those of the last rule in any case
 _FRESH = 200
 #: a program is cheaper than another one by this share at least
@@ -41,6 +43,8 @@ _ASKED = 5_000
 @dataclass(frozen=True, slots=True)
 class Mcts:
     """A tree of e-graphs, in which an edge is a rule at random places; a step is one application of a rule."""
+
+    egraphs: ClassVar[bool] = True
 
     simulations: int = field(default=128, metadata=option(
         "Simulations before a rule is chosen (default: 128).", type=int, least=1, metavar="N",
@@ -56,12 +60,12 @@ class Mcts:
         "How large an e-graph of the tree grows (default: 2000 e-nodes).", type=int, least=1, metavar="N",
         more="No rule is applied to one that has as many.",
     ))  # fmt: skip
-    matches: int = field(default=200, metadata=option(
-        "Places at which a rule is applied at once (default: 200).", type=int, least=1, metavar="N",
+    matches: int = field(default=60, metadata=option(
+        "Places at which a rule is applied at once (default: 60).", type=int, least=1, metavar="N",
         more="A random sample where it matches at more.",
     ))  # fmt: skip
-    near: float = field(default=0.5, metadata=option(
-        "Share of rules that are applied in the best program only (default: 0.5).", type=float, least=0, metavar="P",
+    near: float = field(default=0.75, metadata=option(
+        "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, metavar="P",
         more="The others are applied anywhere.",
     ))  # fmt: skip
     ranked: int = field(default=5, metadata=option(
@@ -154,6 +158,13 @@ class _Searching:
     def best(self) -> Candidate:
         return self._programs.best
 
+    def grown(self) -> Grown | None:
+        from dslc.search.strategy import Grown
+
+        if self._least is not None:
+            return Grown(self._least[0], self._prices)
+        return None if self._root is None else Grown(self._root.egraph, self._prices)
+
     def begin(self) -> None:
         """The e-graph of the graph itself."""
         from dslc.egraph.extract.growing import Growing
@@ -184,7 +195,10 @@ class _Searching:
 
         if self._least is None or not self._least[1].cost < self._planted * (1 - _LESS):
             return False
+        known = self._least[1].cost
         self._plant(kept(*self._least, self._start.graph), program_of(*self._least))
+        # whatever the new tree begins with: the next one takes a gain
+        self._planted = min(self._planted, known)
         return self._root is not None
 
     def _offer(self, egraph: EGraph, found: Extraction) -> None:
@@ -348,7 +362,7 @@ class _Searching:
         outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.deadline, limits.now)
         if not outcome.unions and len(child) == len(egraph):
             return None
-        level(child, rule, [node for node in child.memo if node not in egraph.memo], options.enodes)
+        level(child, rule, [node for node in child.memo if node not in egraph.memo], options.enodes, _LEVELLED[near])
         growing = state.growing.clone(child)
         found = growing.best()
         if found is None:
