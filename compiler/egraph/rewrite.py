@@ -208,6 +208,16 @@ def _apply(egraph: EGraph, match: Match) -> int:
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
+def placed(egraph: EGraph, values: Sequence[Value]) -> tuple[Value, ...]:
+    """The classes of terms over the inputs of the graph that an e-graph was made of; what is not there is added."""
+
+    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+        leaf = None if args else egraph.memo.get(like)
+        return egraph.node(like, args) if leaf is None else egraph.values_of(leaf.outs)
+
+    return rebuild(values, make)
+
+
 def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
     """Adds both sides of a fact over values of classes, and merges them; how many classes became another's.
 
@@ -347,5 +357,5 @@ def saturate(
 
 __all__ = [
     "Applied", "Built", "Cap", "Caps", "Grown", "Limits", "Outcome", "Saturation", "Stated", "Stop", "apply_matches", "matches_of",
-    "saturate", "state", "step",
+    "placed", "saturate", "state", "step",
 ]  # fmt: skip

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from dslc.cost.model import CostModel
     from dslc.egraph.extract.table import Price
     from dslc.egraph.graph import EGraph
-    from dslc.ir.graph import Graph
+    from dslc.ir.graph import Graph, Node
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits
     from dslc.search.settings import Mode
@@ -45,6 +45,8 @@ class Space:
     #: the options that say how long is searched, in seconds of the whole command or in steps
     budget: float | None = None
     steps: int | None = None
+    #: what kernels and other nodes cost that only some source knows, in seconds; None for all others
+    price: Callable[[Node], float | None] | None = None
     #: takes a line for the report
     note: Callable[[str], None] = lambda _: None
     #: takes the e-graphs that a search ends with, and the prices of their e-nodes, where somebody wants them
@@ -53,6 +55,11 @@ class Space:
     @property
     def graph(self) -> Graph:
         return self.start.graph
+
+    @property
+    def moves(self) -> list[Source]:
+        """The other sources, whose facts a strategy asks for."""
+        return [source for source in self.sources if not source.rules]
 
     @property
     def rules(self) -> list[CompiledRule]:

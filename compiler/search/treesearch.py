@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import inf, log, sqrt
 from random import Random
 from typing import TYPE_CHECKING, ClassVar
@@ -17,9 +19,12 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.egraph.rewrite import Caps, Outcome
     from dslc.egraph.view import View
-    from dslc.ir.graph import Graph, Node
+    from dslc.ir.facts import Fact
+    from dslc.ir.graph import Graph, Node, Value
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
+    from dslc.search.programs import Own
+    from dslc.search.sources import Source
     from dslc.search.strategy import Grown, Space
 
 #: a selection ends at a node with such a probability, and expands it
@@ -28,6 +33,8 @@ _STOP = 0.5
 _LEAST = 500
 #: such a part of the simulations without a gain, where there was one before, ends a tree
 _PART = 16
+#: facts of another source about one program
+_TOLD = 200
 #: nested calls that are made one after a rule: anywhere, and near the best program
 _LEVELLED = (8, 32)
 #: in the best program a rule is applied at so many times fewer places
@@ -68,6 +75,10 @@ class Mcts:
         "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, metavar="P",
         more="The others are applied anywhere.",
     ))  # fmt: skip
+    mixed: bool = field(default=False, metadata=option(
+        "Kernels and steps of derivation as moves beside rules.", type=bool,
+        more="They are priced by estimates; by default they are looked for in what the search finds.",
+    ))  # fmt: skip
     ranked: int = field(default=5, metadata=option(
         "Programs ranked as whole graphs when a rule is chosen (default: 5).", type=int, least=1, metavar="N",
         more="The best by the sum of their prices.",
@@ -81,7 +92,8 @@ class Mcts:
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Searching:
             options = replace(self, enodes=max(self.enodes // count, min(self.enodes, _LEAST)))
-            return _Searching(options, start, rules, costs, space.limits, space.seed, told)
+            moves = space.moves if self.mixed else []
+            return _Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price)
 
         return explored(space, make)
 
@@ -97,7 +109,7 @@ class _State:
         #: e-nodes that the last rules added: what these made possible is near too
         self.fresh: frozenset[Node] = frozenset()
         #: rules that may change something, and were not tried: everywhere, and in the best program
-        self.open: dict[bool, list[CompiledRule]] = {}
+        self.open: dict[bool, list[CompiledRule | Source]] = {}
         self.views: dict[bool, View] = {}
         self.value = 0.0
         self.visits = 0
@@ -129,7 +141,7 @@ class _Searching:
 
     def __init__(
         self, options: Mcts, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress,
+        told: Progress, moves: Sequence[Source] = (), price: Own | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.rewrite import Caps
         from dslc.search.programs import Prices, Programs
@@ -138,7 +150,9 @@ class _Searching:
         self._rules = sorted(rules, key=lambda rule: rule.name)
         self._operators = [frozenset(site.operator for site in rule.left.sites) for rule in self._rules]
         self._random = Random(seed)
-        self._prices = Prices(costs, limits, lazy=True)
+        self._moves = list(moves)
+        self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
+        self._prices = Prices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
         few = max(1, options.matches // _NEAR)
         self._caps: dict[bool, Caps] = {
@@ -286,11 +300,11 @@ class _Searching:
             return inf
         return child.value / child.visits + self._options.exploration * sqrt(log(max(1, parent.visits)) / child.visits)
 
-    def _tryable(self, state: _State, near: bool) -> list[CompiledRule]:
+    def _tryable(self, state: _State, near: bool) -> list[CompiledRule | Source]:
         """The rules that are not known to change nothing: all whose operators are there, until they are tried."""
         found = state.open.get(near)
         if found is None:
-            found = state.open[near] = self._fitting(state.view(near))
+            found = state.open[near] = self._fitting(state, near)
         return found
 
     def _expanded(self, state: _State) -> _State | None:
@@ -335,7 +349,7 @@ class _Searching:
 
     def _random_step(self, state: _State, near: bool) -> _State | None:
         """A state after a random rule of those that change something; None where there is none, or time is over."""
-        rules = self._fitting(state.view(near))
+        rules = self._fitting(state, near)
         while rules and not self._limits.over:
             k = self._random.randrange(len(rules))
             applied = self._applied(state, rules[k], near)
@@ -344,25 +358,26 @@ class _Searching:
             del rules[k]
         return None
 
-    def _fitting(self, view: View) -> list[CompiledRule]:
-        """Rules whose operators are all there; whether they match is seen when they are tried."""
-        there = view.by_operator.keys()
-        return [rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there]
+    def _fitting(self, state: _State, near: bool) -> list[CompiledRule | Source]:
+        """Rules whose operators are all there, whether they match is seen when they are tried; other sources know the best program."""
+        there = state.view(near).by_operator.keys()
+        rules = [rule for rule, operators in zip(self._rules, self._operators, strict=True) if operators <= there]
+        return [*rules, *self._moves] if near else [*rules]
 
-    def _applied(self, state: _State, rule: CompiledRule, near: bool) -> tuple[_State, Outcome] | None:
+    def _applied(self, state: _State, rule: CompiledRule | Source, near: bool) -> tuple[_State, Outcome] | None:
         """What a rule makes of a state, with its best program; None where nothing changed, or time is over."""
-        from dslc.egraph import rewrite
+        from dslc.match import CompiledRule
         from dslc.search.levelled import level
 
-        limits, egraph, options = self._limits, state.egraph, self._options
-        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.deadline, limits.now)
-        if not matches or not limits.step():
+        egraph, options = state.egraph, self._options
+        applied = self._matched(state, rule, near) if isinstance(rule, CompiledRule) else self._stated(state, rule)
+        if applied is None:
             return None
-        child = egraph.clone()
-        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.deadline, limits.now)
+        child, outcome = applied
         if not outcome.unions and len(child) == len(egraph):
             return None
-        level(child, rule, [node for node in child.memo if node not in egraph.memo], options.enodes, _LEVELLED[near])
+        if isinstance(rule, CompiledRule):
+            level(child, rule, [node for node in child.memo if node not in egraph.memo], options.enodes, _LEVELLED[near])
         growing = state.growing.clone(child)
         found = growing.best()
         if found is None:
@@ -371,7 +386,46 @@ class _Searching:
         fresh = frozenset(child.memo.keys() - egraph.memo.keys())
         older = state.fresh if len(fresh) + len(state.fresh) <= _FRESH else frozenset()
         made.fresh = fresh | older
-        return made, replace(outcome, capped=outcome.capped | capped)
+        return made, outcome
+
+    def _matched(self, state: _State, rule: CompiledRule, near: bool) -> tuple[EGraph, Outcome] | None:
+        """A clone after a rule at some places; None where it matches nowhere."""
+        from dslc.egraph import rewrite
+
+        limits = self._limits
+        matches, capped = rewrite.matches_of(rule, state.view(near), self._random, self._caps[near], limits.deadline, limits.now)
+        if not matches or not limits.step():
+            return None
+        child = state.egraph.clone()
+        outcome = rewrite.apply_matches(child, matches, self._caps[near], limits.deadline, limits.now)
+        return child, replace(outcome, capped=outcome.capped | capped)
+
+    def _stated(self, state: _State, source: Source) -> tuple[EGraph, Outcome] | None:
+        """A clone after some facts of another source about the best program; None where it says none."""
+        from dslc.cost.clock import TimeUp
+        from dslc.egraph import rewrite
+        from dslc.egraph.extract.program import program_of
+
+        graph = program_of(state.egraph, state.found)
+        key = (self._moves.index(source), hash(graph.outputs))
+        told = self._facts.get(key)
+        if told is None:
+            told = self._facts[key] = []
+            with suppress(TimeUp):
+                told.extend(islice(source.facts(graph), _TOLD))
+        if not told or not self._limits.step():
+            return None
+        most = self._caps[True].matches
+        taken = sorted(self._random.sample(range(len(told)), most)) if len(told) > most else range(len(told))
+        child = state.egraph.clone()
+        unions = 0
+        for fact, leaves in (told[k] for k in taken):
+            if len(child) >= self._options.enodes:
+                break
+            unions += rewrite.state(child, fact, rewrite.placed(child, leaves))
+        child.rebuild()
+        capped = frozenset({rewrite.Cap.MATCHES}) if len(told) > most else frozenset()
+        return child, rewrite.Outcome(len(told), len(taken), unions, capped)
 
 
 def _sampled(outcome: Outcome) -> bool:
