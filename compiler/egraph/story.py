@@ -10,9 +10,9 @@ from dslc.egraph.extract.growing import Growing
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction, Price
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Applied, Stated, state
+from dslc.egraph.rewrite import Applied, Stated, placed, state
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Value, replace, with_args
+from dslc.ir.graph import Graph, Value, with_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,7 @@ class Again:
         for one in applied:
             told, stand = fact(one)
             facts.append(told)
-            terms = [self._term.inside(self.egraph, self._term(self._from.number(value))) for value in stand]
-            state(self.egraph, told, [self.egraph.add(value) for value in terms])
+            state(self.egraph, told, placed(self.egraph, [self._term(self._from.number(value)) for value in stand]))
         self.egraph.rebuild()
         return facts
 
@@ -87,7 +86,6 @@ class _Terms:
         self._egraph = egraph
         self._made = list(egraph.made)
         self._known: dict[int, Value] = {}
-        self._inputs: dict[Value, Value] | None = None
 
     def __call__(self, number: int) -> Value:
         known = self._known
@@ -114,13 +112,6 @@ class _Terms:
                 continue
             known[at] = with_args(node, tuple([known[arg] for arg in args]))[index] if args else Value(node, index)
         return known[number]
-
-    def inside(self, again: EGraph, value: Value) -> Value:
-        """A term over the inputs as one over the classes of another e-graph of the same graph."""
-        if self._inputs is None:
-            entries = [(one, again.memo.get(one.node)) for one in again.inputs]
-            self._inputs = {one: again.value(entry.outs[0]) for one, entry in entries if entry is not None}
-        return replace((value,), self._inputs)[0]
 
 
 __all__ = ["Again", "Turn", "kept", "story"]

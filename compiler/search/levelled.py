@@ -58,7 +58,7 @@ def _facts(egraph: EGraph, rules: Rules, node: Node, rule: str) -> Iterator[tupl
     traits = held_traits(rules, node.op)
     if traits.inverse is None and (traits.commutative or not traits.associative):
         return
-    pairs = [(node, one) for kid in dict.fromkeys(entry.kids) for one in egraph.members[kid]]
+    pairs: list[tuple[Node, Node]] = [(node, one) for kid in dict.fromkeys(entry.kids) for one in egraph.members[kid]]
     pairs += [(one, node) for out in dict.fromkeys(map(egraph.find, entry.outs)) for one in egraph.users[out]]
     tried = 0
     for above, below in pairs:

@@ -67,8 +67,9 @@ class Searched:
 
 
 def searched(
-    strategy: Strategy, graph: Graph, rules: list[CompiledRule], limits: Limits, seed: int = 0, moves: Sequence[Source] = (), **about: Any
-) -> Searched:
+    strategy: Strategy, graph: Graph, rules: list[CompiledRule], limits: Limits, seed: int = 0, moves: Sequence[Source] = (),
+    **about: Any,
+) -> Searched:  # fmt: skip
     costs = CostModel(RULES, Launches(), lambda inputs, outputs: b"", 20)
     start = Candidate(graph, costs.graph_cost(graph))
     found = list(strategy.explore(Space(start, (Substitutions(tuple(rules)), *moves), costs, limits, seed, **about)))
@@ -119,7 +120,7 @@ def test_gates_become_products_of_what_they_share_and_every_fact_is_proved(strat
 
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_the_same_seed_finds_the_same_in_as_many_steps(strategy: Strategy) -> None:
-    first, again = (searched(strategy, gates(), named(*GATES), Limits(30), seed=3) for _ in range(2))
+    first, again = (searched(strategy, gates(), named(*GATES), Limits(15), seed=3) for _ in range(2))
     assert first.best.graph.outputs == again.best.graph.outputs
     assert list(first.best.rules()) == list(again.best.rules()) and first.limits.done == again.limits.done
 
@@ -189,7 +190,7 @@ def test_a_rule_makes_a_kernel_possible_that_neither_finds_alone() -> None:
     rules, groups = named("merge_matmuls", "merge_three_matmuls"), Kernels(RULES)
 
     def best(rules: list[CompiledRule], *moves: Kernels) -> Candidate:
-        return searched(Mcts(mixed=True), graph, rules, Limits(60), moves=moves, price=groups.price).best
+        return searched(Mcts(mixed=True), graph, rules, Limits(30), moves=moves, price=groups.price).best
 
     alone, without, mixed = best(rules), best([], groups), best(rules, groups)
     assert mixed.cost < 0.8 * min(alone.cost, without.cost)
@@ -222,7 +223,7 @@ def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> N
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_search_says(strategy: Strategy, tmp_path: Path) -> None:
     grown: list[Grown] = []
-    found = searched(strategy, gates(), named(*GATES), Limits(60), grown=grown.extend)
+    found = searched(strategy, gates(), named(*GATES), Limits(12), grown=grown.extend)
     path = tmp_path / "grown.json"
     assert dumped(path, grown)
     problem = read(path).problem()
