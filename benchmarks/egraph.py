@@ -69,9 +69,9 @@ def _elements(value: Value) -> float:
     return float(prod(size if isinstance(size, int) else 1 for size in value.type.shape))
 
 
-def network(name: str, rules: Rules) -> Graph:
-    """A network of the zoo with weights of which only the types are known."""
-    graph = import_model(build(name, weights=False), rules).graph
+def network(name: str, rules: Rules, small: bool = False) -> Graph:
+    """A network of the zoo, or one as small as tests have it, with weights of which only the types are known."""
+    graph = import_model(build(name, small=small, weights=False), rules).graph
     weights = {
         value: input_value(value.node.name, value.type, constant=True)  # type: ignore[attr-defined]
         for value in graph.inputs

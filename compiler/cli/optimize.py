@@ -56,8 +56,9 @@ def command(
     from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
-    if report_file is not None:
-        writable(report_file)
+    for other in (report_file, settings.dump_egraph):
+        if other is not None:
+            writable(other)
     with interrupts() as pressed, progress(clock, quiet, verbose) as shown:
         settings = replace(settings, progress=shown, interrupts=pressed)
         try:

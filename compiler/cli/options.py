@@ -88,7 +88,7 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
     rest: dict[str, Any] = {"metavar": about.metavar} if about.metavar else {}
     if about.shown is not None:
         rest |= {"default": about.shown, "show_default": True}
-    return click.option(written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
+    return click.option(*about.also, written, name, type=_type(about), multiple=about.many, help=about.help, **rest)
 
 
 def _type(about: Option) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dslc.egraph.extract.program import weights_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph, Union
-from dslc.egraph.rewrite import Applied
+from dslc.egraph.rewrite import Applied, Built, Stated
 from dslc.ir.constants import number_of
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Constant, Input, Node, Value, replace, topological, with_args
@@ -20,7 +20,7 @@ from dslc.match.pattern import Result
 from dslc.semantics.nary import nested_in
 
 
-def used(egraph: EGraph, extraction: Extraction) -> tuple[Applied, ...]:
+def used(egraph: EGraph, extraction: Extraction) -> tuple[Applied | Stated, ...]:
     """What has to hold for an extraction to be equal to what the e-graph was made of, in the order in which it was applied."""
     proof = _Proof(egraph)
     chosen: dict[int, Node] = {n: one.key for n, one in extraction.choice.items() if isinstance(one.key, Node)}
@@ -70,9 +70,9 @@ class _Proof:
                         stack.append(other)
         self._needed: set[int] = set()
 
-    def applied(self) -> tuple[Applied, ...]:
+    def applied(self) -> tuple[Applied | Stated, ...]:
         found = [self._edges[k].reason for k in sorted(self._needed)]
-        return tuple(dict.fromkeys([reason for reason in found if isinstance(reason, Applied)]))
+        return tuple(dict.fromkeys([reason for reason in found if isinstance(reason, Applied | Stated)]))
 
     def reads(self, out: int) -> list[int]:
         """The numbers that the node read from which a number came."""
@@ -101,6 +101,9 @@ class _Proof:
         if isinstance(reason, Applied):
             yield from self._of_applied(reason)
             return
+        if isinstance(reason, Stated):
+            yield from self._of_built(reason.built)
+            return
         # congruence; what became a constant has no node of its own, and is what it was
         if self._made[edge.one] is not None and self._made[edge.other] is not None:
             yield from zip(self.reads(edge.one), self.reads(edge.other), strict=True)
@@ -119,9 +122,14 @@ class _Proof:
                 yield from ((value, out) for value in read if find(value) == find(out))
         for site, operands in reason.state.taken.items():
             yield from self._within(reason.state.nodes[site], [number(value) for value in operands if _is_class(value)])
-        for args_, outs, values in reason.built:
+        yield from self._of_built(reason.built)
+
+    def _of_built(self, built: Sequence[Built]) -> Iterator[tuple[int, int]]:
+        """What was added stands for what it is in terms, over the arguments that it has there."""
+        number = self._egraph.number
+        for args, outs, values in built:
             yield from zip(outs, map(number, values), strict=True)
-            for mine, arg in zip(self.reads(outs[0]), args_, strict=True):
+            for mine, arg in zip(self.reads(outs[0]), args, strict=True):
                 if _is_class(arg):
                     yield mine, number(arg)
 
@@ -158,8 +166,10 @@ def _is_class(value: Value) -> bool:
 # ---- as facts --------------------------------------------------------------------------------------------------
 
 
-def fact(applied: Applied) -> tuple[Fact, tuple[Value, ...]]:
+def fact(applied: Applied | Stated) -> tuple[Fact, tuple[Value, ...]]:
     """What was applied as two programs over holes, and what stood for the holes."""
+    if isinstance(applied, Stated):
+        return applied.fact, applied.leaves
     left = _left(applied)
     old: list[Value] = []
     new: list[Value] = []

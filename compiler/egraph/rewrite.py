@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from dslc.egraph.graph import EGraph
 from dslc.egraph.view import OutOfTime, TooFar, View
+from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Node, Value, rebuild
 from dslc.match.associative import unwrap
 from dslc.match.cases import Case
@@ -87,6 +88,23 @@ class Applied:
     roots: tuple[Value, ...]
     outs: Mapping[Call, tuple[int, ...]]
     built: tuple[Built, ...]
+
+    @property
+    def name(self) -> str:
+        return self.rule.name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stated:
+    """Why classes are one: a fact about them, whoever says it; `leaves` are what its holes stand for, `built` all of both sides."""
+
+    fact: Fact
+    leaves: tuple[Value, ...]
+    built: tuple[Built, ...]
+
+    @property
+    def name(self) -> str:
+        return self.fact.rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +208,43 @@ def _apply(egraph: EGraph, match: Match) -> int:
     return sum(egraph.union(one, other, reason) for one, other in pairs)
 
 
+def placed(egraph: EGraph, values: Sequence[Value]) -> tuple[Value, ...]:
+    """The classes of terms over the inputs of the graph that an e-graph was made of; what is not there is added."""
+
+    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+        leaf = None if args else egraph.memo.get(like)
+        return egraph.node(like, args) if leaf is None else egraph.values_of(leaf.outs)
+
+    return rebuild(values, make)
+
+
+def state(egraph: EGraph, fact: Fact, leaves: Sequence[Value]) -> int:
+    """Adds both sides of a fact over values of classes, and merges them; how many classes became another's.
+
+    `rebuild` has to follow before anything is asked.
+
+    Raises:
+        ValueError: a leaf is no class.
+    """
+    built: list[Built] = []
+    known = {hole.node: egraph.value(egraph.number(leaf)) for hole, leaf in zip(fact.old.inputs, leaves, strict=True)}
+
+    def make(like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+        given = known.get(like)
+        if given is not None:
+            return (given,)
+        outs = egraph.entered(like, args)
+        values = egraph.values_of(outs)
+        if args:
+            built.append(Built(tuple(args), outs, values))
+        return values
+
+    old, new = (rebuild(side.outputs, make) for side in (fact.old, fact.new))
+    pairs = [(egraph.number(one), egraph.number(other)) for one, other in zip(old, new, strict=True)]
+    reason = Stated(fact, tuple(known[hole.node] for hole in fact.old.inputs), tuple(built))
+    return sum(egraph.union(one, other, reason) for one, other in pairs)
+
+
 def step(egraph: EGraph, rule: CompiledRule, rng: random.Random, caps: Caps, view: View | None = None) -> Outcome:
     """One rule once: at all places, or at a random sample of them. `view` is one of `egraph`, or of what it was cloned from."""
     deadline = time.monotonic() + caps.seconds
@@ -237,10 +292,17 @@ class Saturation:
     capped: frozenset[Cap]
 
 
-def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | None = None) -> Saturation:
+#: told of the e-nodes that a rule added
+Grown = Callable[[CompiledRule, Sequence[Node]], object]
+
+
+def saturate(
+    egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | None = None, grown: Grown | None = None
+) -> Saturation:
     """Applies all rules in rounds, those with several patterns first, until nothing is added or a limit is met.
 
-    A rule finds its matches in the e-graph as it was when the round began; all are applied, then equal e-nodes are merged.
+    A rule finds its matches in the e-graph as it was when the round began; then all are applied, one rule after the other. `grown` is
+    told which e-nodes a rule added; what it adds to these counts as the rule's.
     """
     limits = limits or Limits()
     rng = random.Random(limits.seed)
@@ -264,9 +326,17 @@ def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | Non
             if Cap.SECONDS in here:
                 break
         unions, size = 0, len(egraph)
-        outcome = apply_matches(egraph, [match for matches in found for match in matches], caps, deadline, limits.now)
-        unions += outcome.unions
-        here |= outcome.capped
+        for matches in found:
+            if not matches:
+                continue
+            before = set(egraph.memo) if grown is not None else set()
+            outcome = apply_matches(egraph, matches, caps, deadline, limits.now)
+            unions += outcome.unions
+            here |= outcome.capped
+            if grown is not None:
+                grown(matches[0].rule, [node for node in egraph.memo if node not in before])
+            if outcome.capped:
+                break
         total += unions
         rounds += 1
         capped |= here
@@ -286,5 +356,6 @@ def saturate(egraph: EGraph, rules: Sequence[CompiledRule], limits: Limits | Non
 
 
 __all__ = [
-    "Applied", "Built", "Cap", "Caps", "Limits", "Outcome", "Saturation", "Stop", "apply_matches", "matches_of", "saturate", "step",
+    "Applied", "Built", "Cap", "Caps", "Grown", "Limits", "Outcome", "Saturation", "Stated", "Stop", "apply_matches", "matches_of",
+    "placed", "saturate", "state", "step",
 ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dslc.egraph.explain import fact, used
@@ -10,9 +10,9 @@ from dslc.egraph.extract.growing import Growing
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction, Price
 from dslc.egraph.graph import EGraph
-from dslc.egraph.rewrite import Applied
+from dslc.egraph.rewrite import Applied, Stated, placed, state
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Graph, Value, replace, with_args
+from dslc.ir.graph import Graph, Value, with_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,37 +27,52 @@ class Turn:
 
 def story(egraph: EGraph, extraction: Extraction, graph: Graph, price: Price) -> Iterator[Turn]:
     """The way from the graph that an e-graph was made of to an extraction, whose program is the last turn's."""
-    rests = used(egraph, extraction)
-    again = EGraph.of(graph)
-    growing = Growing(again, price)
-    term = _Terms(egraph)
+    again = Again(egraph, graph)
+    growing = Growing(again.egraph, price)
     at = graph
     first = growing.best()
     least = first.cost if first is not None else float("inf")
-    for number, group in enumerate(groups := _grouped(rests)):
-        facts: list[Fact] = []
-        for one in group:
-            told, stand = fact(one)
-            facts.append(told)
-            leaves = [term(egraph.number(value)) for value in stand]
-            for old, new in zip(told.old.outputs, told.new.outputs, strict=True):
-                sides = replace((old, new), dict(zip(told.old.inputs, leaves, strict=True)))
-                left, right = (again.number(again.add(term.inside(again, side))) for side in sides)
-                again.union(left, right, one)
-            again.rebuild()
+    for number, group in enumerate(groups := _grouped(used(egraph, extraction))):
+        facts = again.take(group)
         best = growing.best()
         if number == len(groups) - 1:
             at = program_of(egraph, extraction)
         elif best is not None and best.cost < least:
-            at, least = program_of(again, best), best.cost
-        yield Turn(group[0].rule.name, len(group), tuple(dict.fromkeys(facts)), at)
+            at, least = program_of(again.egraph, best), best.cost
+        yield Turn(group[0].name, len(group), tuple(dict.fromkeys(facts)), at)
 
 
-def _grouped(rests: tuple[Applied, ...]) -> list[list[Applied]]:
+def kept(egraph: EGraph, extraction: Extraction, graph: Graph) -> EGraph:
+    """An e-graph of the same graph with what an extraction rests on and nothing else: it holds both programs."""
+    again = Again(egraph, graph)
+    again.take(used(egraph, extraction))
+    return again.egraph
+
+
+class Again:
+    """The e-graph of the same graph as another one, with some of its facts."""
+
+    def __init__(self, egraph: EGraph, graph: Graph) -> None:
+        self.egraph = EGraph.of(graph)
+        self._from = egraph
+        self._term = _Terms(egraph)
+
+    def take(self, applied: Sequence[Applied | Stated]) -> list[Fact]:
+        """Takes over what was applied there."""
+        facts: list[Fact] = []
+        for one in applied:
+            told, stand = fact(one)
+            facts.append(told)
+            state(self.egraph, told, placed(self.egraph, [self._term(self._from.number(value)) for value in stand]))
+        self.egraph.rebuild()
+        return facts
+
+
+def _grouped(rests: Sequence[Applied | Stated]) -> list[list[Applied | Stated]]:
     """What the same rule does one after the other, together."""
-    out: list[list[Applied]] = []
+    out: list[list[Applied | Stated]] = []
     for one in rests:
-        if out and out[-1][0].rule.name == one.rule.name:
+        if out and out[-1][0].name == one.name:
             out[-1].append(one)
         else:
             out.append([one])
@@ -71,7 +86,6 @@ class _Terms:
         self._egraph = egraph
         self._made = list(egraph.made)
         self._known: dict[int, Value] = {}
-        self._inputs: dict[Value, Value] | None = None
 
     def __call__(self, number: int) -> Value:
         known = self._known
@@ -99,12 +113,5 @@ class _Terms:
             known[at] = with_args(node, tuple([known[arg] for arg in args]))[index] if args else Value(node, index)
         return known[number]
 
-    def inside(self, again: EGraph, value: Value) -> Value:
-        """A term over the inputs as one over the classes of another e-graph of the same graph."""
-        if self._inputs is None:
-            entries = [(one, again.memo.get(one.node)) for one in again.inputs]
-            self._inputs = {one: again.value(entry.outs[0]) for one, entry in entries if entry is not None}
-        return replace((value,), self._inputs)[0]
 
-
-__all__ = ["Turn", "story"]
+__all__ = ["Again", "Turn", "kept", "story"]

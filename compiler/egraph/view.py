@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -35,8 +35,10 @@ class View:
     It is of no use once the e-graph has changed.
     """
 
-    def __init__(self, egraph: EGraph) -> None:
+    def __init__(self, egraph: EGraph, only: Collection[Node] | None = None) -> None:
+        """`only`: beside weights, just these e-nodes are seen. Where they are a program, matches are those of a graph."""
         self.egraph = egraph
+        self._only = only
         self.memory = Memory()
         self.deadline = inf
         self.now: Callable[[], float] = time.monotonic
@@ -49,7 +51,14 @@ class View:
 
     @cached_property
     def calls(self) -> list[Call]:
-        return [node for node in self.egraph.memo if isinstance(node, Call)]
+        return [node for node in self.egraph.memo if isinstance(node, Call) and self._sees(node)]
+
+    def _sees(self, node: Node) -> bool:
+        return self._only is None or node in self._only or node.constant
+
+    def _members(self, number: int) -> tuple[Node, ...]:
+        members = self.egraph.members[number]
+        return members if self._only is None else tuple([node for node in members if self._sees(node)])
 
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
@@ -88,7 +97,7 @@ class View:
         if self._asked > self._most:
             raise TooFar
         number = self.egraph.class_of(value)
-        return () if number is None else self.egraph.members[number]
+        return () if number is None else self._members(number)
 
     def results(self, node: Call) -> tuple[Value, ...]:
         self._asked += 1
@@ -104,7 +113,7 @@ class View:
 
     def users(self, value: Value) -> list[Call]:
         number = self.egraph.class_of(value)
-        return [] if number is None else [node for node in self.egraph.users[number] if isinstance(node, Call)]
+        return [] if number is None else [node for node in self.egraph.users[number] if isinstance(node, Call) and self._sees(node)]
 
     def number(self, value: Value) -> Number | None:
         return number_of(value)
@@ -115,8 +124,8 @@ class View:
     def _kids(self) -> dict[int, tuple[int, ...]]:
         egraph = self.egraph
         return {
-            number: tuple(dict.fromkeys([kid for node in nodes for kid in egraph.memo[node].kids]))
-            for number, nodes in egraph.members.items()
+            number: tuple(dict.fromkeys([kid for node in self._members(number) for kid in egraph.memo[node].kids]))
+            for number in egraph.members
         }
 
     @cached_property
@@ -178,7 +187,7 @@ class View:
             for number in members:
                 own[number] = bits
                 out[egraph.value(number).node] = bits
-                for node in egraph.members[number]:
+                for node in self._members(number):
                     if node.args:
                         out[node] = out.get(node, 0) | bits
                 for kid in self._kids[number]:

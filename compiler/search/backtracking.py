@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from dslc.search.candidate import Candidate
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Backtrack:
     """A queue of graphs by cost (`dslc.search.backtrack`); substitutions first, and layouts with them, after them, or instead."""
+
+    egraphs: ClassVar[bool] = False
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.backtrack import backtrack

@@ -20,7 +20,7 @@ from dslc.derive.search import Limits, Program, Search, unlike
 from dslc.errors import DslcError
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours
-from dslc.fuse.kernels import Cyclic, folded
+from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import MARGIN, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
@@ -163,6 +163,25 @@ class Derivations:
             late = True
         taken = tuple(best[old] for old in places if old in best)
         return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late)
+
+    def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
+        """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
+        base = Candidate(graph, self.costs.graph_cost(graph))
+        for program, nodes, price in self._sites(base, Neighbours(graph)):
+            for derived in self._promising(self._programs(program), price):
+                rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
+                for node in nodes:
+                    _, args = abstracted(node.values, leaves_of((node,)))
+                    (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
+                    fact, leaves = fact_of(rule, node.values, (made,), args)
+                    kernels = self._with_kernels(fact.new)
+                    if kernels is None:
+                        continue
+                    yield fact, leaves
+                    given = dict(zip(kernels.inputs, leaves, strict=True))
+                    for one in kernels.nodes():
+                        if isinstance(one, Kernel):
+                            yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
 
     # ---- where -------------------------------------------------------------------------------------------------
 

@@ -13,23 +13,28 @@ from dslc.cost.compare import Comparison
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.errors import DslcError
+from dslc.fuse.kernels import kernels
+from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
 from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.dumping import dumped
 from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
+from dslc.search.moves import moves_of
 from dslc.search.mutants import Mutants
 from dslc.search.originals import Unusable
 from dslc.search.planning import begun
 from dslc.search.rulesets import chosen_partial
 from dslc.search.run import Run
 from dslc.search.sizes import sizes_of
-from dslc.search.sources import Substitutions
+from dslc.search.sources import Source, Substitutions
 from dslc.search.stages import Explored, Predicted, Referenced
 from dslc.search.steps import status_of
-from dslc.search.strategy import Space
+from dslc.search.strategy import Grown, Space
 from dslc.search.sweep import sweep
+from dslc.search.treesearch import Mcts
 from dslc.search.validate import Validated, claims_of, validate
 from dslc.search.written import as_kernels, ready, texts_of
 
@@ -171,12 +176,12 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
         return Predicted(start, seconds)
     run.phase("measuring", "measuring again")
     # kernels are measured by those who build them: as nodes they take something else
-    plain = [one for one in every if not one.kernels]
+    plain = [one for one in every if not one.kernels and not kernels(one.graph)]
     try:
         if costs.confirm(*(one.graph for one in plain)):
             run.cut("measuring")
         seconds |= {one: costs.graph_cost(one.graph) for one in plain}
-        seconds |= {one: one.cost * seconds[start] / max(start.cost, 1e-12) for one in every if one.kernels}
+        seconds |= {one: one.cost * seconds[start] / max(start.cost, 1e-12) for one in every if one not in plain}
     except TimeUp:
         run.cut("measuring")
     return Predicted(start, seconds, costs.part())
@@ -256,6 +261,19 @@ def _limits(ground: Ground, run: Run, most: int | None, keep: float, front: Fron
     return limits
 
 
+def _moves(ground: Ground, run: Run) -> tuple[tuple[Source, ...], Callable[[Node], float | None] | None]:
+    """Kernels and derivations, and what they price, for a strategy that takes them for moves."""
+    task = ground.referenced.task
+    strategy = task.settings.strategy
+    if not isinstance(strategy, Mcts) or not strategy.mixed:
+        return (), None
+    if not with_kernels(task.settings):
+        run.note(no_compiler() or "no kernels: the model is to run with ONNX Runtime's own operators alone")
+        return (), None
+    left = run.clock.left
+    return moves_of(task.rules, ground.costs, task.imported.context.opset, task.sizes, lambda: left(ground.shares.search))
+
+
 def _searched(ground: Ground, run: Run, start: Reached, most: int | None, again: bool) -> Candidate:
     """The best that the strategy yields; where it was interrupted, `run.best` is what it had."""
     run.phase("searching")
@@ -269,11 +287,16 @@ def _searched(ground: Ground, run: Run, start: Reached, most: int | None, again:
             run.progress.best(ground.start.cost / max(found.cost, 1e-12), limits.done)
 
     settings = ground.referenced.task.settings
+    grown: list[Grown] = []
+    others, price = _moves(ground, run)
     space = Space(
-        start.best, (Substitutions(start.rules),), ground.costs, limits, settings.seed, settings.alpha, settings.layouts, told
-    )
+        start.best, (Substitutions(start.rules), *others), ground.costs, limits, settings.seed, settings.alpha, settings.layouts, told,
+        settings.budget or None, settings.steps, price, run.note, grown.extend if settings.dump_egraph is not None else None,
+    )  # fmt: skip
     for found in settings.strategy.explore(space):
         told(found)
+    if settings.dump_egraph is not None and not dumped(settings.dump_egraph, grown):
+        run.note(f"{settings.dump_egraph} was not written: the search made no e-graph")
     if limits.late:
         run.cut("searching")
     if limits.interrupted:

@@ -3,33 +3,55 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 from dslc.cost.model import CostModel
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate, Progress
 from dslc.search.divided import Explorer, divided, ended, is_large
-from dslc.search.strategy import Space
+from dslc.search.strategy import Grown, Space
+
+
+class Growing(Explorer, Protocol):
+    """An explorer by an e-graph."""
+
+    def grown(self) -> Grown | None:
+        """The e-graph that its best program is of; None before it began."""
+
 
 #: an explorer of a graph at some costs, one of so many, which tells of what is better
-Make = Callable[[Candidate, CostModel, int, Progress], Explorer]
+Make = Callable[[Candidate, CostModel, int, Progress], Growing]
 
 
 def explored(space: Space, make: Make) -> Iterator[Candidate]:
     """What an explorer finds in the space's graph, or one for each region where the graph is large."""
     limits = space.limits
+    made: list[Growing] = []
+
+    def explorer(start: Candidate, costs: CostModel, count: int, told: Progress) -> Growing:
+        one = make(start, costs, count, told)
+        if space.grown is not None:
+            made.append(one)
+        return one
+
     if limits.over:
         return
     if is_large(space.graph):
-        found = divided(
-            space.start, space.costs, limits, lambda start, costs, count: make(start, costs, count, _silent), space.told, space.alpha
-        )
+
+
+        def region(start: Candidate, costs: CostModel, count: int) -> Growing:
+            return explorer(start, costs, count, _silent)
+
+        found = divided(space.start, space.costs, limits, region, space.told, space.alpha)
     else:
-        whole = make(space.start, space.costs, 1, space.told)
+        whole = explorer(space.start, space.costs, 1, space.told)
         with ended(limits), rare_collections():
             whole.begin()
             while not limits.over and whole.expand():
                 pass
         found = whole.best
+    if space.grown is not None:
+        space.grown([grown for one in made if (grown := one.grown()) is not None])
     if found is not space.start:
         yield found
 
@@ -38,4 +60,4 @@ def _silent(_: Candidate) -> None:
     """A better region is no graph yet."""
 
 
-__all__ = ["Make", "explored"]
+__all__ = ["Growing", "Make", "explored"]

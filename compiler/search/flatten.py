@@ -34,7 +34,7 @@ def flattened(rules: Rules, graph: Graph) -> Graph:
         uses.update(graph.outputs)
         for node in nodes:
             if isinstance(node, Call):
-                for concerned, found in _flatter(rules, node, uses):
+                for concerned, found in flatter(rules, node, uses):
                     if not touched & concerned:
                         touched |= concerned
                         new.update((old, value) for old, value in found.items() if old != value)
@@ -44,7 +44,7 @@ def flattened(rules: Rules, graph: Graph) -> Graph:
     return graph
 
 
-def _flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
+def flatter(rules: Rules, node: Call, uses: Counter[Value]) -> Iterator[tuple[set[Node], dict[Value, Value]]]:
     """The nodes that a step concerns, and what it replaces."""
     traits = held_traits(rules, node.op)
     try:

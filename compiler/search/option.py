@@ -29,6 +29,8 @@ class Option:
     shown: Any = None
     read: Callable[[Any], Any] | None = None
     python: bool = True
+    #: other names on the command line
+    also: tuple[str, ...] = ()
 
     def value(self, given: Any) -> Any:
         return given if self.read is None else self.read(given)

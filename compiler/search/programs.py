@@ -12,6 +12,7 @@ from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph
 from dslc.egraph.story import story
+from dslc.fuse.kernels import kernels
 from dslc.ir.graph import Graph, Node, Opaque
 from dslc.match import CompiledRule
 from dslc.search.candidate import Candidate, Limits, Progress
@@ -23,8 +24,12 @@ from dslc.search.sweep import least_gain
 _NEVER = 1e3
 #: what was not measured is hoped to take such a part of what a guess says: what might be best is then measured
 _HOPE = 0.5
+#: a graph with kernels is not taken to cost less than such a part of the start
+_PART = 0.05
 #: such a part of the time may go into measuring single e-nodes
 MEASURING = 0.5
+#: what a node costs in seconds, None for what others know
+Own = Callable[[Node], float | None]
 
 
 class Prices:
@@ -33,8 +38,9 @@ class Prices:
     A price that was said once stays, unless `settle` measures it.
     """
 
-    def __init__(self, costs: CostModel, limits: Limits, lazy: bool) -> None:
-        """`lazy`: nothing is measured before `settle` asks for it, where the costs can guess."""
+    def __init__(self, costs: CostModel, limits: Limits, lazy: bool, own: Own | None = None) -> None:
+        """`lazy`: nothing is measured before `settle` asks for it, where the costs can guess. `own` prices what costs do not know."""
+        self._own = own
         self._costs, self._limits = costs, limits
         self._lazy = lazy and costs.start is not None
         self._known: dict[Key, float] = {}
@@ -46,6 +52,9 @@ class Prices:
     def __call__(self, node: Node) -> float:
         if node.constant or not node.args or isinstance(node, Opaque):
             return 0.0
+        known = None if self._own is None else self._own(node)
+        if known is not None:
+            return known
         group = Group((node,), (node.args,))
         key = self._costs.key(group)
         found = self._known.get(key)
@@ -59,7 +68,7 @@ class Prices:
         some = False
         for choice in extraction.choice.values():
             node = choice.key
-            if not isinstance(node, Node) or not choice.cost:
+            if not isinstance(node, Node) or not choice.cost or (self._own is not None and self._own(node) is not None):
                 continue
             group = Group((node,), (node.args,))
             key = self._costs.key(group)
@@ -75,7 +84,8 @@ class Prices:
 
     @property
     def _late(self) -> bool:
-        return self._limits.now() > self._until
+        # without a whole to take a part of there is no guess
+        return self._costs.start is not None and self._limits.now() > self._until
 
     def _measured(self, node: Node, group: Group, key: Key) -> float:
         if self._late and self._costs.known(key) is None:
@@ -104,6 +114,7 @@ class Programs:
         self._most, self._on_best = most, on_best
         self._seen = {hash(start.graph.outputs)}
         self._least = inf
+        self._first: float | None = None
         self._waiting: list[tuple[float, Graph, EGraph, Extraction]] = []
 
     def offer(self, egraph: EGraph, extraction: Extraction) -> None:
@@ -125,6 +136,7 @@ class Programs:
 
     def known(self, seconds: float) -> None:
         """The sum of the start's prices: what is above waits until it is ranked with others."""
+        self._first = seconds
         self._least = min(self._least, seconds)
 
     def rank(self) -> None:
@@ -138,7 +150,7 @@ class Programs:
             self._rank(graph, egraph, extraction)
 
     def _rank(self, graph: Graph, egraph: EGraph, extraction: Extraction) -> None:
-        cost = self._costs.graph_cost(graph)
+        cost = self._cost(graph, extraction)
         if cost >= self.best.cost - least_gain(self.best.cost):
             return
         found = self._candidate(cost, egraph, extraction)
@@ -148,6 +160,12 @@ class Programs:
         self.best = found
         self._limits.gained()
         self._on_best(found)
+
+    def _cost(self, graph: Graph, extraction: Extraction) -> float:
+        """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""
+        if not kernels(graph) or self._first is None:
+            return self._costs.graph_cost(graph)
+        return max(self._start.cost - (self._first - extraction.cost), _PART * self._start.cost)
 
     def _candidate(self, cost: float, egraph: EGraph, extraction: Extraction) -> Candidate | None:
         """A program with the way to it: a step for each rule, and what each step rests on. None where it rests on nothing."""
@@ -162,7 +180,7 @@ class Programs:
 
     def _between(self, before: Candidate, graph: Graph) -> float:
         """What a graph on the way costs, as far as there is time to say."""
-        if graph.outputs == before.graph.outputs:
+        if graph.outputs == before.graph.outputs or kernels(graph):
             return before.cost
         try:
             return self._costs.graph_cost(graph)

@@ -78,7 +78,8 @@ class Run:
         self.progress.phase(label or name)
 
     def note(self, text: str) -> None:
-        self.notes.append(text)
+        if text not in self.notes:
+            self.notes.append(text)
 
     def cut(self, phase: str) -> None:
         """A phase ended before it was done."""

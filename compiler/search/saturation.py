@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from dslc.search.option import option
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
-    from dslc.search.strategy import Space
+    from dslc.search.strategy import Grown, Space
 
 #: how often prices are asked for what the best program is made of, and the best program for these prices
 _SETTLED = 12
@@ -28,6 +28,8 @@ _LEAST = 800
 class Saturate:
     """Rounds of all rules in an e-graph, those with several patterns first and in the first rounds only; a step is a round."""
 
+    egraphs: ClassVar[bool] = True
+
     nodes: int = field(default=5_000, metadata=option(
         "How large an e-graph grows (default: 5000 e-nodes).", type=int, least=1, metavar="N",
         more="Of a large graph each region has one.",
@@ -36,7 +38,8 @@ class Saturate:
         "Rounds of all rules (default: 15).", type=int, least=1, metavar="N",
     ))  # fmt: skip
     k_multi: int = field(default=1, metadata=option(
-        "Rounds in which rules with several patterns are applied (default: 1).", type=int, least=0, metavar="N",
+        "Rounds in which rules with several patterns are applied at least (default: 1).", type=int, least=0, metavar="N",
+        more="One more whenever nothing else adds anything and there is room.",
     ))  # fmt: skip
     finalists: int = field(default=5, metadata=option(
         "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
@@ -72,12 +75,17 @@ class _Saturating:
         self._egraph = EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
-        self._round = 0
+        self._round, self._multi = 0, options.k_multi
         self._began = limits.now()
 
     @property
     def best(self) -> Candidate:
         return self._programs.best
+
+    def grown(self) -> Grown:
+        from dslc.search.strategy import Grown
+
+        return Grown(self._egraph, self._prices)
 
     def begin(self) -> None:
         """The first round."""
@@ -86,18 +94,22 @@ class _Saturating:
     def expand(self) -> bool:
         """One more round; False where it was the last."""
         from dslc.egraph import rewrite
+        from dslc.search.levelled import level
 
         options, limits = self._options, self._limits
         if self._round >= options.rounds or not limits.step():
             return False
         egraph = self._egraph
         grown = rewrite.saturate(egraph, self._rules, rewrite.Limits(
-            options.nodes, self._until() - limits.now(), 1, 1 if self._round < options.k_multi else 0,
+            options.nodes, self._until() - limits.now(), 1, 1 if self._round < self._multi else 0,
             seed=self._seed + self._round, now=self._now,
-        ))  # fmt: skip
+        ), lambda rule, nodes: level(egraph, rule, nodes, options.nodes))  # fmt: skip
         self._round += 1
-        multi = self._round <= options.k_multi
+        multi = self._round <= self._multi
         done = grown.stop is rewrite.Stop.SATURATED or (not multi and not grown.unions and rewrite.Cap.MATCHES not in grown.capped)
+        if done and grown.stop is not rewrite.Stop.SATURATED and any(len(rule.left.tops) > 1 for rule in self._rules):
+            # single patterns add nothing any more, and there is room: once more with several
+            self._multi, done = self._round + 1, False
         full = len(egraph) >= options.nodes or grown.stop is rewrite.Stop.SECONDS
         last = done or full or self._round >= options.rounds
         self._take("joint")

@@ -143,7 +143,10 @@ class Settings:
         more="Mutants are looked for of linear operators that take much of the time; False: none, and no partial substitutions.",
     ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
-        "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False,
+        "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False, also=("--search",),
+    ))  # fmt: skip
+    dump_egraph: Path | None = field(default=None, metadata=option(
+        "Write the e-graph of the search, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
     ))  # fmt: skip
     budget: float = field(default=60.0, metadata=option(
         "Time for the whole command; 0: only rewrite.", metavar="TIME", shown="60s", read=_seconds,
@@ -226,7 +229,10 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
             values[name] = _value(name, known[name], value)
     wanted = given.get("strategy")
     if isinstance(wanted, str) or wanted is None:
-        values["strategy"] = _strategy(wanted or next(iter(STRATEGIES)), given)
+        name = wanted or next(iter(STRATEGIES))
+        values["strategy"] = _strategy(name, given)
+        if values.get("dump_egraph") is not None and not STRATEGIES[name].egraphs:
+            raise WrongOption("dump_egraph", known["dump_egraph"], f"the strategy {name} makes no e-graph")
     else:
         values["strategy"] = wanted
     return Settings(**values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from dslc.search.automatic import Auto
 from dslc.search.backtracking import Backtrack
 from dslc.search.saturation import Saturate
 from dslc.search.strategy import Strategy
@@ -14,6 +15,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "backtrack": Backtrack,
     "saturate": Saturate,
     "mcts": Mcts,
+    "auto": Auto,
 }
 
 

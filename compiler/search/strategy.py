@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from dslc.cost.model import CostModel
-    from dslc.ir.graph import Graph
+    from dslc.egraph.extract.table import Price
+    from dslc.egraph.graph import EGraph
+    from dslc.ir.graph import Graph, Node
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits
     from dslc.search.settings import Mode
     from dslc.search.sources import Source
+
+
+class Grown(NamedTuple):
+    """An e-graph as a search left it, and what its e-nodes cost in seconds."""
+
+    egraph: EGraph
+    price: Price
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,10 +42,24 @@ class Space:
     layouts: Mode = "joint"
     #: is told of everything better as soon as it is there, which may be long before it is yielded
     told: Callable[[Candidate], None] = lambda _: None
+    #: the options that say how long is searched, in seconds of the whole command or in steps
+    budget: float | None = None
+    steps: int | None = None
+    #: what kernels and other nodes cost that only some source knows, in seconds; None for all others
+    price: Callable[[Node], float | None] | None = None
+    #: takes a line for the report
+    note: Callable[[str], None] = lambda _: None
+    #: takes the e-graphs that a search ends with, and the prices of their e-nodes, where somebody wants them
+    grown: Callable[[Sequence[Grown]], None] | None = None
 
     @property
     def graph(self) -> Graph:
         return self.start.graph
+
+    @property
+    def moves(self) -> list[Source]:
+        """The other sources, whose facts a strategy asks for."""
+        return [source for source in self.sources if not source.rules]
 
     @property
     def rules(self) -> list[CompiledRule]:
@@ -50,6 +73,9 @@ class Strategy(Protocol):
     A strategy is a file of its own and a line in `dslc.search.strategies`.
     """
 
+    #: whether it may make e-graphs, which it then hands to `space.grown`
+    egraphs: ClassVar[bool]
+
     def explore(self, space: Space) -> Iterator[Candidate]:
         """Candidates that cost less than the start of the space, each next one less; none where nothing was found.
 
@@ -58,4 +84,4 @@ class Strategy(Protocol):
         """
 
 
-__all__ = ["Space", "Strategy"]
+__all__ = ["Grown", "Space", "Strategy"]

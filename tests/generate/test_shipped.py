@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from dslc.cli.main import cli
 from dslc.prove.digest import rule_digest
 from dslc.prove.lock import LOCK, read_lock
+from dslc.search.rulesets import chosen_rules
 from dslc.semantics.library import load, load_many
 
 FOLDER = Path(str(resources.files("dslc.rules.taso_generated")))
@@ -51,3 +52,11 @@ def test_all_operators_of_table_1_occur_in_it() -> None:
 def test_it_is_well_formed(command: list[str]) -> None:
     result = CliRunner().invoke(cli, [*command, str(FILE)], standalone_mode=False)
     assert result.exception is None and not result.return_value, result.output
+
+
+def test_as_many_rules_as_pact_2024_has_are_a_rule_set() -> None:
+    rules = load_many(["std", "taso_generated"])
+    found = chosen_rules(rules, ["pact24"])
+    several = {rule.name.partition("^")[0] for rule in found if len(rule.left.tops) > 1}
+    every = {rule.name.partition("^")[0] for rule in found}
+    assert (len(every - several), len(several)) == (124, 15)

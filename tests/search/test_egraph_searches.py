@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import json
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from benchmarks.zoo import build
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
+from dslc.egraph.explain import fact, used
+from dslc.egraph.extract import EXTRACTORS, Problem
+from dslc.egraph.extract.file import read, written
+from dslc.egraph.extract.program import extract
+from dslc.egraph.story import kept
+from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Graph, Value, input_value
+from dslc.ir.graph import Call, Graph, Kernel, Value, input_value
 from dslc.match import CompiledRule
 from dslc.onnx.importer import import_model
-from dslc.search.candidate import Candidate, Limits
+from dslc.search.automatic import Auto
+from dslc.search.candidate import KERNELS, Candidate, Limits
+from dslc.search.dumping import dumped
+from dslc.search.moves import Kernels
 from dslc.search.rulesets import chosen_rules
 from dslc.search.saturation import Saturate
-from dslc.search.sources import Substitutions
+from dslc.search.sources import Source, Substitutions
 from dslc.search.strategies import STRATEGIES
-from dslc.search.strategy import Space, Strategy
+from dslc.search.strategy import Grown, Space, Strategy
 from dslc.search.treesearch import Mcts
 from dslc.search.validate import claims_of, validate
 from dslc.semantics.apply import apply
@@ -52,10 +66,13 @@ class Searched:
         return self.found[-1] if self.found else self.start
 
 
-def searched(strategy: Strategy, graph: Graph, rules: list[CompiledRule], limits: Limits, seed: int = 0) -> Searched:
+def searched(
+    strategy: Strategy, graph: Graph, rules: list[CompiledRule], limits: Limits, seed: int = 0, moves: Sequence[Source] = (),
+    **about: Any,
+) -> Searched:  # fmt: skip
     costs = CostModel(RULES, Launches(), lambda inputs, outputs: b"", 20)
     start = Candidate(graph, costs.graph_cost(graph))
-    found = list(strategy.explore(Space(start, (Substitutions(tuple(rules)),), costs, limits, seed)))
+    found = list(strategy.explore(Space(start, (Substitutions(tuple(rules)), *moves), costs, limits, seed, **about)))
     assert all(one.cost < start.cost for one in found)
     return Searched(start, found, limits)
 
@@ -91,7 +108,7 @@ def test_what_shrinks_by_any_rule_shrinks(strategy: Strategy) -> None:
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_gates_become_products_of_what_they_share_and_every_fact_is_proved(strategy: Strategy) -> None:
     """Products are merged step by step: some steps gain nothing by themselves, and the path says which."""
-    found = searched(strategy, gates(), named(*GATES), Limits(200))
+    found = searched(strategy, gates(), named(*GATES), Limits(100))
     assert operators(found.best.graph).count("matmul") <= operators(found.start.graph).count("matmul") // 2
     assert found.best.cost < 0.4 * found.start.cost
     path = found.best.path()[1:]
@@ -103,7 +120,7 @@ def test_gates_become_products_of_what_they_share_and_every_fact_is_proved(strat
 
 @pytest.mark.parametrize("strategy", SEARCHES)
 def test_the_same_seed_finds_the_same_in_as_many_steps(strategy: Strategy) -> None:
-    first, again = (searched(strategy, gates(), named(*GATES), Limits(60), seed=3) for _ in range(2))
+    first, again = (searched(strategy, gates(), named(*GATES), Limits(15), seed=3) for _ in range(2))
     assert first.best.graph.outputs == again.best.graph.outputs
     assert list(first.best.rules()) == list(again.best.rules()) and first.limits.done == again.limits.done
 
@@ -155,3 +172,100 @@ def test_a_large_graph_is_saturated_in_regions_and_facts_go_with_them() -> None:
     assert all(step.facts for step in found.best.path()[1:])
     proved = validate(RULES, claims_of(found.best))
     assert proved.usable and proved.how == {"std.double_neg": "exact"}
+
+
+def test_tree_search_joins_all_products_of_one_operand() -> None:
+    """Each step joins two, and leaves parts of parts: only as one split do they pay."""
+    x, weights = tensor("x", 1, 32), [array_value(np.full((32, 8), k, np.float32)) for k in range(5)]
+    products = Graph((x,), tuple(op("matmul", x, weight) for weight in weights))
+    found = searched(Mcts(), products, named("merge_matmuls", "matmul_turned", "stack_matmuls"), Limits(90))
+    assert operators(found.best.graph) == ["matmul", "split"]
+
+
+def test_a_rule_makes_a_kernel_possible_that_neither_finds_alone() -> None:
+    """Three products with something behind each. Rules alone join them, which hardly pays, since each part has its own operators
+    behind it; kernels alone take one product each. Joined first, all that is behind them is one kernel."""
+    x, weights = tensor("x", 64, 32), [array_value(np.full((32, 32), k + 1, np.float32)) for k in range(3)]
+    graph = Graph((x,), tuple(op("sigmoid", op("neg", op("matmul", x, weight))) for weight in weights))
+    rules, groups = named("merge_matmuls", "merge_three_matmuls"), Kernels(RULES)
+
+    def best(rules: list[CompiledRule], *moves: Kernels) -> Candidate:
+        return searched(Mcts(mixed=True), graph, rules, Limits(30), moves=moves, price=groups.price).best
+
+    alone, without, mixed = best(rules), best([], groups), best(rules, groups)
+    assert mixed.cost < 0.8 * min(alone.cost, without.cost)
+    assert {step.rule.partition("^")[0] for step in mixed.path()[1:]} == {"std.merge_three_matmuls", KERNELS}
+    assert [type(node) for node in mixed.graph.nodes() if node.args and not node.constant] == [Call, Kernel]
+    proved = validate(RULES, claims_of(mixed))
+    assert proved.usable and set(proved.how.values()) == {"exact"}
+
+
+def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> None:
+    x = tensor("x", 3, 4)
+    small = Graph((x,), (op("neg", op("neg", x)),))
+    chain = x
+    for _ in range(300):
+        chain = op("relu", op("neg", chain))
+
+    def note(graph: Graph, **about: Any) -> str:
+        notes: list[str] = []
+        searched(Auto(), graph, named("double_neg"), Limits(0), note=notes.append, **about)
+        (only,) = notes
+        return only
+
+    assert note(small).startswith("strategy saturate: all that rules make of 2 nodes")
+    assert note(Graph((x,), (chain,))).startswith("strategy backtrack: 600 nodes are searched in regions")
+    assert note(gates(), budget=20.0) == "strategy backtrack: 20 s are too short for a tree, which takes 45"
+    assert note(gates(), steps=50) == "strategy backtrack: 50 steps are too few for a tree, which takes 1,000"
+    assert note(gates(), budget=20.0, steps=5000).startswith("strategy mcts: 24 nodes are one graph")
+
+
+@pytest.mark.parametrize("strategy", SEARCHES)
+def test_the_e_graph_of_a_search_is_a_file_whose_best_program_costs_what_the_search_says(strategy: Strategy, tmp_path: Path) -> None:
+    grown: list[Grown] = []
+    found = searched(strategy, gates(), named(*GATES), Limits(12), grown=grown.extend)
+    path = tmp_path / "grown.json"
+    assert dumped(path, grown)
+    problem = read(path).problem()
+    again = read_again(problem, tmp_path)
+    best, same = (EXTRACTORS["ilp"](one, time.monotonic() + 5) for one in (problem, again))
+    assert best is not None and same is not None and best.cost <= found.best.cost + 1e-12
+    assert same.cost == pytest.approx(best.cost) and len(again) == len(problem)
+    sums = sum(one.price(node) for one in grown for node in found.start.graph.nodes())
+    assert best.cost < sums
+
+
+def read_again(problem: Problem, folder: Path) -> Problem:
+    """What is read of what was written."""
+    path = folder / "again.json"
+    path.write_text(json.dumps(written(problem)), "utf-8")
+    return read(path).problem()
+
+
+def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: Path) -> None:
+    x = tensor("x", 3, 4)
+    at = x
+    for _ in range(100):
+        at = op("relu", op("neg", op("neg", op("sigmoid", at))))
+    grown: list[Grown] = []
+    searched(Saturate(nodes=400, rounds=2), Graph((x,), (at,)), named("double_neg"), Limits(20), grown=grown.extend)
+    assert len(grown) > 1 and dumped(tmp_path / "e.json", grown)
+    read_back = read(tmp_path / "e.json")
+    assert len(read_back.roots) == sum(len(set(map(one.egraph.find, one.egraph.roots))) for one in grown)
+    assert not dumped(tmp_path / "none.json", []) and not (tmp_path / "none.json").exists()
+
+
+def test_what_a_program_rests_on_is_kept_in_an_e_graph_of_its_own() -> None:
+    """Without all else; the program is in it, and rests on the same facts there."""
+    grown: list[Grown] = []
+    start = gates()
+    searched(Saturate(nodes=600, rounds=2), start, named(*GATES), Limits(60), grown=grown.extend)
+    (one,) = grown
+    best = extract(one.egraph, one.price, "ilp")
+    assert best is not None
+    alone = kept(one.egraph, best, start)
+    assert len(alone) < len(one.egraph)
+    again = extract(alone, one.price, "ilp")
+    assert again is not None and again.cost == pytest.approx(best.cost)
+    told = {fact(applied)[0] for applied in used(one.egraph, best)}
+    assert {fact(applied)[0] for applied in used(alone, again)} <= told

@@ -43,14 +43,8 @@ class EGraphFile:
         """How many nodes there are."""
         return sum(map(len, self.rows))
 
-    def find(self, number: int) -> int:
-        return number
-
     def choices(self, number: int) -> tuple[Choice, ...]:
         return self.rows[number]
-
-    def uses(self, number: int) -> list[tuple[int, Choice]]:
-        return [(above, choice) for above, row in enumerate(self.rows) for choice in row if number in choice.kids]
 
     def problem(self) -> Problem:
         """What extractors take.
@@ -136,18 +130,23 @@ def _error(code: str, text: str, path: Path) -> DslcError:
 # ---- writing ---------------------------------------------------------------------------------------------------
 
 
-def written(problem: Problem) -> dict[str, Any]:
-    """A problem in the format of files. Classes are called by their numbers, nodes by class and place."""
+def written(*problems: Problem) -> dict[str, Any]:
+    """Problems in the format of files, side by side. Classes are called by their numbers (and their problem's where there are several),
+    nodes by class and place."""
     nodes: dict[str, Any] = {}
-    for number, row in enumerate(problem.rows):
-        for place, choice in enumerate(row):
-            nodes[f"{problem.names[number]}.{place}"] = {
-                "op": _label(choice.key),
-                "children": [f"{problem.names[kid]}.0" for kid in choice.kids],
-                "eclass": str(problem.names[number]),
-                "cost": choice.cost,
-            }
-    return {"nodes": nodes, "root_eclasses": [str(problem.names[root]) for root in problem.roots or ()]}
+    roots: list[str] = []
+    for at, problem in enumerate(problems):
+        names = [f"{at}:{name}" if len(problems) > 1 else str(name) for name in problem.names]
+        for number, row in enumerate(problem.rows):
+            for place, choice in enumerate(row):
+                nodes[f"{names[number]}.{place}"] = {
+                    "op": _label(choice.key),
+                    "children": [f"{names[kid]}.0" for kid in choice.kids],
+                    "eclass": names[number],
+                    "cost": choice.cost,
+                }
+        roots += [names[root] for root in problem.roots or ()]
+    return {"nodes": nodes, "root_eclasses": roots}
 
 
 def _label(key: object) -> str:

@@ -2,27 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 from dslc.egraph.extract.joint import joint_of, switched
 from dslc.egraph.extract.shared import Shared, shared_of
 from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, walk
 from dslc.egraph.graph import EGraph
+from dslc.ir.graph import Graph, Node, Value, rebuild, with_args
 
 #: joint switches tried after one change
 _SWITCHES = 60
+#: and at first
+_FIRST = 500
 
 
 class Growing:
     """The program of an e-graph's roots by shared costs, and by joint switches where `joint`. One for each e-graph."""
 
-    __slots__ = ("_joint", "_over", "_shared", "_table")
+    __slots__ = ("_begun", "_joint", "_over", "_shared", "_table")
 
-    def __init__(self, egraph: EGraph, price: Price, joint: bool = True) -> None:
+    def __init__(self, egraph: EGraph, price: Price, joint: bool = True, program: Graph | None = None) -> None:
+        """`program`: one that the e-graph holds, to begin with."""
         self._table = EGraphTable(egraph, price)
         self._shared = Shared(self._table)
         self._over: dict[int, Choice] = {}
         self._joint = joint
+        self._begun = False
+        if program is not None:
+            rebuild(program.outputs, self._hold)
         self._shared.update(list(egraph.members) + list(egraph.units))
         egraph.changes()
+
+    def _hold(self, like: Node, args: Sequence[Value]) -> tuple[Value, ...]:
+        """Chooses a node of a program for its classes."""
+        egraph, table = self._table.egraph, self._table
+        if not args:
+            leaf = egraph.memo.get(like)
+            return egraph.node(like, ()) if leaf is None else egraph.values_of(leaf.outs)
+        values = egraph.node(like, args)
+        node = with_args(like, tuple(args))[0].node
+        entry = egraph.memo[node]
+        if node.constant:
+            return values
+        if entry.unit < 0:
+            self._over[egraph.find(entry.outs[0])] = table.choice(node)
+            return values
+        unit = egraph.find(entry.unit)
+        self._over[unit] = table.choice(node)
+        for out in dict.fromkeys(map(egraph.find, entry.outs)):
+            self._over[out] = Choice(node, 0.0, (unit,))
+        return values
 
     def clone(self, egraph: EGraph) -> Growing:
         """The same for a clone of the e-graph."""
@@ -30,7 +59,7 @@ class Growing:
         new._table = self._table.over(egraph)
         new._shared = self._shared.clone(new._table)
         new._over = self._over.copy()
-        new._joint = self._joint
+        new._joint, new._begun = self._joint, self._begun
         return new
 
     def best(self) -> Extraction | None:
@@ -48,9 +77,11 @@ class Growing:
         if program is None:
             return self._anew(roots)
         if self._joint:
-            program, over = switched(
-                table, roots, shared.best, program, dict.fromkeys(map(egraph.find, changed)), most=_SWITCHES
-            )
+            # what changed, and at first everything
+            near: Iterable[int] = map(egraph.find, changed) if self._begun else (*egraph.members, *egraph.units)
+            most = _SWITCHES if self._begun else _FIRST
+            program, over = switched(table, roots, shared.best, program, dict.fromkeys(near), most=most)
+            self._begun = True
         self._over = over
         return Extraction(program.cost, program.choice, sum(map(shared.cost, roots)))
 

@@ -90,13 +90,9 @@ class _Weights:
 
     def __init__(self, egraph: EGraph) -> None:
         self.egraph = egraph
-        self.find = egraph.find
 
     def choices(self, number: int) -> list[Choice]:
         return [Choice(node, 1.0, self.egraph.memo[node].kids) for node in self.egraph.members[number] if node.constant]
-
-    def uses(self, number: int) -> list[tuple[int, Choice]]:
-        raise NotImplementedError
 
 
 def weights_of(egraph: EGraph) -> dict[int, Choice]:

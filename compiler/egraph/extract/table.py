@@ -28,11 +28,15 @@ class Choice(NamedTuple):
     kids: tuple[int, ...]
 
 
-class Table(Protocol):
+class Choices(Protocol):
     """Classes by number, and their choices."""
 
     def choices(self, number: int) -> Sequence[Choice]:
         """The choices of a class, in a fixed order."""
+
+
+class Table(Choices, Protocol):
+    """Classes that change, and who reads them."""
 
     def uses(self, number: int) -> Sequence[tuple[int, Choice]]:
         """The choices that read a class, each with the class that it is a choice of."""
@@ -160,7 +164,7 @@ class Problem:
         tree: the greedy choice of each class, and its cost as a tree (egg's).
     """
 
-    def __init__(self, table: Table, roots: Sequence[int]) -> None:
+    def __init__(self, table: Choices, roots: Sequence[int]) -> None:
         wanted = _reached(table, roots)
         order, tree = _cheapest(wanted)
         place = {number: k for k, number in enumerate(order)}
@@ -214,7 +218,7 @@ class Problem:
         return Extraction(extraction.cost, choice, extraction.estimate, extraction.bound)
 
 
-def _reached(table: Table, roots: Sequence[int]) -> dict[int, list[Choice]]:
+def _reached(table: Choices, roots: Sequence[int]) -> dict[int, list[Choice]]:
     out: dict[int, list[Choice]] = {}
     stack = list(roots)
     while stack:
@@ -262,4 +266,4 @@ def _cheapest(wanted: Mapping[int, Sequence[Choice]]) -> tuple[list[int], dict[i
     return order, best
 
 
-__all__ = ["Choice", "EGraphTable", "Extraction", "Price", "Problem", "Table", "Walked", "walk"]
+__all__ = ["Choice", "Choices", "EGraphTable", "Extraction", "Price", "Problem", "Table", "Walked", "walk"]

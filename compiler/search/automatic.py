@@ -1,0 +1,53 @@
+"""The strategy that is chosen by a graph's size and by how long there is to search it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dslc.search.backtracking import Backtrack
+from dslc.search.saturation import Saturate
+from dslc.search.treesearch import Mcts
+
+if TYPE_CHECKING:
+    from dslc.search.candidate import Candidate
+    from dslc.search.strategy import Space, Strategy
+
+#: so many nodes at most are saturated: all that rules make of them has room in an e-graph
+SMALL = 8
+#: a tree is planted a few times in so many steps, or seconds of the whole command
+STEPS, SECONDS = 1_000, 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Auto:
+    """One of the other strategies, at its defaults; a note says which and why."""
+
+    egraphs: ClassVar[bool] = True
+
+    def explore(self, space: Space) -> Iterator[Candidate]:
+        strategy, why = chosen(space)
+        space.note(f"strategy {type(strategy).__name__.lower()}: {why}")
+        yield from strategy.explore(space)
+
+
+def chosen(space: Space) -> tuple[Strategy, str]:
+    """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
+    from dslc.cost.groups import working_nodes
+    from dslc.search.divided import is_large
+
+    nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))
+    steps, seconds = space.steps, space.budget
+    if is_large(space.graph):
+        return Backtrack(), f"{nodes} nodes are searched in regions, and each has too few steps for a tree"
+    if nodes <= SMALL:
+        return Saturate(), f"all that rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
+    if steps is not None and steps < STEPS:
+        return Backtrack(), f"{steps} steps are too few for a tree, which takes {STEPS:,}"
+    if steps is None and seconds is not None and seconds < SECONDS:
+        return Backtrack(), f"{seconds:g} s are too short for a tree, which takes {SECONDS:g}"
+    return Mcts(), f"{nodes} nodes are one graph, and there is enough time for a tree of e-graphs"
+
+
+__all__ = ["Auto", "chosen"]
