@@ -13,7 +13,7 @@ from math import inf
 
 from dslc.derive.pieces import Operands, view_of
 from dslc.derive.steps import Step, Steps
-from dslc.derive.targets import Operators, instances, operators_of
+from dslc.derive.targets import instances, products_of, summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, product, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
@@ -71,18 +71,24 @@ class Derived:
 Price = Callable[[Node], float]
 
 
-def estimated(node: Node) -> float:
+def estimated(rules: Rules) -> Price:
     """Seconds of a node by its operations and bytes."""
-    if isinstance(node, Input) or node.constant:
-        return 0.0
-    sizes = sum(_elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
-    if isinstance(node, ScopeNode):
-        scope = node.scope
-        per = _operations(scope.body)
-        return LAUNCH / 2 + max(per * _elements(node.values[0]) / SCALAR, sizes / BYTES)
-    if isinstance(node, Call):
-        return LAUNCH + max(_product_operations(node) / OPERATIONS, sizes / BYTES)
-    return LAUNCH
+    products: dict[Node, float] = {}
+
+    def price(node: Node) -> float:
+        if isinstance(node, Input) or node.constant:
+            return 0.0
+        sizes = sum(_elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
+        if isinstance(node, ScopeNode):
+            per = _operations(node.scope.body)
+            return LAUNCH / 2 + max(per * _elements(node.values[0]) / SCALAR, sizes / BYTES)
+        if isinstance(node, Call):
+            if node not in products:
+                products[node] = 2.0 * _elements(node.values[0]) * summed(rules, node)
+            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
+        return LAUNCH
+
+    return price
 
 
 def _elements(value: Value) -> int:
@@ -90,23 +96,6 @@ def _elements(value: Value) -> int:
     for size in value.type.shape:
         total *= size if isinstance(size, int) else 128
     return total
-
-
-def _product_operations(node: Call) -> float:
-    """Twice the products of a convolution or a matrix product: what the output has, times what one operand has for each."""
-    (y,) = node.values
-    left, right = node.args[:2]
-    rank = len(y.type.shape)
-    if len(left.type.shape) == rank and len(right.type.shape) == rank:
-        # the summed sizes: all of the second operand but those of the output's channels, or the last of the first
-        kernel = _elements(right) / max(1, _size(right, 0))
-        return 2.0 * _elements(y) * (kernel if dict(node.attrs) else _size(left, rank - 1))
-    return 2.0 * _elements(y)
-
-
-def _size(value: Value, axis: int) -> int:
-    size = value.type.shape[axis]
-    return size if isinstance(size, int) else 128
 
 
 def _operations(body: Scalar) -> float:
@@ -153,10 +142,11 @@ class Search:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
-        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Operators | None = None,
-        price: Price = estimated,
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, targets: tuple[str, ...] | None = None,
+        price: Price | None = None,
     ) -> None:  # fmt: skip
-        self.rules, self.limits, self.target, self.price = rules, limits, target or operators_of(rules), price
+        self.rules, self.limits, self.targets = rules, limits, targets or products_of(rules)
+        self.price = price or estimated(rules)
         self.steps = Steps(derivations)
         self.programs: dict[Value, Program] = {}
         self.states = 0
@@ -251,7 +241,7 @@ class Search:
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
         found = self._instances.get(value)
         if found is None:
-            found = self._instances[value] = tuple(instances(self.rules, value, self.target))
+            found = self._instances[value] = tuple(instances(self.rules, value, self.targets))
         return found
 
     def _price(self, value: Value) -> float:
