@@ -33,7 +33,10 @@ def command(
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
     it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
+    from itertools import islice
+
     from dslc.derive.search import Limits, Search, unlike
+    from dslc.derive.targets import targets_of
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
@@ -48,11 +51,12 @@ def command(
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
     (value,) = expand(rules, (called.value,))
-    search = Search(rules, derivations, Limits(max_depth=max_depth, seconds=budget, intensity=intensity))
+    limits = Limits(max_depth=max_depth, seconds=budget, intensity=intensity)
+    search = Search(rules, derivations, limits, targets_of(rules, [each.op for each in called.calls], sorted(wanted)))
     with rare_collections():
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
-    shown = programs if every else unlike(programs)[:10]
+    shown = programs if every else list(islice(unlike(rules, programs, called.calls), 10))
     records = [_record(rules, each, called) for each in shown]
     if output_format == "json":
         facts = {

@@ -191,13 +191,21 @@ class Left:
             if name in found.formulas:
                 if found.formulas[name].value == value:
                     yield from self._index(subs, body, found)
-            elif name in self.tensors and found.tensors.get(name, body.operand) == body.operand:
-                yield from self._index(subs, body, found.put("tensors", name, body.operand))
+            elif name in self.tensors and name not in found.tensors:
+                yield from self._tensor(str(name), subs, body, found)
             return
         view = view_of(value, self.operands)
         if view is not None:
             for each in self._scope(_inside(node.scope), view, found, None, top=False):
                 yield from self._index(subs, body, each)
+
+    def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
+        """A tensor at some iterators: what is read at an index of them, in any order and form."""
+        vectors = [found.indexes.get(sub.id) for sub in subs if isinstance(sub, t.Name)]
+        if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
+            params = tuple(vector for vector in vectors if vector is not None)
+            if body.free <= {it for vector in params for it in vector}:
+                yield found.put("tensors", name, body.operand).put("terms", at_index(name), Term(params, body))
 
     def _index(self, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
         """The index of a read: an unknown map, or iterators as they are."""
@@ -218,6 +226,11 @@ class Left:
             wanted += found.indexes[sub.id]
         if tuple(wanted) == body.index:
             yield found
+
+
+def at_index(name: str) -> str:
+    """What a tensor of a rule is as a term of the iterators that it is read at."""
+    return f"{name}[]"
 
 
 def _read(number: int, index: tuple[Scalar, ...]) -> Scalar:

@@ -49,10 +49,10 @@ class Box:
         return Box(low, tuple(apply("-", b, a) for a, b in zip(low, high, strict=True)))
 
     def __add__(self, other: Box) -> Box:
-        """One after the other along a single iterator."""
-        if len(self.low) != 1 or len(other.low) != 1:
-            raise Unfit("only boxes of one iterator are put one after the other")
-        return Box((num(0),), (apply("+", self.extents[0], other.extents[0]),))
+        """One after the other along the first iterator; the others are alike."""
+        if not self.low or self.extents[1:] != other.extents[1:] or len(self.low) != len(other.low):
+            raise Unfit("only boxes that are alike but for the first iterator are put one after the other")
+        return Box((num(0),) * len(self.low), (apply("+", self.extents[0], other.extents[0]), *self.extents[1:]))
 
     def __mul__(self, other: Box) -> Box:
         return Box((*self.low, *other.low), (*self.extents, *other.extents))

@@ -9,18 +9,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 from math import inf
 
 from dslc.derive.pieces import Operands, view_of
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import instances, products_of, summed
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, product, replace, topological
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
 #: an estimate of a machine, where none is measured: operations and bytes a second, and what a call takes
 OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
+#: ways to write an expression by operators that are looked at
+_WAYS = 16
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Search:
         self.programs: dict[Value, Program] = {}
         self.states = 0
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
+        self._prices: dict[Node, float] = {}
+        self._heavy: dict[ScopeNode, bool] = {}
 
     def run(self, value: Value) -> Derived:
         """Explores from one scope, and gives the programs, cheapest first."""
@@ -166,7 +171,7 @@ class Search:
                 if time.monotonic() - began > self.limits.seconds:
                     complete = False
                     break
-                for step, new in self.steps.of(state):
+                for step, new in (*self.steps.of(state), *self.steps.between(state)):
                     if new not in paths:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
@@ -217,7 +222,7 @@ class Search:
             new = self.steps.normal(value)
             seconds = self._price(new)
             least = min(least, seconds)
-            if not targets or any(intensity(n) > self.limits.intensity for n in topological([new.node]) if isinstance(n, ScopeNode)):
+            if not targets or any(self._is_heavy(node) for node in topological([new.node]) if isinstance(node, ScopeNode)):
                 continue
             known = self.programs.get(new)
             if known is None or len(steps) < len(known.steps):
@@ -225,45 +230,90 @@ class Search:
         return least
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:
-        """The state with its products as operators: every one that is a product in every way, one after the other."""
-        options: list[tuple[tuple[str, ...], Value]] = [((), state)]
-        for node in topological([state.node]):
-            if not isinstance(node, ScopeNode):
-                continue
-            (value,) = node.values
-            found = self._of(value)
-            if found:
-                options = [
-                    ((*names, name), replace((whole,), {value: made})[0]) for names, whole in options for name, made in found
-                ][:12]  # fmt: skip
-        yield from options
+        """The state with its products as operators: every one of them, each in some ways."""
+        yield (), state
+        found: list[tuple[Value, tuple[tuple[str, Value], ...]]] = []
+        # users before what they use: that is replaced in what stands for them
+        for node in reversed(topological([state.node])):
+            if isinstance(node, ScopeNode):
+                (value,) = node.values
+                ways = self._of(value)
+                if ways:
+                    found.append((value, ways))
+        if not found:
+            return
+        # of each operator the first way first
+        sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
+        for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
+            whole, names = state, list[str]()
+            for (value, ways), k in zip(found, chosen, strict=True):
+                name, made = ways[k]
+                (whole,) = replace((whole,), {value: made})
+                names.append(name)
+            yield tuple(names), whole
 
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
         found = self._instances.get(value)
         if found is None:
-            found = self._instances[value] = tuple(instances(self.rules, value, self.targets))
+            made = list(instances(self.rules, value, self.targets))
+            order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}
+            found = self._instances[value] = tuple(sorted(made, key=lambda each: order[id(each)]))
+        return found
+
+    def _is_heavy(self, node: ScopeNode) -> bool:
+        """Whether a scope computes too much for an operator that is generated."""
+        found = self._heavy.get(node)
+        if found is None:
+            found = self._heavy[node] = intensity(node) > self.limits.intensity
         return found
 
     def _price(self, value: Value) -> float:
-        return sum(self.price(node) for node in topological([value.node]))
+        total = 0.0
+        for node in topological([value.node]):
+            own = self._prices.get(node)
+            if own is None:
+                own = self._prices[node] = self.price(node)
+            total += own
+        return total
 
 
-def _count(value: Value) -> str:
-    """The number of elements, which may be unknown."""
-    return str(product(value.type.shape))
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each."""
+
+    operators: tuple[str, ...]
+    numbers: tuple[tuple[int, ...], ...]
+    sums: bool
+
+    def within(self, other: _Size) -> bool:
+        """Whether another program has the same operators, all of them as large at least."""
+        if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [*map(len, other.numbers)]:
+            return False
+        return all(a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True))
 
 
-def unlike(programs: Iterable[Program]) -> list[Program]:
-    """Of programs that differ in the order of axes and operands only, the first."""
-    found: dict[tuple[str, str], Program] = {}
+def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
+    found, sums = [], False
+    for node in nodes:
+        if isinstance(node, Call):
+            numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
+                       if isinstance(each, int)]  # fmt: skip
+            sizes = sorted(int(_elements(arg)) for arg in node.args)
+            found.append((node.op, (*numbers, _elements(node.values[0]), int(summed(rules, node)), *sizes)))
+        elif isinstance(node, ScopeNode):
+            sums = sums or any(isinstance(part, Reduce) for part in walk(node.scope.body))
+    found.sort()
+    return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums)
+
+
+def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()) -> Iterator[Program]:
+    """Of programs, the cheapest first, those that are no others (or the `given` one) with more to compute by the same operators."""
+    kept = [_size_of(rules, given)]
     for each in programs:
-        calls = sorted(
-            (node.op, str(node.attrs), sorted(_count(arg) for arg in node.args), _count(node.values[0]))
-            for node in each.calls
-        )
-        sizes = sorted(_count(node.values[0]) for node in each.generated)
-        found.setdefault((str(calls), str(sizes)), each)
-    return list(found.values())
+        size = _size_of(rules, topological([each.value.node]))
+        if not any(known.within(size) for known in kept):
+            kept.append(size)
+            yield each
 
 
 def _scopes(value: Value) -> int:

@@ -88,8 +88,7 @@ def patterns_of(rules: Rules, name: str) -> tuple[Pattern, ...]:
         # several iterators that stand alike are one: those of a batch, or of a pointwise operator
         least = [each for each in found.values() if all(len(its) == 1 for its in each.plain.values())] or list(found.values())
         # a runtime has no window over no dimensions
-        some = [each for each in least if () not in each.attrs.values()] or least
-        chosen = sorted(some, key=lambda each: len(each.extents))
+        chosen = sorted((each for each in least if () not in each.attrs.values()), key=lambda each: len(each.extents))
         cache[name] = tuple(chosen)
     patterns: tuple[Pattern, ...] = cache[name]
     return patterns

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dslc.derive.pieces import Operands, view_of
+from dslc.derive.pieces import Operands, View, view_of
 from dslc.derive.solving import Matching, Miss, Missed, nearer
 from dslc.derive.tables import Pattern, patterns_of
 from dslc.ir.graph import Call, Value
 from dslc.ir.scalar import Apply, Read
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 
@@ -22,16 +23,19 @@ def products_of(rules: Rules) -> tuple[str, ...]:
     cache = rules_cache(rules, "operators of products")
     if "" not in cache:
         names = [
-            name for name, op in rules.operators.items() if any(isinstance(statement, t.OnnxMap) for statement in op.syntax.statements)
-        ]
+            name for name, op in rules.operators.items()
+            if any(isinstance(statement, t.OnnxMap) for statement in op.syntax.statements)
+            and any(isinstance(part, t.Reduction) and part.kind == "sum" for part in walk_expr(op.syntax.statements))
+        ]  # fmt: skip
         cache[""] = tuple(name for name in names if any(map(_is_product, patterns_of(rules, name))))
     found: tuple[str, ...] = cache[""]
     return found
 
 
-def targets_of(rules: Rules, others: Iterable[str] = ()) -> tuple[str, ...]:
-    """What scopes are matched with: products, and others by name that have a table."""
-    return tuple(dict.fromkeys((*products_of(rules), *(name for name in others if patterns_of(rules, name)))))
+def targets_of(rules: Rules, own: Iterable[str] = (), wanted: Iterable[str] = ()) -> tuple[str, ...]:
+    """What scopes are matched with: products, the operators that an expression was written with where they add something, and others."""
+    adding = [name for name in own if any(pattern.kind is not None for pattern in patterns_of(rules, name))]
+    return tuple(dict.fromkeys((*products_of(rules), *adding, *wanted)))
 
 
 def _is_product(pattern: Pattern) -> bool:
@@ -44,8 +48,12 @@ def _is_product(pattern: Pattern) -> bool:
 
 def instances(rules: Rules, value: Value, targets: Iterable[str]) -> Iterator[tuple[str, Value]]:
     """A scope by operators: their names, and values equal to that of the scope."""
+    operands = Operands()
+    view = view_of(value, operands)
+    if view is None:
+        return
     for name in targets:
-        for made in _matched(rules, value, name):
+        for made in _matched(rules, view, operands, name):
             if isinstance(made, Value):
                 yield name, made
 
@@ -53,20 +61,19 @@ def instances(rules: Rules, value: Value, targets: Iterable[str]) -> Iterator[tu
 def missed(rules: Rules, value: Value, target: str) -> Missed | None:
     """Why a scope is not an operator, by the match that came furthest; None where it is one."""
     found: Missed | None = None
-    for made in _matched(rules, value, target):
+    operands = Operands()
+    view = view_of(value, operands)
+    if view is None:
+        return Missed(Miss.NO_PRODUCT)
+    for made in _matched(rules, view, operands, target):
         if isinstance(made, Value):
             return None
         found = nearer(found, made)
     return found or Missed(Miss.NO_TABLE)
 
 
-def _matched(rules: Rules, value: Value, name: str) -> Iterator[Value | Missed]:
+def _matched(rules: Rules, view: View, operands: Operands, name: str) -> Iterator[Value | Missed]:
     """By the pattern with the most windows that matches, or the fewest iterators."""
-    operands = Operands()
-    view = view_of(value, operands)
-    if view is None:
-        yield Missed(Miss.NO_PRODUCT)
-        return
     patterns = sorted(patterns_of(rules, name), key=lambda each: (-len(each.windows), len(each.extents)))
     for whole in (True, False):
         for pattern in patterns:
