@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
 @click.option("--budget", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S", help="Seconds of searching.")
+@click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at; then results do not depend on time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten cheapest.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
-    output_format: str, node: str | None, binds: tuple[str, ...],
+    output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None,
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
@@ -34,6 +35,7 @@ def command(
     it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
     from itertools import islice
+    from math import inf
 
     from dslc.derive.search import Limits, Search, unlike
     from dslc.derive.targets import targets_of
@@ -50,22 +52,25 @@ def command(
     derivations = list(rules.derivations.values())
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
+    _in_bounds(rules, called, name if own else "")
     (value,) = expand(rules, (called.value,))
-    limits = Limits(max_depth=max_depth, seconds=budget, intensity=intensity)
+    limits = Limits(max_depth=max_depth, seconds=budget, intensity=intensity, max_states=max_states or inf)
     search = Search(rules, derivations, limits, targets_of(rules, [each.op for each in called.calls], sorted(wanted)))
     with rare_collections():
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
     shown = programs if every else list(islice(unlike(rules, programs, called.calls), 10))
     records = [_record(rules, each, called) for each in shown]
+    found = {call.op for each in programs for call in each.calls}
+    missed = {name: str(search.missed(name)) for name in sorted(wanted - found)}
     if output_format == "json":
         facts = {
             "programs": records, "states": derived.states, "applications": derived.applications,
-            "seconds": round(derived.seconds, 3), "complete": derived.complete,
+            "seconds": round(derived.seconds, 3), "complete": derived.complete, "missed": missed,
         }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
-    _print(records, len(programs), derived)
+    _print(records, len(programs), derived, missed)
 
 
 def _called(rules: Rules, call: str, operator: str, node: str | None, binds: tuple[str, ...]) -> Called:
@@ -85,6 +90,23 @@ def _called(rules: Rules, call: str, operator: str, node: str | None, binds: tup
         if node in {origin.proto.name, names.get(value)} and value in origin.outputs:
             return region_of(value, [each for each in origin.inputs if each is not None], names)
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
+
+
+def _in_bounds(rules: Rules, called: Called, operator: str) -> None:
+    """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
+    from dslc.derive.steps import ITERATORS
+    from dslc.errors import DslcError, error
+    from dslc.inspection.bounds import check_operator
+
+    found = [
+        problem for name in sorted({call.op for call in called.calls}) if operator in {name, rules.operators[name].short}
+        for problem in check_operator(rules, rules.operators[name]).diagnostics()
+    ]  # fmt: skip
+    if found:
+        raise DslcError(found)
+    rank = max(len(value.type.shape) for node in called.graph.nodes() for value in (*node.args, *node.values))
+    if rank > ITERATORS:
+        raise error("E0911", f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most")
 
 
 def _operator(rules: Rules, name: str) -> str:
@@ -152,8 +174,10 @@ def _proved(rules: Rules, program: Program, called: Called) -> bool:
     return isinstance(compare(rules, left, right, seconds=10.0), Equal)
 
 
-def _print(records: list[dict[str, Any]], count: int, derived: Derived) -> None:
-    if not records:
+def _print(records: list[dict[str, Any]], count: int, derived: Derived, missed: dict[str, str]) -> None:
+    for name, why in missed.items():
+        click.echo(f"No program of {name}: {why}.")
+    if not records and not missed:
         click.echo("No other program was found.")
     for number, each in enumerate(records, 1):
         status = "proved" if each["proved"] else "not proved"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dslc.errors import DslcError, SourceText, Span, error
-from dslc.ir.dtype import DType
+from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import abstracted, hole
 from dslc.ir.text import PROGRAM
@@ -45,13 +45,18 @@ def read_call(rules: Rules, text: str) -> Called:
         DslcError: with the place in the text: no call, an unknown operator or type, a tensor without a type.
     """
     typed: dict[str, str] = {}
+    source = SourceText("call", text)
 
     def name_of(found: re.Match[str]) -> str:
+        dtype = found["type"].lstrip(" :").partition("[")[0].strip()
+        if dtype not in DTYPES:
+            start = found.start("type") + found["type"].index(dtype)
+            hint = "one of " + ", ".join(DTYPES)
+            raise error("E0305", f"there is no element type `{dtype}`", Span(source, start, start + len(dtype)), hint=hint)
         typed.setdefault(found["name"], found["type"].lstrip(" :"))
         # what stands behind it stays in its column
         return found["name"] + " " * len(found["type"])
 
-    source = SourceText("call", text)
     body = _TYPED.sub(name_of, text)
     if not typed or not _CALLED.search(body):
         hint = "for example `matmul(A: f32[64, 32], B: f32[32, 16])`"

@@ -13,8 +13,9 @@ from itertools import islice, product
 from math import inf
 
 from dslc.derive.pieces import Operands, view_of
+from dslc.derive.solving import Miss, Missed, nearer
 from dslc.derive.steps import Step, Steps
-from dslc.derive.targets import instances, products_of, summed
+from dslc.derive.targets import instances, missed, products_of, summed
 from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
@@ -24,6 +25,8 @@ from dslc.semantics.library import Rules
 OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
 #: ways to write an expression by operators that are looked at
 _WAYS = 16
+#: expressions that are asked why they are not an operator
+_ASKED = 200
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,8 @@ class Limits:
     #: states of a layer that are taken further
     beam: int = 48
     seconds: float = inf
+    #: expressions that are looked at: with this limit alone a search finds the same on every machine
+    max_states: float = inf
     #: operations per element moved up to which an expression runs as an operator that is generated for it
     intensity: float = 4.0
 
@@ -153,6 +158,7 @@ class Search:
         self.steps = Steps(derivations)
         self.programs: dict[Value, Program] = {}
         self.states = 0
+        self.seen: tuple[Value, ...] = ()
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
         self._prices: dict[Node, float] = {}
         self._heavy: dict[ScopeNode, bool] = {}
@@ -160,6 +166,11 @@ class Search:
     def run(self, value: Value) -> Derived:
         """Explores from one scope, and gives the programs, cheapest first."""
         began = time.monotonic()
+
+        def late() -> bool:
+            return time.monotonic() - began > self.limits.seconds
+
+        self.steps.late = late
         start = self.steps.start(value)
         paths: dict[Value, tuple[Step, ...]] = {start: ()}
         layer = [start]
@@ -168,27 +179,39 @@ class Search:
         for _ in range(self.limits.max_depth):
             fresh: list[Value] = []
             for state in layer:
-                if time.monotonic() - began > self.limits.seconds:
+                if late() or len(paths) >= self.limits.max_states:
                     complete = False
                     break
-                for step, new in (*self.steps.of(state), *self.steps.between(state)):
-                    if new not in paths:
+                for step, new in self.steps.near(state):
+                    if new not in paths and len(paths) < self.limits.max_states:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
             for new in fresh:
                 # at least the first of a layer, whatever time is left
-                late = new is not fresh[0] and time.monotonic() - began > self.limits.seconds
-                best[new] = inf if late else self._programs(new, paths[new])
+                best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
             if not fresh:
                 break
             layer, cut = self._kept(fresh, best, paths)
             complete = complete and not cut
-            if time.monotonic() - began > self.limits.seconds:
+            if late():
                 complete = False
                 break
         self.states = len(paths)
+        self.seen = tuple(paths)
         ordered = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return Derived(tuple(ordered), self.states, self.steps.applications, time.monotonic() - began, complete)
+
+    def missed(self, target: str) -> Missed:
+        """Why no expression that was looked at is an operator, by the one that came nearest to it."""
+        found: Missed | None = None
+        for state in self.seen[:_ASKED]:
+            for node in topological([state.node]):
+                if isinstance(node, ScopeNode):
+                    why = missed(self.rules, node.values[0], target)
+                    if why is None:
+                        return Missed(Miss.INTENSITY)
+                    found = nearer(found, why)
+        return found or Missed(Miss.NO_TABLE)
 
     def _kept(self, fresh: list[Value], best: dict[Value, float], paths: Mapping[Value, tuple[Step, ...]]) -> tuple[list[Value], bool]:
         """Those that are taken further: for the rules that led to them, for their price, and for their distance."""

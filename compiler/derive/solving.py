@@ -41,6 +41,7 @@ class Miss(Enum):
     SIZES = "no sizes and attributes fit"
     PADS = "positions before or after the data that the operator does not take"
     TYPES = "element types that the operator does not take"
+    INTENSITY = "beside the operator too much is left to compute for operators that are generated"
 
 
 @dataclass(frozen=True, slots=True)

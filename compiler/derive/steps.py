@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
 
@@ -21,7 +21,7 @@ from dslc.syntax import tree as t
 #: instances of one rule at one place that are looked at
 _INSTANCES = 400
 #: iterators of a scope beyond which no rule is applied to it
-_ITERATORS = 24
+ITERATORS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ def rewritten(
 ) -> Iterator[Mapping[Value, Value]]:
     """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types."""
     operands = Operands()
-    if any(len(value.type.shape) > _ITERATORS for value in values):
+    if any(len(value.type.shape) > ITERATORS for value in values):
         return
     count = 0
     for match in Left(rule, left, operands).match(values):
@@ -74,6 +74,8 @@ class Steps:
     normalizer: Normalizer = field(default_factory=Normalizer)
     #: rules applied so far
     applications: int = 0
+    #: whether to end, asked between applications
+    late: Callable[[], bool] = bool
     _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
     _read: dict[Value, Value] = field(default_factory=dict)
 
@@ -90,6 +92,11 @@ class Steps:
     def normal(self, value: Value) -> Value:
         """The form that the search tells expressions apart by."""
         return self.normalizer.value(_without_copies(value, self._read))
+
+    def near(self, value: Value) -> Iterator[tuple[Step, Value]]:
+        """The programs one step away, by rules of one expression and of two."""
+        yield from self.of(value)
+        yield from self.between(value)
 
     def of(self, value: Value) -> tuple[tuple[Step, Value], ...]:
         """The expressions one step away, each once, with the step."""
@@ -109,6 +116,8 @@ class Steps:
                     continue
                 for results in rewritten(rule, left, right, (first, second)):
                     self.applications += 1
+                    if self.late():
+                        return
                     # users before what they use
                     order = sorted(results, key=lambda each: -len(below[each]))
                     whole = value
@@ -125,6 +134,8 @@ class Steps:
         for step, rule, left, right in self._directions:
             for results in rewritten(rule, left, right, (value,)):
                 self.applications += 1
+                if self.late():
+                    return
                 new = self.normal(results[value])
                 if new != value:
                     yield step, new

@@ -33,7 +33,7 @@ def products_of(rules: Rules) -> tuple[str, ...]:
 
 
 def targets_of(rules: Rules, own: Iterable[str] = (), wanted: Iterable[str] = ()) -> tuple[str, ...]:
-    """What scopes are matched with: products, the operators that an expression was written with where they add something, and others."""
+    """What scopes are matched with: products, those of an expression's own operators that add something, and what is wanted."""
     adding = [name for name in own if any(pattern.kind is not None for pattern in patterns_of(rules, name))]
     return tuple(dict.fromkeys((*products_of(rules), *adding, *wanted)))
 
