@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 
+from dslc.semantics.checks.derivations import check_unknowns
 from dslc.semantics.checks.names import VOCABULARY, Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
@@ -67,6 +68,7 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: Report) -> None:
     left, right = ({f.name for f in side if f.name} for side in (syntax.left, syntax.right))
     if left and right and not (left & right or left <= right):
         report.add("E0313", f"no expression of `{syntax.name}` has a name on both sides", syntax.span)
+    check_unknowns(rule, report)
 
 
 def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
