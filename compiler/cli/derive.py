@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
 @click.option("--budget", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S", help="Seconds of searching.")
-@click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at; then results do not depend on time.")
+@click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten cheapest.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(

@@ -214,6 +214,10 @@ class Right:
         extents: list[Scalar] = []
         for binder in node.binders:
             box = self._box(binder)
+            if box.hull_only:
+                raise Unfit("a sum over more than what was mapped")
+            if any(low is not num(0) for low in box.low):
+                raise Unfit("a sum from another position than the first")
             own = self.operands.fresh(len(box.low))
             found = found.put("indexes", binder.name, own)
             iters += own

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, view_of
+from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, in_bounds, ranges, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, rebuild, walk
 from dslc.ir.scopes import substitute
@@ -216,6 +216,8 @@ class Left:
                 if not isinstance(arg, t.Name) or arg.id not in found.indexes:
                     return
                 params += found.indexes[arg.id]
+            if body.other is not None and not self._reads_inside(body, found):
+                return
             if {it for part in body.index for it in part.free} <= set(params) and call.function not in found.maps:
                 yield found.put("maps", call.function, Map(tuple(params), body.index))
             return
@@ -226,6 +228,18 @@ class Left:
             wanted += found.indexes[sub.id]
         if tuple(wanted) == body.index:
             yield found
+
+
+    def _reads_inside(self, body: Read, found: Found) -> bool:
+        """Whether it is known that nothing is read beside a value."""
+        within: dict[Scalar, tuple[int, int]] = {}
+        for name, iters in found.indexes.items():
+            if self.ranges.get(name) in found.sets:
+                try:
+                    within.update(ranges(iters, found.sets[self.ranges[name]]))
+                except Unfit:
+                    return False
+        return in_bounds(body.index, self.operands.values[body.operand].type.shape, within)
 
 
 def at_index(name: str) -> str:

@@ -26,6 +26,8 @@ class Box:
 
     low: Vector
     extents: Vector
+    #: whether it may hold positions that nothing was mapped to: these are no part of a sum
+    hull_only: bool = field(default=False, compare=False)
 
     @staticmethod
     def of(extents: Sequence[Scalar | Dim]) -> Box:

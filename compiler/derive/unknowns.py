@@ -332,7 +332,7 @@ def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
             raise Unfit("an image that is not known") from unknown
         low.append(num(least))
         extents.append(num(most - least + 1))
-    return Box(tuple(low), tuple(extents))
+    return Box(tuple(low), tuple(extents), hull_only=True)
 
 
 def _changed(each: Map) -> int:
@@ -399,7 +399,8 @@ def _together(iters: tuple[Iter, ...], maps: Sequence[tuple[int, Map]], operands
         for n in range(width):
             own[one.back_params[j + n]] = back[start + n]
         inverse.append(substitute(one.back[j], own))
-    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents)))
+    partly = any(one.box is not None and one.box.hull_only for one in chosen.values())
+    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents), partly))
 
 
 def _part(iters: tuple[Iter, ...], k: int, one: Map) -> tuple[int, tuple[Scalar, ...], tuple[Iter, ...], Scalar | None]:
