@@ -168,12 +168,13 @@ def check_test(rules: Rules, test: TestDef, report: Report) -> None:
                 isinstance(statement.value, t.Binary) and statement.value.op not in {"and", "or"}
             ):
                 report.add("E0321", f"`{statement.value.span.text}` is no condition", statement.value.span)
-        elif isinstance(statement, t.Fires):
-            inner = scope.inner()
-            for bind in statement.binds:
-                inner.check(bind.value)
-                for name in bind.names:
-                    inner.bind(name, "tensor")
+        elif isinstance(statement, t.Fires | t.Derives):
+            for binds in (statement.binds,) if isinstance(statement, t.Fires) else (statement.left, statement.right):
+                inner = scope.inner()
+                for bind in binds:
+                    inner.check(bind.value)
+                    for name in bind.names:
+                        inner.bind(name, "tensor")
         elif isinstance(statement, t.Where):
             for condition in statement.conditions:
                 check_condition(condition, scope)
