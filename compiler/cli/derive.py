@@ -59,8 +59,9 @@ def command(
     with rare_collections():
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
-    shown = programs if every else list(islice(unlike(rules, programs, called.calls), 10))
-    records = [_record(rules, each, called) for each in shown]
+    # what is not proved is not shown
+    chosen = programs if every else unlike(rules, programs, called.calls)
+    records = list(islice((_record(rules, each, called) for each in chosen if _proved(rules, each, called)), None if every else 10))
     found = {call.op for each in programs for call in each.calls}
     missed = {name: str(search.missed(name)) for name in sorted(wanted - found)}
     if output_format == "json":
@@ -131,7 +132,7 @@ def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:
     return {
         "target": ", ".join(name.partition(".")[2] for name in program.targets),
         "steps": [str(step) for step in program.steps],
-        "proved": _proved(rules, program, called),
+        "proved": True,
         "cost_ms": program.seconds * 1e3,
         "program": program_text(graph),
         "calls": [

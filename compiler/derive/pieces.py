@@ -174,12 +174,28 @@ class Operands:
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
-        numbered = narrowed(substitute(body, values, 0, on_read), {
+        within = {
             iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
-        })
+        }
+        numbered = narrowed(substitute(body, values, 0, on_read), within)
+        numbered = _without_others(numbered, [self.values[k].type.shape for k in order], within)
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
+
+
+def _without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+    """Reads that are known to stay inside need no value outside."""
+    if not any(isinstance(node, Read) and node.other is not None for node in walk(body)):
+        return body
+    every = {**sum_ranges(body), **within}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not isinstance(node, Read) or node.other is None or any(part.reads for part in node.index):
+            return None
+        return read(node.operand, node.index) if in_bounds(node.index, shapes[node.operand], every) else None
+
+    return rebuild(body, leaf)
 
 
 def as_dim(extent: Scalar) -> Dim:

@@ -420,8 +420,13 @@ def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands)
             own = [it for it in iters if it in index.free]
             if len(own) < 2 or not index.free <= inside:
                 continue
-            if isinstance(index, Apply) and index.name == "//" and isinstance(index.args[1], Num):
-                yield from _by_quotient(index.args[0], int(index.args[1].value), iters, box, operands)
+            divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
+            quotients = dict.fromkeys(part for part in divided if isinstance(part.args[1], Num))
+            if quotients:
+                # `(o + b - r) // s + 1` too
+                for part in quotients:
+                    assert isinstance(part.args[1], Num)
+                    yield from _by_quotient(part.args[0], int(part.args[1].value), iters, box, operands)
                 continue
             for it in own:
                 slope = coefficient_of(index, it)
