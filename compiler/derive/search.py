@@ -41,6 +41,9 @@ class Limits:
     max_states: float = inf
     #: operations per element moved up to which an expression runs as an operator that is generated for it
     intensity: float = 4.0
+    #: whether equal expressions are told by their normal form, and whether the nearest to an operator are taken further; for studies
+    fingerprint: bool = True
+    guided: bool = True
 
 
 LIMITS = Limits()
@@ -155,7 +158,7 @@ class Search:
     ) -> None:  # fmt: skip
         self.rules, self.limits, self.targets = rules, limits, targets or products_of(rules)
         self.price = price or estimated(rules)
-        self.steps = Steps(derivations)
+        self.steps = Steps(derivations, fingerprint=limits.fingerprint)
         self.programs: dict[Value, Program] = {}
         self.states = 0
         self.seen: tuple[Value, ...] = ()
@@ -217,6 +220,8 @@ class Search:
         """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
         if len(fresh) <= self.limits.beam:
             return fresh, False
+        if not self.limits.guided:
+            return fresh[: self.limits.beam], True
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value) for value in fresh}
         cheap = sorted(fresh, key=lambda value: (best[value], far[value], order[value]))

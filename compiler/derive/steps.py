@@ -72,6 +72,8 @@ class Steps:
 
     rules: Sequence[DerivationDef]
     normalizer: Normalizer = field(default_factory=Normalizer)
+    #: whether expressions that differ in names and orders only are one
+    fingerprint: bool = True
     #: rules applied so far
     applications: int = 0
     #: whether to end, asked between applications
@@ -91,7 +93,8 @@ class Steps:
 
     def normal(self, value: Value) -> Value:
         """The form that the search tells expressions apart by."""
-        return self.normalizer.value(_without_copies(value, self._read))
+        plain = _without_copies(value, self._read)
+        return self.normalizer.value(plain) if self.fingerprint else plain
 
     def near(self, value: Value) -> Iterator[tuple[Step, Value]]:
         """The programs one step away, by rules of one expression and of two."""
