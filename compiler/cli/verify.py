@@ -129,7 +129,7 @@ def _derivations(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnost
     found = []
     for name in names:
         rule = rules.derivations[name]
-        wrong = next((one for one in mistakes if one.starts_in(rule.syntax.span)), None)
+        wrong = next((one for one in mistakes if one.span is not None and one.span.starts_in(rule.syntax.span)), None)
         if wrong is None:
             found.append(verify_derivation(rules, rule, seed, helpers))
         else:

@@ -138,9 +138,9 @@ class Right:
         axes = tuple(k for k, it in enumerate(chosen) if it in body.free)
         if name is not None and name not in self.found.formulas and len(axes) < len(chosen):
             # what is the same along an axis is computed once
-            own = [chosen[k] for k in axes]
+            kept = [chosen[k] for k in axes]
             less = Box(tuple(box.low[k] for k in axes), tuple(box.extents[k] for k in axes))
-            return Built(self.operands.scope(own, less, self._defined(body, own, less), self.dtype), box, None, axes)
+            return Built(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
         return Built(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
 
     def _defined(self, body: Scalar, iters: Sequence[Iter], box: Box) -> Scalar:

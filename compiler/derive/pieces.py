@@ -174,7 +174,7 @@ class Operands:
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
-        within = {
+        within: dict[Scalar, tuple[int, int]] = {
             iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
         }
         numbered = narrowed(substitute(body, values, 0, on_read), within)

@@ -18,9 +18,9 @@ from dslc.analysis.numeric import Unknown, interval
 from dslc.analysis.numeric import value as number_of
 from dslc.analysis.poly import Poly
 from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds
-from dslc.derive.tables import Group, Pattern, Window, is_window, leaves_in, unknowns_in
+from dslc.derive.tables import Group, Pattern, Window, leaves_in, unknowns_in
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, num, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, walk
 from dslc.ir.scopes import substitute
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
@@ -154,7 +154,7 @@ class Matching:
         if not windows:
             yield way
             return
-        (operand, dim, (terms, _)), *rest = windows
+        (operand, dim, window), *rest = windows
         factor = factors[operand]
         if not isinstance(factor, Read):
             return
@@ -162,7 +162,7 @@ class Matching:
         for at, index in enumerate(factor.index):
             if at <= used or not index.free:
                 continue
-            for given, known, unit in self._slopes(way, terms, index, groups, whole):
+            for given, known, unit in self._slopes(way, window.terms, index, groups, whole):
                 chosen = [it for own in given.values() for it in own]
                 if any(it in other.free for it in chosen for k, other in enumerate(factor.index) if k != at):
                     continue
@@ -182,12 +182,12 @@ class Matching:
                 return []
             alike: list[Iter | None] = [each for each in own if groups[each] == self.pattern.group(it)]
             options.append(alike if whole or not options else [None])
-        found = []
+        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
         for chosen in _distinct(options):
             solved = self._coefficients(terms, chosen, index)
             if solved is not None:
                 known, unit = solved
-                given = {it: () if each is None else (each,) for (it, _), each in zip(terms, chosen, strict=True)}
+                given = {it: tuple([] if each is None else [each]) for (it, _), each in zip(terms, chosen, strict=True)}
                 slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
                 found.append((abs(unit), slopes, (given, known, unit)))
         found.sort(key=lambda each: each[:2], reverse=True)
@@ -260,8 +260,8 @@ class Matching:
             return None
         moved = [(each, pattern.dims[each.operand][each.dim]) for each in way.moved]
         for each, window in moved:
-            assert is_window(window)
-            constant = _scalar(window[1])  # type: ignore[arg-type]
+            assert isinstance(window, Window)
+            constant = _scalar(window.constant)
             free = _unknown(constant, known)
             if len(free) == 1 and pattern.shapes[each.operand][each.dim] not in known:
                 rest = substitute(each.rest, {it: num(0) for it in each.rest.free})
@@ -277,7 +277,7 @@ class Matching:
             assert isinstance(factor, Read)
             if own and isinstance(size, Sym) and size not in known:
                 shape = self.operands.values[factor.operand].type.shape
-                known[size] = num(shape[each.at]) if isinstance(shape[each.at], int) else shape[each.at]  # type: ignore[arg-type,assignment]
+                known[size] = as_scalar(shape[each.at])
         sizes = {size for shape in pattern.shapes for size in shape if isinstance(size, Sym)}
         for equation in equations:
             free = _unknown(equation[0], known)
@@ -340,18 +340,18 @@ class Matching:
         outside = False
         for d, dim in enumerate(pattern.dims[operand]):
             size = _put(pattern.shapes[operand][d], known)
-            if not is_window(dim):
-                own = [it for each in dim for it in way.given[each]] or [*self.operands.fresh()]  # type: ignore[union-attr]
+            if not isinstance(dim, Window):
+                own = [it for each in dim for it in way.given[each]] or [*self.operands.fresh()]
                 names += own
                 box += [self.extents.get(it, num(1)) for it in own]
                 groups.append(len(own))
                 continue
             (place,) = self.operands.fresh()
             (moved,) = (each for each in way.moved if (each.operand, each.dim) == (operand, d))
-            constant = _put(_scalar(dim[1]), known)  # type: ignore[arg-type]
+            constant = _put(_scalar(dim.constant), known)
             position = apply("+", apply("*", num(moved.unit), apply("-", place, constant)), moved.rest)
             assert isinstance(body, Read)
-            self._beside(way, moved, dim, position, place, size, body, known)  # type: ignore[arg-type]
+            self._beside(way, moved, dim, position, place, size, body, known)
             body = read(body.operand, (*body.index[: moved.at], position, *body.index[moved.at + 1 :]), body.other)
             names.append(place)
             box.append(size)
@@ -384,8 +384,8 @@ class Matching:
         known: Mapping[Sym, Scalar],
     ) -> None:  # fmt: skip
         """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
-        low = high = _integer(_put(_scalar(window[1]), known))
-        for it, slope in window[0]:
+        low = high = _integer(_put(_scalar(window.constant), known))
+        for it, slope in window.terms:
             reach = _integer(_put(_scalar(slope), known)) * (_integer(self._extent(way, it)) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
         count = _integer(size)

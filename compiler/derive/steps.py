@@ -188,8 +188,8 @@ def _original(value: Value) -> Value:
     node = value.node
     if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read):
         return value
-    scope = node.scope
-    source = node.args[scope.body.operand]
+    scope, body = node.scope, node.scope.body
+    source = node.args[body.operand]
     if source.type != value.type:
         return value
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
@@ -201,7 +201,7 @@ def _original(value: Value) -> Value:
             it, extent = next(iters)
             position = apply("+", apply("*", position, as_scalar(extent)), single.get(it, it))
         place.append(position)
-    same = tuple(substitute(at, single) for at in scope.body.index) == tuple(place)
+    same = tuple(substitute(at, single) for at in body.index) == tuple(place)
     return source if same else value
 
 

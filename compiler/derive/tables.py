@@ -23,9 +23,15 @@ from dslc.semantics.library import Rules
 
 #: where an iterator stands: in the index of which operands, and whether in that of the result
 Group = tuple[frozenset[int], bool]
-#: iterators of one dimension with their coefficients, and the constant
-Window = tuple[tuple[tuple[Iter, Poly], ...], Poly]
 _PROBLEMS = (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Iterators that move along one dimension with their coefficients, and the constant."""
+
+    terms: tuple[tuple[Iter, Poly], ...]
+    constant: Poly
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +59,11 @@ class Pattern:
     @property
     def windows(self) -> tuple[tuple[int, int, Window], ...]:
         """The dimensions along which something moves: operand, dimension, and what does."""
-        return tuple(
-            (k, d, dim) for k, dims in enumerate(self.dims) for d, dim in enumerate(dims) if is_window(dim)
-        )  # fmt: skip
+        return tuple((k, d, dim) for k, dims in enumerate(self.dims) for d, dim in enumerate(dims) if isinstance(dim, Window))
 
     @property
     def moving(self) -> tuple[Iter, ...]:
-        return tuple(dict.fromkeys(it for _, _, (terms, _) in self.windows for it, _ in terms))
+        return tuple(dict.fromkeys(it for _, _, window in self.windows for it, _ in window.terms))
 
     @property
     def plain(self) -> dict[Group, tuple[Iter, ...]]:
@@ -71,10 +75,6 @@ class Pattern:
                 group = self.group(it)
                 found[group] = (*found.get(group, ()), it)
         return found
-
-
-def is_window(dim: Any) -> bool:
-    return len(dim) == 2 and isinstance(dim[1], Poly)
 
 
 def patterns_of(rules: Rules, name: str) -> tuple[Pattern, ...]:
@@ -143,7 +143,7 @@ def _pattern(op: OperatorDef, choice: Assumed) -> Pattern | None:
     known = {attr.name: sized(choice.env.get(attr.name), unknown) for attr in op.attrs}
     pattern = Pattern(op.name, node.scope, kind, sums, extents, body, leaves, shapes, tuple(dims), known)
     # an iterator of a window that is one of a merged dimension too would have to be both
-    plain = {it for dims in pattern.dims for dim in dims if not is_window(dim) and len(dim) > 1 for it in dim}
+    plain = {it for dims in pattern.dims for dim in dims if not isinstance(dim, Window) and len(dim) > 1 for it in dim}
     return None if plain & set(pattern.moving) else pattern
 
 
@@ -182,7 +182,7 @@ def _dim(index: Scalar, size: Scalar, extents: Mapping[Iter, Scalar]) -> tuple[I
         return None
     if any(it in slope.atoms for slope in slopes.values() for it in iters):
         return None
-    return tuple((it, slopes[it]) for it in iters), poly
+    return Window(tuple((it, slopes[it]) for it in iters), poly)
 
 
 # ---- bodies ----------------------------------------------------------------------------------------------------------
@@ -237,4 +237,4 @@ def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
             yield apply(body.name, *left), apply(body.name, *right)
 
 
-__all__ = ["Group", "Pattern", "Window", "is_window", "leaves_in", "patterns_of", "unknowns_in"]
+__all__ = ["Group", "Pattern", "Window", "leaves_in", "patterns_of", "unknowns_in"]
