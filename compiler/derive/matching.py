@@ -12,6 +12,9 @@ from dslc.ir.scalar import Iter, Read, Scalar, rebuild, walk
 from dslc.ir.scopes import substitute
 from dslc.syntax import tree as t
 
+#: the key of the order of axes of the scope inside that was matched last
+_NESTED = "{}"
+
 
 @dataclass(frozen=True)
 class Found:
@@ -86,9 +89,8 @@ class Left:
                     each = each.put("sets", declared, box)
             else:
                 body = substitute(view.body, renamed) if renamed else view.body
-                if top:
-                    where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
-                    each = each.put("order", name, tuple(where[it] for it in view.iters))
+                where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
+                each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
                 yield from self._body(node.body, replace(view, body=body), each)
 
     def _body(self, node: t.Expr, view: View, found: Found) -> Iterator[Found]:
@@ -196,8 +198,10 @@ class Left:
             return
         view = view_of(value, self.operands)
         if view is not None:
-            for each in self._scope(_inside(node.scope), view, found, None, top=False):
-                yield from self._index(subs, body, each)
+            inner = _inside(node.scope)
+            names = [place.name for place in inner.places if isinstance(place, t.Binder)] if isinstance(inner, t.Traversal) else []
+            for each in self._scope(inner, view, found, None, top=False):
+                yield from self._index(subs, body, each, names)
 
     def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
         """A tensor at some iterators: what is read at an index of them, in any order and form."""
@@ -207,8 +211,11 @@ class Left:
             if body.free <= {it for vector in params for it in vector}:
                 yield found.put("tensors", name, body.operand).put("terms", at_index(name), Term(params, body))
 
-    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
-        """The index of a read: an unknown map, or iterators as they are."""
+    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found, places: Sequence[str] = ()) -> Iterator[Found]:
+        """The index of a read: an unknown map, or iterators as they are.
+
+        `places`: those of the scope that is read, whose axes may stand in another order.
+        """
         if len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in self.maps:
             call = subs[0]
             params: list[Iter] = []
@@ -226,6 +233,12 @@ class Left:
             if not isinstance(sub, t.Name) or sub.id not in found.indexes:
                 return
             wanted += found.indexes[sub.id]
+        if len(places) == len(subs):
+            at = dict(zip(places, (found.indexes[sub.id] for sub in subs if isinstance(sub, t.Name)), strict=True))
+            axes = found.order[_NESTED]
+            if any(k >= len(at[name]) for name, k in axes):
+                return
+            wanted = [at[name][k] for name, k in axes]
         if tuple(wanted) == body.index:
             yield found
 

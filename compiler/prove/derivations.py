@@ -25,13 +25,16 @@ from dslc.syntax.printer import show
 Values = tuple[Value, ...]
 
 #: random expressions, instances of a rule that are proved, and seconds for all of it
-_STARTS, _INSTANCES, _SECONDS, _EACH = 24, 24, 8.0, 2.0
+_STARTS, _INSTANCES, _SECONDS, _EACH = 48, 24, 8.0, 2.0
 
 
-def verify_derivation(rules: Rules, rule: DerivationDef, seed: int = 0, helpers: Sequence[DerivationDef] = ()) -> RuleVerdict:
+def verify_derivation(
+    rules: Rules, rule: DerivationDef, seed: int = 0, helpers: Sequence[DerivationDef] = (), most: int = _INSTANCES
+) -> RuleVerdict:
     """`tested` where every instance that was found is proved, `refuted` where one differs, `undecided` where there is none.
 
     Args:
+        most: instances that are proved.
         helpers: derivations whose results are expressions to try, too: of a rule that puts nested scopes together, say.
     """
     began = time.perf_counter()
@@ -46,7 +49,7 @@ def verify_derivation(rules: Rules, rule: DerivationDef, seed: int = 0, helpers:
             found = f"of {_text(before)} it makes {_text(after)}, which differs at {list(answer.position)}"
             break
         proved, open_ = proved + isinstance(answer, Equal), open_ + (not isinstance(answer, Equal))
-        if proved + open_ >= _INSTANCES or time.perf_counter() - began > _SECONDS:
+        if proved + open_ >= most or time.perf_counter() - began > _SECONDS:
             break
     milliseconds = (time.perf_counter() - began) * 1e3
     digest = hashlib.sha256(show(rule.syntax).encode()).hexdigest()
@@ -95,7 +98,7 @@ def _choices(values: Sequence[Value], count: int) -> Iterator[tuple[Value, ...]]
 
 def _expressions(seeded: random.Random, turn: int, helpers: Sequence[DerivationDef]) -> list[Value]:
     """A random expression and its relatives: over other tensors, over another box, and what helpers and users make of it."""
-    shape = [seeded.choice((2, 3, 4, 6)) for _ in range(seeded.randint(1, 3))]
+    shape = [seeded.choice((2, 3, 6, 8)) for _ in range(seeded.randint(1, 3))]
     sums = [seeded.choice((2, 3, 4, 6)) for _ in range((0, 1, 2, 3)[turn % 4])]
     factors = 1 + (turn % 5 > 0)
     make = _Drawn(seeded, shape, sums, factors)
