@@ -25,25 +25,30 @@ if TYPE_CHECKING:
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
 @click.option("--budget", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S", help="Seconds of searching.")
+@click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten cheapest.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
-    output_format: str, node: str | None, binds: tuple[str, ...],
+    output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None,
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
     it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
+    from itertools import islice
+    from math import inf
+
     from dslc.cli.options import binding
     from dslc.derive.search import Limits, Search, unlike
+    from dslc.derive.targets import targets_of
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
     from dslc.semantics.library import load_many
 
-    file = call.rpartition("::")[0]
+    file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
     rules = load_many(["std", *(libraries or ("einnet",)), *own])
     called = called_as(rules, call, node, binding(binds))
@@ -51,21 +56,26 @@ def command(
     derivations = list(rules.derivations.values())
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
+    _in_bounds(rules, called, name if own else "")
     (value,) = expand(rules, (called.value,))
-    search = Search(rules, derivations, Limits(max_depth=max_depth, seconds=budget, intensity=intensity))
+    limits = Limits(max_depth=max_depth, seconds=budget, intensity=intensity, max_states=max_states or inf)
+    search = Search(rules, derivations, limits, targets_of(rules, [each.op for each in called.calls], sorted(wanted)))
     with rare_collections():
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
-    shown = programs if every else unlike(programs)[:10]
-    records = [_record(rules, each, called) for each in shown]
+    # what is not proved is not shown
+    chosen = programs if every else unlike(rules, programs, called.calls)
+    records = list(islice((_record(rules, each, called) for each in chosen if _proved(rules, each, called)), None if every else 10))
+    found = {call.op for each in programs for call in each.calls}
+    missed = {name: str(search.missed(name)) for name in sorted(wanted - found)}
     if output_format == "json":
         facts = {
             "programs": records, "states": derived.states, "applications": derived.applications,
-            "seconds": round(derived.seconds, 3), "complete": derived.complete,
+            "seconds": round(derived.seconds, 3), "complete": derived.complete, "missed": missed,
         }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
-    _print(records, len(programs), derived)
+    _print(records, len(programs), derived, missed)
 
 
 def called_as(
@@ -93,6 +103,23 @@ def called_as(
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 
+def _in_bounds(rules: Rules, called: Called, operator: str) -> None:
+    """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
+    from dslc.derive.steps import ITERATORS
+    from dslc.errors import DslcError, error
+    from dslc.inspection.bounds import check_operator
+
+    found = [
+        problem for name in sorted({call.op for call in called.calls}) if operator in {name, rules.operators[name].short}
+        for problem in check_operator(rules, rules.operators[name]).diagnostics()
+    ]  # fmt: skip
+    if found:
+        raise DslcError(found)
+    rank = max(len(value.type.shape) for node in called.graph.nodes() for value in (*node.args, *node.values))
+    if rank > ITERATORS:
+        raise error("E0911", f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most")
+
+
 def _operator(rules: Rules, name: str) -> str:
     from dslc.errors import error
 
@@ -115,7 +142,7 @@ def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:
     return {
         "target": ", ".join(name.partition(".")[2] for name in program.targets),
         "steps": [str(step) for step in program.steps],
-        "proved": _proved(rules, program, called),
+        "proved": True,
         "cost_ms": program.seconds * 1e3,
         "program": program_text(graph),
         "calls": [
@@ -158,8 +185,10 @@ def _proved(rules: Rules, program: Program, called: Called) -> bool:
     return isinstance(compare(rules, left, right, seconds=10.0), Equal)
 
 
-def _print(records: list[dict[str, Any]], count: int, derived: Derived) -> None:
-    if not records:
+def _print(records: list[dict[str, Any]], count: int, derived: Derived, missed: dict[str, str]) -> None:
+    for name, why in missed.items():
+        click.echo(f"No program of {name}: {why}.")
+    if not records and not missed:
         click.echo("No other program was found.")
     for number, each in enumerate(records, 1):
         status = "proved" if each["proved"] else "not proved"

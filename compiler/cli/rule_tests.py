@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -30,11 +30,11 @@ from typing import Any
 
 import numpy as np
 
+from dslc.cli.firing import derives, fires
 from dslc.errors import Diagnostic, DslcError, Span, error
 from dslc.interpret import Floats, InterpretError, Redraw, run
 from dslc.interpret.check_rule import Outcome, check_law, check_substitution, difference, draw
-from dslc.interpret.domain import Array, Domain
-from dslc.interpret.field import Field
+from dslc.interpret.domain import Array
 from dslc.ir.constants import FROM_NUMPY, array_value
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph, Value, input_value
@@ -47,10 +47,6 @@ from dslc.semantics.types import shape_of
 from dslc.syntax import tree as t
 
 _CLOSE = 1e-5
-_MATCHES = 3
-_REDRAWS = 8
-# a few elements may agree by chance, so small results are compared more often
-_FEW, _DRAWS = 24, 4
 
 Generator = Callable[..., Array]
 
@@ -126,7 +122,10 @@ def _test(rules: Rules, test: TestDef) -> Outcome:
             elif isinstance(statement, t.Expect):
                 findings.extend(runner.check(statement.value, "E0504", "expectation"))
             elif isinstance(statement, t.Fires):
-                findings.extend(_fires(rules, test, statement, runner))
+                findings.extend(fires(rules, test, statement, _graph_of(rules, test, statement.binds, runner)))
+            elif isinstance(statement, t.Derives):
+                sides = (_graph_of(rules, test, side, runner) for side in (statement.left, statement.right))
+                findings.extend(derives(rules, test, statement, *sides))
             else:
                 for condition in statement.conditions:
                     findings.extend(runner.check(condition, "E0504", "condition"))
@@ -419,17 +418,17 @@ def fired_graphs(rules: Rules, test: TestDef) -> Iterator[Graph]:
                 for item in statement.items:
                     runner.give(item)
             elif isinstance(statement, t.Fires) and not statement.silent:
-                yield _graph_of(rules, test, statement, runner)
+                yield _graph_of(rules, test, statement.binds, runner)
         except (Mismatch, Unbound, DslcError, InterpretError):
             continue
 
 
-def _graph_of(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation) -> Graph:
-    """The graph of a `fires` or `silent`. Raises DslcError where its names are too many or too few."""
+def _graph_of(rules: Rules, test: TestDef, binds: Sequence[t.Bind], runner: _Expectation) -> Graph:
+    """The graph of a `fires` or `silent`, or a side of a `derives`. Raises DslcError where its names are too many or too few."""
     inner = _Expectation(rules, test.module, test.name, dict(runner.feeds))
     inner.env = runner.env.child()
     values: list[Value] = []
-    for bind in statement.binds:
+    for bind in binds:
         parts = _parts(inner.value(bind.value))
         if len(parts) != len(bind.names):
             raise error("E0325", f"{len(bind.names)} names for {len(parts)} results", bind.span)
@@ -439,61 +438,3 @@ def _graph_of(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectat
                 values.append(part)
     # patterns see through operators that only abbreviate, and no model holds them
     return Graph(tuple(runner.inputs), spelled_out(rules, tuple(values)))
-
-
-def _fires(rules: Rules, test: TestDef, statement: t.Fires, runner: _Expectation) -> list[Diagnostic]:
-    from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
-
-    sub = rules.substitutions.get(test.name)
-    if sub is None:
-        message = f"no substitution of this library is named `{test.syntax.name}`"
-        return [Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")]
-    graph = _graph_of(rules, test, statement, runner)
-    index = GraphIndex(graph)
-    directions = compile_directions(rules, sub)
-    for rule in directions if not statement.silent else directions[:1]:
-        results = [g for m in find_matches(rule, index, constants=True) if (g := apply_match(m, graph)) is not None]
-        if results and statement.silent:
-            return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
-        if results:
-            checked = [] if sub.syntax.partial else results[:_MATCHES]
-            return [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
-    if statement.silent:
-        return []
-    reason = str(why_not(directions[0], graph))
-    return [Diagnostic("E0505", f"`{sub.name}` does not apply here", statement.span, hint=reason)]
-
-
-def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> list[Diagnostic]:
-    """Findings where two graphs of the same inputs differ: over the field, or, where that cannot tell, over floats."""
-    rng = np.random.default_rng(1)
-    found: str | None = None
-    domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
-    for domain in domains:
-        count = 1 if sum(value.type.elements for value in before.outputs) > _FEW else _DRAWS
-        draws = (_difference_over(rules, before, after, domain, rng) for _ in range(count))
-        found = next((difference for difference in draws if difference is not None), None)
-        if found is None:
-            return []
-    message = f"the replacement by `{name}` has another value"
-    return [Diagnostic("E0501", message, span, counterexample=found or "")]
-
-
-def _difference_over(rules: Rules, before: Graph, after: Graph, domain: Domain, rng: np.random.Generator) -> str | None:
-    outputs = (*before.outputs, *after.outputs)
-    for attempt in range(_REDRAWS):
-        feeds = {value: draw(value.type, domain, rng, attempt) for value in before.inputs}
-        try:
-            results = run(rules, outputs, feeds, domain)
-        except Redraw:
-            continue
-        except InterpretError as problem:
-            return str(problem)
-        half = len(before.outputs)
-        for value, a, b in zip(before.outputs, results[:half], results[half:], strict=True):
-            found = difference(value.type, a, b, domain, undefined=True)
-            if found is not None:
-                return found
-        return None
-    return "every draw divides by zero"
-

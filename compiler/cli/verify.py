@@ -74,7 +74,8 @@ def command(
         raise click.BadParameter("a prover needs some time", param_hint="--timeout")
     wanted = names or ("std",)
     rules = load_with_laws(wanted)
-    chosen = _chosen(rules, wanted, patterns)
+    every = _chosen(rules, wanted, patterns)
+    chosen = [name for name in every if name not in rules.derivations]
     mistakes = _mistakes(rules, wanted)
     unasked = mistaken(rules, chosen, mistakes)
     asked = cast("tuple[ProverName, ...]", tuple(p for p in PROVERS if not provers or p in provers))
@@ -88,7 +89,9 @@ def command(
         )  # fmt: skip
     proved = {verdict.rule: verdict for verdict in verdicts}
     verdicts = tuple(unasked.get(name) or proved[name] for name in chosen)
-    findings = [*mistakes, *(d for v in proved.values() for d in _findings(rules, v, seed, guards))]
+    derived = _derivations(rules, [name for name in every if name in rules.derivations], mistakes, seed)
+    verdicts += derived
+    findings = [*mistakes, *(d for v in proved.values() for d in _findings(rules, v, seed, guards)), *_refuted(rules, derived)]
     seconds = time.perf_counter() - began
     if output_format == "json":
         outcome = {"rules": [as_dict(verdict) for verdict in verdicts], "findings": json.loads(render(findings, "json"))}
@@ -114,6 +117,35 @@ def command(
     if short:
         click.echo(f"less than {require}: {', '.join(short)}", err=True)
     return 1 if findings or short else 0
+
+
+def _derivations(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic], seed: int) -> tuple[RuleVerdict, ...]:
+    """What is known of derivations: of each, random instances are proved. Nothing is tried of one that has a mistake."""
+    from dslc.prove.derivations import verify_derivation
+    from dslc.prove.verdict import RuleVerdict
+    from dslc.semantics.library import load_many
+
+    helpers = list(load_many(["einnet"]).derivations.values()) if names else []
+    found = []
+    for name in names:
+        rule = rules.derivations[name]
+        wrong = next((one for one in mistakes if one.span is not None and one.span.starts_in(rule.syntax.span)), None)
+        if wrong is None:
+            found.append(verify_derivation(rules, rule, seed, helpers))
+        else:
+            found.append(RuleVerdict(name, "undecided", (), "", f"{wrong.code}: {wrong.message}"))
+    return tuple(found)
+
+
+def _refuted(rules: Rules, verdicts: Sequence[RuleVerdict]) -> list[Diagnostic]:
+    """Findings for derivations of which an instance is wrong."""
+    from dslc.errors import Diagnostic
+
+    return [
+        Diagnostic("E0501", f"an instance of `{one.rule}` computes something else", rules.derivations[one.rule].syntax.span,
+                   counterexample=one.reason)
+        for one in verdicts if one.status == "refuted"
+    ]  # fmt: skip
 
 
 def _mistakes(rules: Rules, names: Sequence[str]) -> list[Diagnostic]:
@@ -222,7 +254,8 @@ def _chosen(rules: Rules, names: Sequence[str], patterns: Sequence[str]) -> list
     from dslc.prove.verify import chosen
     from dslc.semantics.library import modules_of
 
-    inside = chosen(rules, modules_of(rules, names))
+    modules = modules_of(rules, names)
+    inside = [*chosen(rules, modules), *(name for name, one in rules.derivations.items() if one.module in modules)]
     if not patterns:
         return inside
     findings, found = [], set()
@@ -280,19 +313,26 @@ def summary(verdicts: Sequence[RuleVerdict]) -> str:
 def markdown(rules: Rules, verdicts: Sequence[RuleVerdict], seconds: float) -> str:
     """The statuses of each library as a table, with the seconds of the whole run below."""
     from dslc.prove.verdict import STATUSES
-    from dslc.prove.worker import definition_of
 
     rows = ["| library | rules and laws | " + " | ".join(STATUSES) + " |", "|---" + "|---:" * (len(STATUSES) + 1) + "|"]
-    libraries = dict.fromkeys(definition_of(rules, verdict.rule).module.library for verdict in verdicts)
+    libraries = dict.fromkeys(_library(rules, verdict) for verdict in verdicts)
     for library in libraries:
-        own = [v for v in verdicts if definition_of(rules, v.rule).module.library == library]
+        own = [v for v in verdicts if _library(rules, v) == library]
         counts = Counter(verdict.status for verdict in own)
         rows.append(f"| {library} | {len(own)} | " + " | ".join(str(counts[status]) for status in STATUSES) + " |")
     return "\n".join([*rows, "", f"{len(verdicts)} in {seconds:.0f} s"])
 
 
+def _library(rules: Rules, verdict: RuleVerdict) -> str:
+    from dslc.prove.worker import definition_of
+
+    rule = rules.derivations.get(verdict.rule) or definition_of(rules, verdict.rule)
+    return rule.module.library
+
+
 def _table(verdicts: Sequence[RuleVerdict]) -> None:
     """Every rule that is not simply proved, then per status and prover how many and how long."""
+    from rich.markup import escape
     from rich.table import Table
 
     from dslc.cli.tables import console
@@ -306,7 +346,7 @@ def _table(verdicts: Sequence[RuleVerdict]) -> None:
         reason = verdict.reason if len(verdict.reason) < 90 else verdict.reason[:87] + "..."
         reason = f"{said}: {reason}" if said and reason else said or reason
         table.add_row(
-            verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), reason
+            verdict.rule, verdict.status, times.get("field", ""), times.get("exact", ""), times.get("axioms", ""), escape(reason)
         )
     console().print(table)
 

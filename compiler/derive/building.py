@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dslc.derive.matching import Found
+from dslc.derive.matching import Found, at_index
 from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, ranges, sum_ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
@@ -21,6 +21,8 @@ class Built:
     value: Value
     box: Box
     other: Scalar | None = None
+    #: the iterators that the value depends on, where it has no other axes
+    axes: tuple[int, ...] | None = None
 
 
 class Right:
@@ -133,6 +135,12 @@ class Right:
         chosen = [iters[at] for at in order] if order is not None and set(order) == set(iters) else list(iters.values())
         body = self._element(node.body, found)
         box = Box(tuple(boxes[it][0] for it in chosen), tuple(boxes[it][1] for it in chosen))
+        axes = tuple(k for k, it in enumerate(chosen) if it in body.free)
+        if name is not None and name not in self.found.formulas and len(axes) < len(chosen):
+            # what is the same along an axis is computed once
+            kept = [chosen[k] for k in axes]
+            less = Box(tuple(box.low[k] for k in axes), tuple(box.extents[k] for k in axes))
+            return Built(self.operands.scope(kept, less, self._defined(body, kept, less), self.dtype), box, None, axes)
         return Built(self.operands.scope(chosen, box, self._defined(body, chosen, box), self.dtype), box)
 
     def _defined(self, body: Scalar, iters: Sequence[Iter], box: Box) -> Scalar:
@@ -206,6 +214,10 @@ class Right:
         extents: list[Scalar] = []
         for binder in node.binders:
             box = self._box(binder)
+            if box.hull_only:
+                raise Unfit("a sum over more than what was mapped")
+            if any(low is not num(0) for low in box.low):
+                raise Unfit("a sum from another position than the first")
             own = self.operands.fresh(len(box.low))
             found = found.put("indexes", binder.name, own)
             iters += own
@@ -235,6 +247,9 @@ class Right:
             if isinstance(node.base, t.Name) and node.base.id in self.built:
                 made = self.built[node.base.id]
                 return (lambda index: self._at(made, index)), at
+            if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms:
+                term, vectors = found.terms[at_index(node.base.id)], [self._vector(sub, found) for sub in node.subs]
+                return (lambda index: term(vectors)), at
             if isinstance(node.base, t.Name) and node.base.id in found.tensors:
                 return self._tensor(node.base.id, found), at
             raise Unfit("no tensor")
@@ -249,6 +264,8 @@ class Right:
         if len(index) != len(made.box.low):
             raise Unfit("an index of another rank")
         place = tuple(apply("-", at, low) for at, low in zip(index, made.box.low, strict=True))
+        if made.axes is not None:
+            place = tuple(place[k] for k in made.axes)
         return read(self.operands.number(made.value), place, made.other)
 
     def _index(self, subs: Sequence[t.Expr], found: Found) -> Vector:
@@ -259,7 +276,7 @@ class Right:
         if isinstance(node, t.Name):
             if node.id in found.indexes:
                 return found.indexes[node.id]
-            if node.id in found.sets and len(found.sets[node.id].extents) == 1:
+            if node.id in found.sets and found.sets[node.id].extents:
                 # the size of a range
                 return found.sets[node.id].extents
         if isinstance(node, t.Int):
@@ -275,6 +292,9 @@ class Right:
                 left = left * len(right)
             if len(right) == 1 < len(left):
                 right = right * len(left)
+            if node.op in {"+", "-"} and isinstance(node.right, t.Name) and node.right.id in found.sets and len(left) == len(right):
+                # behind a box lies another one along the first iterator
+                right = (right[0], *(num(0) for _ in right[1:]))
             if len(left) == len(right):
                 return tuple(apply(node.op, a, b) for a, b in zip(left, right, strict=True))
         raise Unfit("no positions")
@@ -282,7 +302,8 @@ class Right:
     def _condition(self, node: t.Expr, found: Found) -> Scalar:
         if isinstance(node, t.Compare) and len(node.operands) == 2:
             left, right = (self._vector(each, found) for each in node.operands)
-            if len(left) == len(right) == 1:
+            if len(left) == len(right) >= 1:
+                # boxes lie one after the other along the first iterator
                 return apply(node.ops[0], left[0], right[0])
         raise Unfit("no condition")
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dslc.errors import DslcError, SourceText, Span, error
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import abstracted, hole
 from dslc.ir.text import PROGRAM
@@ -50,15 +50,20 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
     """
     typed: dict[str, str] = {name: str(type) for name, type in (known or {}).items()}
     again: list[tuple[str, re.Match[str]]] = []
+    source = SourceText("call", text)
 
     def name_of(found: re.Match[str]) -> str:
         written = found["type"].lstrip(" :")
+        dtype = written.partition("[")[0].strip()
+        if dtype not in DTYPES:
+            start = found.start("type") + found["type"].index(dtype)
+            hint = "one of " + ", ".join(DTYPES)
+            raise error("E0305", f"there is no element type `{dtype}`", Span(source, start, start + len(dtype)), hint=hint)
         if typed.setdefault(found["name"], written) != written:
             again.append((typed[found["name"]], found))
         # what stands behind it stays in its column
         return found["name"] + " " * len(found["type"])
 
-    source = SourceText("call", text)
     body = _TYPED.sub(name_of, text)
     for before, other in again:
         if "".join(before.split()) != "".join(other["type"].lstrip(" :").split()):

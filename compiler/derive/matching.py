@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, view_of
+from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, in_bounds, ranges, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, rebuild, walk
 from dslc.ir.scopes import substitute
 from dslc.syntax import tree as t
+
+#: the key of the order of axes of the scope inside that was matched last
+_NESTED = "{}"
 
 
 @dataclass(frozen=True)
@@ -86,9 +89,8 @@ class Left:
                     each = each.put("sets", declared, box)
             else:
                 body = substitute(view.body, renamed) if renamed else view.body
-                if top:
-                    where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
-                    each = each.put("order", name, tuple(where[it] for it in view.iters))
+                where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
+                each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
                 yield from self._body(node.body, replace(view, body=body), each)
 
     def _body(self, node: t.Expr, view: View, found: Found) -> Iterator[Found]:
@@ -191,16 +193,29 @@ class Left:
             if name in found.formulas:
                 if found.formulas[name].value == value:
                     yield from self._index(subs, body, found)
-            elif name in self.tensors and found.tensors.get(name, body.operand) == body.operand:
-                yield from self._index(subs, body, found.put("tensors", name, body.operand))
+            elif name in self.tensors and name not in found.tensors:
+                yield from self._tensor(str(name), subs, body, found)
             return
         view = view_of(value, self.operands)
         if view is not None:
-            for each in self._scope(_inside(node.scope), view, found, None, top=False):
-                yield from self._index(subs, body, each)
+            inner = _inside(node.scope)
+            names = [place.name for place in inner.places if isinstance(place, t.Binder)] if isinstance(inner, t.Traversal) else []
+            for each in self._scope(inner, view, found, None, top=False):
+                yield from self._index(subs, body, each, names)
 
-    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
-        """The index of a read: an unknown map, or iterators as they are."""
+    def _tensor(self, name: str, subs: Sequence[t.Expr], body: Read, found: Found) -> Iterator[Found]:
+        """A tensor at some iterators: what is read at an index of them, in any order and form."""
+        vectors = [found.indexes.get(sub.id) for sub in subs if isinstance(sub, t.Name)]
+        if len(vectors) == len(subs) and all(vector is not None for vector in vectors):
+            params = tuple(vector for vector in vectors if vector is not None)
+            if body.free <= {it for vector in params for it in vector}:
+                yield found.put("tensors", name, body.operand).put("terms", at_index(name), Term(params, body))
+
+    def _index(self, subs: Sequence[t.Expr], body: Read, found: Found, places: Sequence[str] = ()) -> Iterator[Found]:
+        """The index of a read: an unknown map, or iterators as they are.
+
+        `places`: those of the scope that is read, whose axes may stand in another order.
+        """
         if len(subs) == 1 and isinstance(subs[0], t.Call) and subs[0].function in self.maps:
             call = subs[0]
             params: list[Iter] = []
@@ -208,6 +223,8 @@ class Left:
                 if not isinstance(arg, t.Name) or arg.id not in found.indexes:
                     return
                 params += found.indexes[arg.id]
+            if body.other is not None and not self._reads_inside(body, found):
+                return
             if {it for part in body.index for it in part.free} <= set(params) and call.function not in found.maps:
                 yield found.put("maps", call.function, Map(tuple(params), body.index))
             return
@@ -216,8 +233,31 @@ class Left:
             if not isinstance(sub, t.Name) or sub.id not in found.indexes:
                 return
             wanted += found.indexes[sub.id]
+        if len(places) == len(subs):
+            at = dict(zip(places, (found.indexes[sub.id] for sub in subs if isinstance(sub, t.Name)), strict=True))
+            axes = found.order[_NESTED]
+            if any(k >= len(at[name]) for name, k in axes):
+                return
+            wanted = [at[name][k] for name, k in axes]
         if tuple(wanted) == body.index:
             yield found
+
+
+    def _reads_inside(self, body: Read, found: Found) -> bool:
+        """Whether it is known that nothing is read beside a value."""
+        within: dict[Scalar, tuple[int, int]] = {}
+        for name, iters in found.indexes.items():
+            if self.ranges.get(name) in found.sets:
+                try:
+                    within.update(ranges(iters, found.sets[self.ranges[name]]))
+                except Unfit:
+                    return False
+        return in_bounds(body.index, self.operands.values[body.operand].type.shape, within)
+
+
+def at_index(name: str) -> str:
+    """What a tensor of a rule is as a term of the iterators that it is read at."""
+    return f"{name}[]"
 
 
 def _read(number: int, index: tuple[Scalar, ...]) -> Scalar:

@@ -26,6 +26,8 @@ class Box:
 
     low: Vector
     extents: Vector
+    #: whether it may hold positions that nothing was mapped to: these are no part of a sum
+    hull_only: bool = field(default=False, compare=False)
 
     @staticmethod
     def of(extents: Sequence[Scalar | Dim]) -> Box:
@@ -49,10 +51,10 @@ class Box:
         return Box(low, tuple(apply("-", b, a) for a, b in zip(low, high, strict=True)))
 
     def __add__(self, other: Box) -> Box:
-        """One after the other along a single iterator."""
-        if len(self.low) != 1 or len(other.low) != 1:
-            raise Unfit("only boxes of one iterator are put one after the other")
-        return Box((num(0),), (apply("+", self.extents[0], other.extents[0]),))
+        """One after the other along the first iterator; the others are alike."""
+        if not self.low or self.extents[1:] != other.extents[1:] or len(self.low) != len(other.low):
+            raise Unfit("only boxes that are alike but for the first iterator are put one after the other")
+        return Box((num(0),) * len(self.low), (apply("+", self.extents[0], other.extents[0]), *self.extents[1:]))
 
     def __mul__(self, other: Box) -> Box:
         return Box((*self.low, *other.low), (*self.extents, *other.extents))
@@ -172,12 +174,28 @@ class Operands:
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             return read(order.setdefault(node.operand, len(order)), index, other)
 
-        numbered = narrowed(substitute(body, values, 0, on_read), {
+        within: dict[Scalar, tuple[int, int]] = {
             iterator(f"i{k}"): (0, int(extent.value) - 1) for k, extent in enumerate(box.extents) if isinstance(extent, Num)
-        })
+        }
+        numbered = narrowed(substitute(body, values, 0, on_read), within)
+        numbered = _without_others(numbered, [self.values[k].type.shape for k in order], within)
         extents = tuple(as_dim(extent) for extent in box.extents)
         merged = None if groups is None or set(groups) <= {1} else groups
         return scope_value(Scope(extents, numbered, dtype, merged), tuple(self.values[k] for k in order))
+
+
+def _without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+    """Reads that are known to stay inside need no value outside."""
+    if not any(isinstance(node, Read) and node.other is not None for node in walk(body)):
+        return body
+    every = {**sum_ranges(body), **within}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not isinstance(node, Read) or node.other is None or any(part.reads for part in node.index):
+            return None
+        return read(node.operand, node.index) if in_bounds(node.index, shapes[node.operand], every) else None
+
+    return rebuild(body, leaf)
 
 
 def as_dim(extent: Scalar) -> Dim:

@@ -9,18 +9,24 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice, product
 from math import inf
 
 from dslc.derive.pieces import Operands, view_of
+from dslc.derive.solving import Miss, Missed, nearer
 from dslc.derive.steps import Step, Steps
-from dslc.derive.targets import Operators, instances, operators_of
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, product, replace, topological
+from dslc.derive.targets import instances, missed, products_of, summed
+from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
 #: an estimate of a machine, where none is measured: operations and bytes a second, and what a call takes
 OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
+#: ways to write an expression by operators that are looked at
+_WAYS = 16
+#: expressions that are asked why they are not an operator
+_ASKED = 200
 
 
 @dataclass(frozen=True)
@@ -31,8 +37,13 @@ class Limits:
     #: states of a layer that are taken further
     beam: int = 48
     seconds: float = inf
+    #: expressions that are looked at: with this limit alone a search finds the same on every machine
+    max_states: float = inf
     #: operations per element moved up to which an expression runs as an operator that is generated for it
     intensity: float = 4.0
+    #: whether equal expressions are told by their normal form, and whether the nearest to an operator are taken further; for studies
+    fingerprint: bool = True
+    guided: bool = True
 
 
 LIMITS = Limits()
@@ -71,18 +82,24 @@ class Derived:
 Price = Callable[[Node], float]
 
 
-def estimated(node: Node) -> float:
+def estimated(rules: Rules) -> Price:
     """Seconds of a node by its operations and bytes."""
-    if isinstance(node, Input) or node.constant:
-        return 0.0
-    sizes = sum(_elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
-    if isinstance(node, ScopeNode):
-        scope = node.scope
-        per = _operations(scope.body)
-        return LAUNCH / 2 + max(per * _elements(node.values[0]) / SCALAR, sizes / BYTES)
-    if isinstance(node, Call):
-        return LAUNCH + max(_product_operations(node) / OPERATIONS, sizes / BYTES)
-    return LAUNCH
+    products: dict[Node, float] = {}
+
+    def price(node: Node) -> float:
+        if isinstance(node, Input) or node.constant:
+            return 0.0
+        sizes = sum(_elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
+        if isinstance(node, ScopeNode):
+            per = _operations(node.scope.body)
+            return LAUNCH / 2 + max(per * _elements(node.values[0]) / SCALAR, sizes / BYTES)
+        if isinstance(node, Call):
+            if node not in products:
+                products[node] = 2.0 * _elements(node.values[0]) * summed(rules, node)
+            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
+        return LAUNCH
+
+    return price
 
 
 def _elements(value: Value) -> int:
@@ -90,23 +107,6 @@ def _elements(value: Value) -> int:
     for size in value.type.shape:
         total *= size if isinstance(size, int) else 128
     return total
-
-
-def _product_operations(node: Call) -> float:
-    """Twice the products of a convolution or a matrix product: what the output has, times what one operand has for each."""
-    (y,) = node.values
-    left, right = node.args[:2]
-    rank = len(y.type.shape)
-    if len(left.type.shape) == rank and len(right.type.shape) == rank:
-        # the summed sizes: all of the second operand but those of the output's channels, or the last of the first
-        kernel = _elements(right) / max(1, _size(right, 0))
-        return 2.0 * _elements(y) * (kernel if dict(node.attrs) else _size(left, rank - 1))
-    return 2.0 * _elements(y)
-
-
-def _size(value: Value, axis: int) -> int:
-    size = value.type.shape[axis]
-    return size if isinstance(size, int) else 128
 
 
 def _operations(body: Scalar) -> float:
@@ -153,18 +153,27 @@ class Search:
     """One search; `programs` are the best so far at any moment."""
 
     def __init__(
-        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, target: Operators | None = None,
-        price: Price = estimated,
+        self, rules: Rules, derivations: Sequence[DerivationDef], limits: Limits = LIMITS, targets: tuple[str, ...] | None = None,
+        price: Price | None = None,
     ) -> None:  # fmt: skip
-        self.rules, self.limits, self.target, self.price = rules, limits, target or operators_of(rules), price
-        self.steps = Steps(derivations)
+        self.rules, self.limits, self.targets = rules, limits, targets or products_of(rules)
+        self.price = price or estimated(rules)
+        self.steps = Steps(derivations, fingerprint=limits.fingerprint)
         self.programs: dict[Value, Program] = {}
         self.states = 0
+        self.seen: tuple[Value, ...] = ()
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
+        self._prices: dict[Node, float] = {}
+        self._heavy: dict[ScopeNode, bool] = {}
 
     def run(self, value: Value) -> Derived:
         """Explores from one scope, and gives the programs, cheapest first."""
         began = time.monotonic()
+
+        def late() -> bool:
+            return time.monotonic() - began > self.limits.seconds
+
+        self.steps.late = late
         start = self.steps.start(value)
         paths: dict[Value, tuple[Step, ...]] = {start: ()}
         layer = [start]
@@ -173,32 +182,46 @@ class Search:
         for _ in range(self.limits.max_depth):
             fresh: list[Value] = []
             for state in layer:
-                if time.monotonic() - began > self.limits.seconds:
+                if late() or len(paths) >= self.limits.max_states:
                     complete = False
                     break
-                for step, new in self.steps.of(state):
-                    if new not in paths:
+                for step, new in self.steps.near(state):
+                    if new not in paths and len(paths) < self.limits.max_states:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
             for new in fresh:
                 # at least the first of a layer, whatever time is left
-                late = new is not fresh[0] and time.monotonic() - began > self.limits.seconds
-                best[new] = inf if late else self._programs(new, paths[new])
+                best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
             if not fresh:
                 break
             layer, cut = self._kept(fresh, best, paths)
             complete = complete and not cut
-            if time.monotonic() - began > self.limits.seconds:
+            if late():
                 complete = False
                 break
         self.states = len(paths)
+        self.seen = tuple(paths)
         ordered = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
         return Derived(tuple(ordered), self.states, self.steps.applications, time.monotonic() - began, complete)
+
+    def missed(self, target: str) -> Missed:
+        """Why no expression that was looked at is an operator, by the one that came nearest to it."""
+        found: Missed | None = None
+        for state in self.seen[:_ASKED]:
+            for node in topological([state.node]):
+                if isinstance(node, ScopeNode):
+                    why = missed(self.rules, node.values[0], target)
+                    if why is None:
+                        return Missed(Miss.INTENSITY)
+                    found = nearer(found, why)
+        return found or Missed(Miss.NO_TABLE)
 
     def _kept(self, fresh: list[Value], best: dict[Value, float], paths: Mapping[Value, tuple[Step, ...]]) -> tuple[list[Value], bool]:
         """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
         if len(fresh) <= self.limits.beam:
             return fresh, False
+        if not self.limits.guided:
+            return fresh[: self.limits.beam], True
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value) for value in fresh}
         cheap = sorted(fresh, key=lambda value: (best[value], far[value], order[value]))
@@ -227,7 +250,7 @@ class Search:
             new = self.steps.normal(value)
             seconds = self._price(new)
             least = min(least, seconds)
-            if not targets or any(intensity(n) > self.limits.intensity for n in topological([new.node]) if isinstance(n, ScopeNode)):
+            if not targets or any(self._is_heavy(node) for node in topological([new.node]) if isinstance(node, ScopeNode)):
                 continue
             known = self.programs.get(new)
             if known is None or len(steps) < len(known.steps):
@@ -235,45 +258,90 @@ class Search:
         return least
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:
-        """The state with its products as operators: every one that is a product in every way, one after the other."""
-        options: list[tuple[tuple[str, ...], Value]] = [((), state)]
-        for node in topological([state.node]):
-            if not isinstance(node, ScopeNode):
-                continue
-            (value,) = node.values
-            found = self._of(value)
-            if found:
-                options = [
-                    ((*names, name), replace((whole,), {value: made})[0]) for names, whole in options for name, made in found
-                ][:12]  # fmt: skip
-        yield from options
+        """The state with its products as operators: every one of them, each in some ways."""
+        yield (), state
+        found: list[tuple[Value, tuple[tuple[str, Value], ...]]] = []
+        # users before what they use: that is replaced in what stands for them
+        for node in reversed(topological([state.node])):
+            if isinstance(node, ScopeNode):
+                (value,) = node.values
+                ways = self._of(value)
+                if ways:
+                    found.append((value, ways))
+        if not found:
+            return
+        # of each operator the first way first
+        sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
+        for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
+            whole, names = state, list[str]()
+            for (value, ways), k in zip(found, chosen, strict=True):
+                name, made = ways[k]
+                (whole,) = replace((whole,), {value: made})
+                names.append(name)
+            yield tuple(names), whole
 
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
         found = self._instances.get(value)
         if found is None:
-            found = self._instances[value] = tuple(instances(self.rules, value, self.target))
+            made = list(instances(self.rules, value, self.targets))
+            order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}
+            found = self._instances[value] = tuple(sorted(made, key=lambda each: order[id(each)]))
+        return found
+
+    def _is_heavy(self, node: ScopeNode) -> bool:
+        """Whether a scope computes too much for an operator that is generated."""
+        found = self._heavy.get(node)
+        if found is None:
+            found = self._heavy[node] = intensity(node) > self.limits.intensity
         return found
 
     def _price(self, value: Value) -> float:
-        return sum(self.price(node) for node in topological([value.node]))
+        total = 0.0
+        for node in topological([value.node]):
+            own = self._prices.get(node)
+            if own is None:
+                own = self._prices[node] = self.price(node)
+            total += own
+        return total
 
 
-def _count(value: Value) -> str:
-    """The number of elements, which may be unknown."""
-    return str(product(value.type.shape))
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each."""
+
+    operators: tuple[str, ...]
+    numbers: tuple[tuple[int, ...], ...]
+    sums: bool
+
+    def within(self, other: _Size) -> bool:
+        """Whether another program has the same operators, all of them as large at least."""
+        if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [*map(len, other.numbers)]:
+            return False
+        return all(a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True))
 
 
-def unlike(programs: Iterable[Program]) -> list[Program]:
-    """Of programs that differ in the order of axes and operands only, the first."""
-    found: dict[tuple[str, str], Program] = {}
+def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
+    found, sums = [], False
+    for node in nodes:
+        if isinstance(node, Call):
+            numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
+                       if isinstance(each, int)]  # fmt: skip
+            sizes = sorted(int(_elements(arg)) for arg in node.args)
+            found.append((node.op, (*numbers, _elements(node.values[0]), int(summed(rules, node)), *sizes)))
+        elif isinstance(node, ScopeNode):
+            sums = sums or any(isinstance(part, Reduce) for part in walk(node.scope.body))
+    found.sort()
+    return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums)
+
+
+def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()) -> Iterator[Program]:
+    """Of programs, the cheapest first, those that are no others (or the `given` one) with more to compute by the same operators."""
+    kept = [_size_of(rules, given)]
     for each in programs:
-        calls = sorted(
-            (node.op, str(node.attrs), sorted(_count(arg) for arg in node.args), _count(node.values[0]))
-            for node in each.calls
-        )
-        sizes = sorted(_count(node.values[0]) for node in each.generated)
-        found.setdefault((str(calls), str(sizes)), each)
-    return list(found.values())
+        size = _size_of(rules, topological([each.value.node]))
+        if not any(known.within(size) for known in kept):
+            kept.append(size)
+            yield each
 
 
 def _scopes(value: Value) -> int:

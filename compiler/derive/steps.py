@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
@@ -11,15 +12,16 @@ from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
 from dslc.derive.unknowns import Unknowns
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
-from dslc.ir.scalar import Read, Scalar, num, read
+from dslc.ir.scalar import Read, Scalar, apply, as_scalar, num, read
 from dslc.ir.scopes import positions, substitute
 from dslc.semantics.definitions import DerivationDef
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
 #: instances of one rule at one place that are looked at
 _INSTANCES = 400
 #: iterators of a scope beyond which no rule is applied to it
-_ITERATORS = 24
+ITERATORS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ def rewritten(
 ) -> Iterator[Mapping[Value, Value]]:
     """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types."""
     operands = Operands()
-    if any(len(value.type.shape) > _ITERATORS for value in values):
+    if any(len(value.type.shape) > ITERATORS for value in values):
         return
     count = 0
     for match in Left(rule, left, operands).match(values):
@@ -70,20 +72,34 @@ class Steps:
 
     rules: Sequence[DerivationDef]
     normalizer: Normalizer = field(default_factory=Normalizer)
+    #: whether expressions that differ in names and orders only are one
+    fingerprint: bool = True
     #: rules applied so far
     applications: int = 0
+    #: whether to end, asked between applications
+    late: Callable[[], bool] = bool
     _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
+    _read: dict[Value, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        # rules between expressions have formulas with names
-        self._directions = [each for each in directions(self.rules) if len(each[2]) == 1 and each[2][0].name is None]
+        every = directions(self.rules)
+        self._directions = [each for each in every if len(each[2]) == 1 and each[2][0].name is None]
+        #: rules between expressions have formulas with names
+        self._joint = [each for each in every if len(each[2]) == 2]
 
     def start(self, value: Value) -> Value:
         """An expression in the form that the search keeps: merged dimensions in a scope of their own."""
         return self.normal(rebuild((value,), _all_apart)[0])
 
     def normal(self, value: Value) -> Value:
-        return self.normalizer.value(_without_copies(value))
+        """The form that the search tells expressions apart by."""
+        plain = _without_copies(value, self._read)
+        return self.normalizer.value(plain) if self.fingerprint else plain
+
+    def near(self, value: Value) -> Iterator[tuple[Step, Value]]:
+        """The programs one step away, by rules of one expression and of two."""
+        yield from self.of(value)
+        yield from self.between(value)
 
     def of(self, value: Value) -> tuple[tuple[Step, Value], ...]:
         """The expressions one step away, each once, with the step."""
@@ -92,6 +108,28 @@ class Steps:
             found = self._known[value] = tuple({new: (step, new) for step, new in self._fresh(value)}.values())
         return found
 
+    def between(self, value: Value) -> Iterator[tuple[Step, Value]]:
+        """What rules between two expressions make of a program, each time anywhere in it."""
+        scopes = [node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode)]
+        below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
+        for step, rule, left, right in self._joint:
+            linked = any(isinstance(part, t.Name) and part.id == left[0].name for part in walk_expr(left[1].scope))
+            for first, second in permutations(scopes, 2):
+                if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
+                    continue
+                for results in rewritten(rule, left, right, (first, second)):
+                    self.applications += 1
+                    if self.late():
+                        return
+                    # users before what they use
+                    order = sorted(results, key=lambda each: -len(below[each]))
+                    whole = value
+                    for each in order:
+                        (whole,) = replace((whole,), {each: results[each]})
+                    new = self.normal(whole)
+                    if new != value:
+                        yield step, new
+
     def _fresh(self, value: Value) -> Iterator[tuple[Step, Value]]:
         node = value.node
         if not isinstance(node, ScopeNode):
@@ -99,6 +137,8 @@ class Steps:
         for step, rule, left, right in self._directions:
             for results in rewritten(rule, left, right, (value,)):
                 self.applications += 1
+                if self.late():
+                    return
                 new = self.normal(results[value])
                 if new != value:
                     yield step, new
@@ -125,13 +165,14 @@ def _apart(value: Value) -> Value:
     return scope_value(Scope(scope.extents, read(0, scope.iters), scope.dtype, scope.groups), (inner,))
 
 
-def _without_copies(value: Value) -> Value:
+def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:
     """Scopes that only look up what another one holds are read through, where that is the same at every position.
 
-    `[x] A[x + 1, 0]` over `A = {[y, z] B[z, y]}` → `[x] B[0, x + 1]`.
+    `[x] A[x + 1, 0]` over `A = {[y, z] B[z, y]}` → `[x] B[0, x + 1]`. `mapped` has what became of values, and gets what it lacks.
     """
-    mapped: dict[Value, Value] = {}
     for node in topological([value.node]):
+        if node.values[0] in mapped:
+            continue
         if not isinstance(node, ScopeNode):
             moved = with_args(node, tuple(mapped[arg] for arg in node.args))
             mapped.update(zip(node.values, moved, strict=True))
@@ -143,14 +184,24 @@ def _without_copies(value: Value) -> Value:
 
 
 def _original(value: Value) -> Value:
-    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`."""
+    """What a scope copies as it is: `[i, j] A[i, j]` over all of A → `A`; `[(g, c)] A[4 * g + c]` → `A` where c runs to 4."""
     node = value.node
-    if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read) or node.scope.groups is not None:
+    if not isinstance(node, ScopeNode) or not isinstance(node.scope.body, Read):
         return value
-    source = node.args[node.scope.body.operand]
-    single = {it: num(0) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True) if extent == 1}
-    place = tuple(single.get(it, it) for it in node.scope.iters)
-    same = source.type == value.type and tuple(substitute(at, single) for at in node.scope.body.index) == place
+    scope, body = node.scope, node.scope.body
+    source = node.args[body.operand]
+    if source.type != value.type:
+        return value
+    single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
+    place: list[Scalar] = []
+    iters = iter(zip(scope.iters, scope.extents, strict=True))
+    for count in scope.groups or (1,) * len(scope.iters):
+        position: Scalar = num(0)
+        for _ in range(count):
+            it, extent = next(iters)
+            position = apply("+", apply("*", position, as_scalar(extent)), single.get(it, it))
+        place.append(position)
+    same = tuple(substitute(at, single) for at in body.index) == tuple(place)
     return source if same else value
 
 

@@ -22,6 +22,17 @@ from dslc.syntax import tree as t
 _SHORT = 16
 
 
+@dataclass(frozen=True, slots=True)
+class _Factors:
+    """Sizes to split by, or to round up to multiples of; `listed`: the rule says which, and no others are tried."""
+
+    numbers: tuple[int, ...]
+    listed: bool = False
+
+    def short(self, extent: Scalar) -> tuple[int, ...]:
+        return () if self.listed else _short(extent)
+
+
 @dataclass(frozen=True)
 class Unknowns:
     """The unknowns of one application: `iters` of indexes with their boxes, and the term that they are looked for in."""
@@ -62,22 +73,28 @@ class Unknowns:
             return
         name = node.function
         if name == "affine_bijections":
-            factors = self._factors(found)
-            yield from self._bijections(self._index_of(node.args[0], found), found, factors)
+            rank = next((entry.value.value for entry in node.kwargs if entry.name == "rank" and isinstance(entry.value, t.Int)), None)
+            for each in self._bijections(self._index_of(node.args[0], found), found, self._factors(node, "factors", found)):
+                if rank is None or _changed(each) <= rank:
+                    yield each
         elif name == "nonzero_box" and len(node.args) == 2:
             term = found.terms[_id(node.args[0])]
             box = nonzero_box(term, self._index_of(node.args[1], found), found, self.operands)
             if box is not None:
                 yield box
         elif name == "rounded_up":
-            yield from self._rounded(self._box(node.args[0], found), self._factors(found))
+            yield from self._rounded(self._box(node.args[0], found), self._factors(node, "to", found))
         elif name == "halves":
             yield from self._halves(self._box(node.args[0], found))
 
-    def _factors(self, found: Found) -> tuple[int, ...]:
-        """Factors that the expression suggests: its coefficients and moduli."""
+    def _factors(self, node: t.Call, option: str, found: Found) -> _Factors:
+        """The numbers that an option of a generator lists; else what the expression suggests: its coefficients and moduli."""
+        given = next((entry.value for entry in node.kwargs if entry.name == option), None)
+        if isinstance(given, t.Int | t.ListExpr):
+            items = given.elements if isinstance(given, t.ListExpr) else (given,)
+            return _Factors(tuple(sorted({item.value for item in items if isinstance(item, t.Int) and item.value > 1})), True)
         suggested = {each for term in found.terms.values() for each in coefficients(term.body)}
-        return tuple(sorted(each for each in suggested if each > 1))
+        return _Factors(tuple(sorted(each for each in suggested if each > 1)))
 
     def _index_of(self, node: t.Expr, found: Found) -> tuple[tuple[Iter, ...], Box]:
         """The iterators that run through a declared set, and their box."""
@@ -95,7 +112,7 @@ class Unknowns:
         except KeyError:
             raise Unfit("no such set") from None
 
-    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: tuple[int, ...]) -> Iterator[Map]:
+    def _bijections(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: _Factors) -> Iterator[Map]:
         """Unimodular changes of one iterator to an expression that is read at, splits by factors, and merges.
 
         The order of iterators is no matter: operators are matched by the groups that iterators are in."""
@@ -109,9 +126,9 @@ class Unknowns:
         splits: dict[int, list[tuple[int, Map]]] = {}
         for k, it in enumerate(iters):
             near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
-            short = _short(box.extents[k]) if any(self._is_window(it, index, found) for index in near) else ()
-            for factor in sorted({*factors, *short}):
-                if factor in short or any(factor in _numbers(index) for index in near):
+            short = factors.short(box.extents[k]) if any(self._is_window(it, index, found) for index in near) else ()
+            for factor in sorted({*factors.numbers, *short}):
+                if factors.listed or factor in short or any(factor in _numbers(index) for index in near):
                     split = _split(iters, box, k, factor, self.operands)
                     if split is not None:
                         splits.setdefault(factor, []).append((k, split))
@@ -133,13 +150,13 @@ class Unknowns:
         others = [sizes[other] for other in index.free if other is not it and other in sizes]
         return bool(others) and it in sizes and all(sizes[it] < other for other in others)
 
-    def _rounded(self, box: Box, factors: tuple[int, ...]) -> Iterator[Box]:
+    def _rounded(self, box: Box, factors: _Factors) -> Iterator[Box]:
         """Boxes with the extents rounded up that are equal."""
         for value in dict.fromkeys(box.extents):
             if not isinstance(value, Num) or not isinstance(value.value, int):
                 continue
             places = [k for k, extent in enumerate(box.extents) if extent is value]
-            for factor in sorted({*factors, *_short(value)}):
+            for factor in sorted({*factors.numbers, *factors.short(value)}):
                 up = -(-value.value // factor) * factor
                 # more than half of it is asked for
                 if value.value < up < 2 * value.value:
@@ -315,7 +332,14 @@ def image(params: Sequence[Iter], values: Sequence[Scalar], box: Box) -> Box:
             raise Unfit("an image that is not known") from unknown
         low.append(num(least))
         extents.append(num(most - least + 1))
-    return Box(tuple(low), tuple(extents))
+    return Box(tuple(low), tuple(extents), hull_only=True)
+
+
+def _changed(each: Map) -> int:
+    """How many iterators a map involves: those that it does not keep, and what they are computed of."""
+    kept = {value for value in each.values if isinstance(value, Iter)}
+    others = {it for value in each.values if not isinstance(value, Iter) for it in value.free}
+    return len(others | (set(each.params) - kept))
 
 
 def _short(extent: Scalar) -> tuple[int, ...]:
@@ -375,7 +399,8 @@ def _together(iters: tuple[Iter, ...], maps: Sequence[tuple[int, Map]], operands
         for n in range(width):
             own[one.back_params[j + n]] = back[start + n]
         inverse.append(substitute(one.back[j], own))
-    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents)))
+    partly = any(one.box is not None and one.box.hull_only for one in chosen.values())
+    yield Map(iters, tuple(values), back, tuple(inverse), Box(tuple(low), tuple(extents), partly))
 
 
 def _part(iters: tuple[Iter, ...], k: int, one: Map) -> tuple[int, tuple[Scalar, ...], tuple[Iter, ...], Scalar | None]:
@@ -395,8 +420,13 @@ def _by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands)
             own = [it for it in iters if it in index.free]
             if len(own) < 2 or not index.free <= inside:
                 continue
-            if isinstance(index, Apply) and index.name == "//" and isinstance(index.args[1], Num):
-                yield from _by_quotient(index.args[0], int(index.args[1].value), iters, box, operands)
+            divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
+            quotients = dict.fromkeys(part for part in divided if isinstance(part.args[1], Num))
+            if quotients:
+                # `(o + b - r) // s + 1` too
+                for part in quotients:
+                    assert isinstance(part.args[1], Num)
+                    yield from _by_quotient(part.args[0], int(part.args[1].value), iters, box, operands)
                 continue
             for it in own:
                 slope = coefficient_of(index, it)

@@ -249,7 +249,7 @@ class Derivations:
             (old,) = program.outputs
             with rare_collections():
                 every = search.run(value).programs
-            found = tuple(unlike(each for each in every if each.steps and not _same(each.value, old)))
+            found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
             self._found[program] = found
         return found
 

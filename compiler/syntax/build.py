@@ -180,6 +180,10 @@ class Builder(ExpressionBuilder):
         silent = isinstance(c[0], Token)
         return t.Fires(silent, tuple(c[1:] if silent else c), span=self._span(meta))
 
+    def derives(self, meta: Meta, c: Args) -> t.Derives:
+        arrow = next(k for k, each in enumerate(c) if isinstance(each, Token))
+        return t.Derives(tuple(c[:arrow]), tuple(c[arrow + 1 :]), span=self._span(meta))
+
     def ruleset_include(self, meta: Meta, c: Args) -> t.RulesetStatement:
         return t.RulesetStatement(True, tuple(c), span=self._span(meta))
 

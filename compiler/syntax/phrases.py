@@ -275,6 +275,9 @@ def statement(node: t.Node, pad: int = 0) -> Doc:
         case t.Fires():
             inner = Align(Group(join(Line("  "), (bind(entry) for entry in node.binds))))
             return keyword("silent" if node.silent else "fires", pad, ("{ ", inner, " }"))
+        case t.Derives():
+            sides = [Align(Group(join(Line("  "), (bind(entry) for entry in side)))) for side in (node.left, node.right)]
+            return keyword("derives", pad, ("{ ", sides[0], Line(" "), "=> ", sides[1], " }"))
         case t.Given():
             return keyword("given", pad, commas(given(item) for item in node.items))
         case t.Expect():

@@ -462,6 +462,14 @@ class Fires(Node):
 
 
 @dataclass(frozen=True)
+class Derives(Node):
+    """`derives { Y = matmul(A, B) => Y = {[i: 2] ...} }`: what one application of a derivation makes, in the direction of the arrow."""
+
+    left: tuple[Bind, ...]
+    right: tuple[Bind, ...]
+
+
+@dataclass(frozen=True)
 class RulesetStatement(Node):
     include: bool
     globs: tuple[str, ...]
@@ -566,7 +574,7 @@ class Lowering(Node):
 class Test(Node):
     name: str
     doc: str | None
-    statements: tuple[Given | Expect | Fires | Where, ...]
+    statements: tuple[Given | Expect | Fires | Derives | Where, ...]
 
 
 @dataclass(frozen=True)

@@ -33,5 +33,5 @@ NUMERICS: dict[str, str] = {
 KEYWORDS = frozenset(
     """dslc library requires import as export operator attr where let onnx since until example tags verify property is holds
     trusted partial substitution const correct limit term search in derivation index map set tensor expr restrict other lowering
-    on match cost call template test given expect fires silent ruleset include exclude if else and or not forall inf""".split()
+    on match cost call template test given expect fires silent derives ruleset include exclude if else and or not forall inf""".split()
 )

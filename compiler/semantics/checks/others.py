@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 
+from dslc.semantics.checks.derivations import check_unknowns
 from dslc.semantics.checks.names import VOCABULARY, Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
@@ -68,6 +69,7 @@ def check_derivation(rules: Rules, rule: DerivationDef, report: Report) -> None:
     left, right = ({f.name for f in side if f.name} for side in (syntax.left, syntax.right))
     if left and right and not (left & right or left <= right):
         report.add("E0313", f"no expression of `{syntax.name}` has a name on both sides", syntax.span)
+    check_unknowns(rule, report)
 
 
 def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
@@ -177,12 +179,13 @@ def check_test(rules: Rules, test: TestDef, report: Report) -> None:
                 isinstance(statement.value, t.Binary) and statement.value.op not in {"and", "or"}
             ):
                 report.add("E0321", f"`{statement.value.span.text}` is no condition", statement.value.span)
-        elif isinstance(statement, t.Fires):
-            inner = scope.inner()
-            for bind in statement.binds:
-                inner.check(bind.value)
-                for name in bind.names:
-                    inner.bind(name, "tensor")
+        elif isinstance(statement, t.Fires | t.Derives):
+            for binds in (statement.binds,) if isinstance(statement, t.Fires) else (statement.left, statement.right):
+                inner = scope.inner()
+                for bind in binds:
+                    inner.check(bind.value)
+                    for name in bind.names:
+                        inner.bind(name, "tensor")
         elif isinstance(statement, t.Where):
             for condition in statement.conditions:
                 check_condition(condition, scope)

@@ -1,0 +1,137 @@
+"""`fires`, `silent` and `derives` in tests: where a rule applies, and what a derivation makes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dslc.errors import Diagnostic, Span
+from dslc.interpret import Floats, InterpretError, Redraw, run
+from dslc.interpret.check_rule import difference, draw
+from dslc.interpret.domain import Domain
+from dslc.interpret.field import Field
+from dslc.ir.graph import Graph, Value
+from dslc.semantics.definitions import DerivationDef, TestDef
+from dslc.semantics.elaborate import expand
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+_MATCHES = 3
+_REDRAWS = 8
+# a few elements may agree by chance, so small results are compared more often
+_FEW, _DRAWS = 24, 4
+
+
+def fires(rules: Rules, test: TestDef, statement: t.Fires, graph: Graph) -> list[Diagnostic]:
+    """Findings where a rule does not apply to a graph, or does where it should be silent."""
+    from dslc.match import GraphIndex, apply_match, compile_directions, find_matches, why_not
+
+    if test.name in rules.derivations:
+        return _applies(rules, rules.derivations[test.name], statement, graph)
+    sub = rules.substitutions.get(test.name)
+    if sub is None:
+        message = f"no substitution or derivation of this library is named `{test.syntax.name}`"
+        return [Diagnostic("E0214", message, statement.span, hint="a test with `fires` bears the name of its substitution")]
+    index = GraphIndex(graph)
+    directions = compile_directions(rules, sub)
+    for rule in directions if not statement.silent else directions[:1]:
+        results = [g for m in find_matches(rule, index, constants=True) if (g := apply_match(m, graph)) is not None]
+        if results and statement.silent:
+            return [Diagnostic("E0506", f"`{sub.name}` applies here, and should not", statement.span)]
+        if results:
+            checked = [] if sub.syntax.partial else results[:_MATCHES]
+            return [d for result in checked for d in _equal(rules, graph, result, statement.span, sub.name)]
+    if statement.silent:
+        return []
+    reason = str(why_not(directions[0], graph))
+    return [Diagnostic("E0505", f"`{sub.name}` does not apply here", statement.span, hint=reason)]
+
+
+def _equal(rules: Rules, before: Graph, after: Graph, span: Span, name: str) -> list[Diagnostic]:
+    """Findings where two graphs of the same inputs differ: over the field, or, where that cannot tell, over floats."""
+    rng = np.random.default_rng(1)
+    found: str | None = None
+    domains: tuple[Domain, ...] = (Field(1), Floats(rounded=False))
+    for domain in domains:
+        count = 1 if sum(value.type.elements for value in before.outputs) > _FEW else _DRAWS
+        draws = (_difference_over(rules, before, after, domain, rng) for _ in range(count))
+        found = next((difference for difference in draws if difference is not None), None)
+        if found is None:
+            return []
+    message = f"the replacement by `{name}` has another value"
+    return [Diagnostic("E0501", message, span, counterexample=found or "")]
+
+
+def _difference_over(rules: Rules, before: Graph, after: Graph, domain: Domain, rng: np.random.Generator) -> str | None:
+    outputs = (*before.outputs, *after.outputs)
+    for attempt in range(_REDRAWS):
+        feeds = {value: draw(value.type, domain, rng, attempt) for value in before.inputs}
+        try:
+            results = run(rules, outputs, feeds, domain)
+        except Redraw:
+            continue
+        except InterpretError as problem:
+            return str(problem)
+        half = len(before.outputs)
+        for value, a, b in zip(before.outputs, results[:half], results[half:], strict=True):
+            found = difference(value.type, a, b, domain, undefined=True)
+            if found is not None:
+                return found
+        return None
+    return "every draw divides by zero"
+
+
+# ---- derivations -----------------------------------------------------------------------------------------------------
+
+
+def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, after: Graph) -> list[Diagnostic]:
+    """Findings where one application of a derivation does not make of a program what a test says, up to the names of iterators.
+
+    The program is the last value of each side.
+    """
+    rule = rules.derivations.get(test.name)
+    if rule is None:
+        message = f"no derivation of this library is named `{test.syntax.name}`"
+        return [Diagnostic("E0214", message, statement.span, hint="a test with `derives` bears the name of its derivation")]
+    made = list(_derived(rules, rule, before))
+    if _normal(rules, rule, after) in made:
+        return []
+    if not made:
+        return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
+    shown = "; or ".join(_shown(value) for value in made[:_MATCHES])
+    return [Diagnostic("E0505", f"`{rule.name}` does not make this of it", statement.span, hint=f"it makes {shown}")]
+
+
+def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph) -> list[Diagnostic]:
+    found = next(_derived(rules, rule, graph), None)
+    if found is not None and statement.silent:
+        return [Diagnostic("E0506", f"`{rule.name}` applies here, and should not", statement.span, hint=f"it makes {_shown(found)}")]
+    if found is None and not statement.silent:
+        return [Diagnostic("E0505", f"`{rule.name}` does not apply here", statement.span)]
+    if found is not None:
+        return _equal(rules, Graph(graph.inputs, graph.outputs[-1:]), Graph(graph.inputs, (found,)), statement.span, rule.name)
+    return []
+
+
+def _derived(rules: Rules, rule: DerivationDef, graph: Graph) -> Iterator[Value]:
+    """What one application makes of the last value of a graph, anywhere in its expression."""
+    from dslc.derive.steps import Steps
+
+    steps = Steps([rule])
+    (value,) = expand(rules, graph.outputs[-1:])
+    for _, new in steps.near(steps.start(value)):
+        yield new
+
+
+def _normal(rules: Rules, rule: DerivationDef, graph: Graph) -> Value:
+    from dslc.derive.steps import Steps
+
+    (value,) = expand(rules, graph.outputs[-1:])
+    return Steps([rule]).start(value)
+
+
+def _shown(value: Value) -> str:
+    from dslc.ir.graph import ScopeNode, topological
+
+    return ", ".join(str(node.scope) for node in topological([value.node]) if isinstance(node, ScopeNode))

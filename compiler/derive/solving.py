@@ -1,0 +1,512 @@
+"""Operator matching by tables (EinNet, section 5.1, Figure 8): a scope by one call of an operator between changes of layout.
+
+Iterators are given to the pattern's by where they stand; then sizes and attributes (strides, dilations, pads, widths) are solved for,
+and each operand is a scope that has at the operator's positions what the expression reads there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import islice
+from math import gcd
+from typing import Any
+
+from dslc.analysis.iterators import coefficient_of
+from dslc.analysis.numeric import Unknown, interval
+from dslc.analysis.numeric import value as number_of
+from dslc.analysis.poly import Poly
+from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds
+from dslc.derive.tables import Group, Pattern, Window, leaves_in, unknowns_in
+from dslc.ir.graph import Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, walk
+from dslc.ir.scopes import substitute
+from dslc.ir.sizes import sized
+from dslc.semantics.apply import apply as call
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: attributes beyond which nothing is looked for; ways to match one pattern, and one window of it, that are looked at
+_MOST, _WAYS, _SLOPES = 1 << 16, 24, 2
+
+
+class Miss(Enum):
+    """Why a scope is not an operator."""
+
+    NO_TABLE = "the operator's equation has no iterator table"
+    NO_PRODUCT = "the expression is computed in another way"
+    GROUP = "an iterator stands where the operator has none"
+    NOT_AFFINE = "no index moves along as the operator's does"
+    SIZES = "no sizes and attributes fit"
+    PADS = "positions before or after the data that the operator does not take"
+    TYPES = "element types that the operator does not take"
+    INTENSITY = "beside the operator too much is left to compute for operators that are generated"
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """Why, and which iterators did not fit: where they stand, in words."""
+
+    why: Miss
+    what: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.why.value}{f': {self.what}' if self.what else ''}"
+
+
+#: how far a match came: the later the nearer
+_ORDER = {why: k for k, why in enumerate(Miss)}
+
+
+def nearer(a: Missed | None, b: Missed) -> Missed:
+    """Of two reasons that of the match that came further."""
+    return b if a is None or _ORDER[b.why] > _ORDER[a.why] else a
+
+
+@dataclass(frozen=True, slots=True)
+class _Moved:
+    """A window of the pattern in the expression: the dimension of the read, `unit * (what the window computes) + rest`."""
+
+    operand: int
+    dim: int
+    at: int
+    unit: int
+    rest: Scalar
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Iterators of the expression for those of the pattern, and what is known of sizes and attributes."""
+
+    given: Mapping[Iter, tuple[Iter, ...]]
+    known: Mapping[Sym, Scalar] = field(default_factory=dict)
+    moved: tuple[_Moved, ...] = ()
+
+    @property
+    def taken(self) -> set[Iter]:
+        return {it for own in self.given.values() for it in own}
+
+
+class Matching:
+    """One pattern and one expression."""
+
+    def __init__(self, rules: Rules, pattern: Pattern, view: View, operands: Operands) -> None:
+        self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
+        self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
+
+    def every(self, whole: bool = True) -> Iterator[Value | Missed]:
+        """Equal values by the operator, and why there are not more.
+
+        `whole`: all that moves along a dimension of the operator does so here too; else its windows have one position.
+        """
+        view, pattern = self.view, self.pattern
+        body, iters = view.body, (*view.iters, *view.sums)
+        if view.kind != pattern.kind or any(isinstance(part, Reduce) for part in walk(body)):
+            yield Missed(Miss.NO_PRODUCT)
+            return
+        found = False
+        numbers = {leaf.operand: k for k, leaf in pattern.leaves.items()}
+        for leaves in leaves_in(pattern.body, body):
+            found = True
+            factors = {numbers[k]: factor for k, factor in leaves.items()}
+            groups: dict[Iter, Group] = {}
+            for it in iters:
+                groups[it] = frozenset(k for k, factor in factors.items() if it in factor.free), it in view.iters
+            for way in self._ways(factors, groups, whole):
+                if isinstance(way, Missed):
+                    yield way
+                    continue
+                for own in (True, False):
+                    made = self._made(way, factors, own)
+                    yield made
+                    if isinstance(made, Value):
+                        if not pattern.windows:
+                            # the other way round it is as good
+                            return
+                        break
+        if not found:
+            yield Missed(Miss.NO_PRODUCT)
+
+    def _words(self, group: Group) -> str:
+        operands, result = group
+        parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
+        return " + ".join(parts) or "nowhere"
+
+    # ---- iterators ---------------------------------------------------------------------------------------------
+
+    def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[_Way | Missed]:
+        ways = list(islice(self._windows(_Way({}), self.pattern.windows, factors, groups, whole), _WAYS))
+        if not ways:
+            yield Missed(Miss.NOT_AFFINE)
+        for way in ways if whole else ways[-1:]:
+            # of windows of one position those along the last dimensions
+            yield self._plain(way, groups)
+
+    def _windows(
+        self, way: _Way, windows: Sequence[tuple[int, int, Window]], factors: Mapping[int, Scalar], groups: Mapping[Iter, Group],
+        whole: bool,
+    ) -> Iterator[_Way]:  # fmt: skip
+        """Every way to find the pattern's windows in the expression's reads, in the order of dimensions.
+
+        `whole`: all that moves along in the pattern does in the expression.
+        """
+        if not windows:
+            yield way
+            return
+        (operand, dim, window), *rest = windows
+        factor = factors[operand]
+        if not isinstance(factor, Read):
+            return
+        used = max((each.at for each in way.moved if each.operand == operand), default=-1)
+        for at, index in enumerate(factor.index):
+            if at <= used or not index.free:
+                continue
+            for given, known, unit in self._slopes(way, window.terms, index, groups, whole):
+                chosen = [it for own in given.values() for it in own]
+                if any(it in other.free for it in chosen for k, other in enumerate(factor.index) if k != at):
+                    continue
+                remainder = substitute(index, {it: num(0) for it in chosen})
+                moved = _Moved(operand, dim, at, unit, remainder)
+                more = _Way({**way.given, **given}, {**way.known, **known}, (*way.moved, moved))
+                yield from self._windows(more, rest, factors, groups, whole)
+
+    def _slopes(
+        self, way: _Way, terms: Sequence[tuple[Iter, Poly]], index: Scalar, groups: Mapping[Iter, Group], whole: bool
+    ) -> list[tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]:
+        """Iterators for those of a window, with the coefficients that follow; those first that move it by the most."""
+        own = [it for it in groups if it in index.free and it not in way.taken]
+        options: list[list[Iter | None]] = []
+        for it, _ in terms:
+            if it in way.given:
+                return []
+            alike: list[Iter | None] = [each for each in own if groups[each] == self.pattern.group(it)]
+            options.append(alike if whole or not options else [None])
+        found: list[tuple[int, list[int], tuple[dict[Iter, tuple[Iter, ...]], dict[Sym, Scalar], int]]] = []
+        for chosen in _distinct(options):
+            solved = self._coefficients(terms, chosen, index)
+            if solved is not None:
+                known, unit = solved
+                given = {it: tuple([] if each is None else [each]) for (it, _), each in zip(terms, chosen, strict=True)}
+                slopes = [coefficient_of(index, each) or 0 for each in chosen if each is not None]
+                found.append((abs(unit), slopes, (given, known, unit)))
+        found.sort(key=lambda each: each[:2], reverse=True)
+        return [each for _, _, each in found[:_SLOPES]]
+
+    def _coefficients(
+        self, terms: Sequence[tuple[Iter, Poly]], chosen: Sequence[Iter | None], index: Scalar
+    ) -> tuple[dict[Sym, Scalar], int] | None:
+        slopes: list[tuple[Poly, int]] = []
+        for (_, wanted), it in zip(terms, chosen, strict=True):
+            if it is not None:
+                slope = coefficient_of(index, it)
+                if not slope:
+                    return None
+                slopes.append((wanted, slope))
+        fixed = [(wanted.constant, slope) for wanted, slope in slopes if wanted.is_constant]
+        if fixed:
+            wanted_slope, slope = fixed[0]
+            if slope % wanted_slope:
+                return None
+            unit = slope // wanted_slope
+        else:
+            unit = gcd(*(slope for _, slope in slopes)) * (-1 if all(slope < 0 for _, slope in slopes) else 1)
+        known: dict[Sym, Scalar] = {}
+        for wanted, slope in slopes:
+            if wanted.is_constant:
+                if wanted.constant * unit != slope:
+                    return None
+                continue
+            names = [name for name in wanted.atoms if isinstance(name, Sym)]
+            if slope % unit or slope // unit < 1 or wanted.terms != (((names[0],), 1),):
+                return None
+            if known.setdefault(names[0], num(slope // unit)) is not num(slope // unit):
+                return None
+        return known, unit
+
+    def _plain(self, way: _Way, groups: Mapping[Iter, Group]) -> _Way | Missed:
+        """The other iterators, all that stand alike together."""
+        plain = self.pattern.plain
+        left: dict[Group, list[Iter]] = {}
+        for it, group in groups.items():
+            if it not in way.taken and (group[0] or self.extents[it] is not num(1)):
+                left.setdefault(group, []).append(it)
+        for group in left:
+            if group not in plain:
+                return Missed(Miss.GROUP, self._words(group))
+        given = dict(way.given)
+        for group, own in plain.items():
+            first, *others = own
+            given[first] = tuple(left.get(group, ()))
+            given.update(dict.fromkeys(others, ()))
+        return replace(way, given=given)
+
+    # ---- sizes and attributes --------------------------------------------------------------------------------------
+
+    def _extent(self, way: _Way, it: Iter) -> Scalar:
+        total: Scalar = num(1)
+        for own in way.given[it]:
+            total = apply("*", total, self.extents[own])
+        return total
+
+    def _solved(self, way: _Way, factors: Mapping[int, Scalar], own: bool) -> dict[Sym, Scalar] | None:
+        """What the unknown sizes and attributes are; None where nothing is, or it is not found.
+
+        `own`: the data as it is with the operator's padding, else all that is read as data of its own.
+        """
+        pattern, known = self.pattern, dict(way.known)
+        equations = [(extent, self._extent(way, it)) for it, extent in pattern.extents.items()]
+        if not _linear(equations, known):
+            return None
+        moved = [(each, pattern.dims[each.operand][each.dim]) for each in way.moved]
+        for each, window in moved:
+            assert isinstance(window, Window)
+            constant = _scalar(window.constant)
+            free = _unknown(constant, known)
+            if len(free) == 1 and pattern.shapes[each.operand][each.dim] not in known:
+                rest = substitute(each.rest, {it: num(0) for it in each.rest.free})
+                wanted: Scalar = num(0)
+                if own:
+                    if not isinstance(rest, Num) or each.rest is not rest or each.unit != 1:
+                        return None
+                    wanted = rest
+                if not _linear([(constant, wanted)], known) or not _natural(known[free[0]]):
+                    return None
+            size = pattern.shapes[each.operand][each.dim]
+            factor = factors[each.operand]
+            assert isinstance(factor, Read)
+            if own and isinstance(size, Sym) and size not in known:
+                shape = self.operands.values[factor.operand].type.shape
+                known[size] = as_scalar(shape[each.at])
+        sizes = {size for shape in pattern.shapes for size in shape if isinstance(size, Sym)}
+        for equation in equations:
+            free = _unknown(equation[0], known)
+            # attributes that are padding stay 0 where the data have what is read
+            for name in free if not own else ():
+                if name not in sizes and len(free) > 1:
+                    known[name] = num(0)
+            free = _unknown(equation[0], known)
+            if len(free) > 1 or (free and not _least(equation, free[0], known)):
+                return None
+        names = [part for value in pattern.attrs.values() for item in (value if isinstance(value, tuple) else (value,))
+                 if isinstance(item, Scalar) for part in _unknown(item, known)]  # fmt: skip
+        known.update({name: num(1) if name not in sizes else num(0) for name in names})
+        for extent, wanted in equations:
+            if _put(extent, known) is not wanted:
+                return None
+        return known
+
+    # ---- values ------------------------------------------------------------------------------------------------
+
+    def _made(self, way: _Way, factors: Mapping[int, Scalar], own: bool) -> Value | Missed:
+        known = self._solved(way, factors, own)
+        if known is None:
+            return Missed(Miss.SIZES)
+        pattern = self.pattern
+        try:
+            args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
+        except Unfit:
+            return Missed(Miss.PADS)
+        attrs = {name: sized(value, lambda part: _put(part, known)) for name, value in pattern.attrs.items()}
+        try:
+            (made,) = call(self.rules, pattern.op, args, attrs)
+        except (Mismatch, EvalError):
+            return Missed(Miss.TYPES)
+        if made.type.dtype is not self.view.dtype:
+            return Missed(Miss.TYPES)
+        groups = pattern.scope.groups or (1,) * len(pattern.scope.iters)
+        if len(made.type.shape) != len(groups):
+            return Missed(Miss.SIZES)
+        index: list[Scalar] = []
+        iters = iter(pattern.scope.iters)
+        for count in groups:
+            index.append(self._together([it for _ in range(count) for it in way.given[next(iters)]]))
+        view = self.view
+        return self.operands.scope(view.iters, view.box, read(self.operands.number(made), tuple(index)), view.dtype)
+
+    def _together(self, iters: Sequence[Iter]) -> Scalar:
+        position: Scalar = num(0)
+        for it in iters:
+            position = apply("+", apply("*", position, self.extents[it]), it)
+        return position
+
+    def _operand(self, way: _Way, operand: int, factor: Scalar, known: Mapping[Sym, Scalar]) -> Value:
+        """What the expression reads, at the operator's positions; raises Unfit where that is not what it reads beside the data."""
+        pattern = self.pattern
+        names: list[Iter] = []
+        box: list[Scalar] = []
+        groups: list[int] = []
+        body = factor
+        outside = False
+        for d, dim in enumerate(pattern.dims[operand]):
+            size = _put(pattern.shapes[operand][d], known)
+            if not isinstance(dim, Window):
+                own = [it for each in dim for it in way.given[each]] or [*self.operands.fresh()]
+                names += own
+                box += [self.extents.get(it, num(1)) for it in own]
+                groups.append(len(own))
+                continue
+            (place,) = self.operands.fresh()
+            (moved,) = (each for each in way.moved if (each.operand, each.dim) == (operand, d))
+            constant = _put(_scalar(dim.constant), known)
+            position = apply("+", apply("*", num(moved.unit), apply("-", place, constant)), moved.rest)
+            assert isinstance(body, Read)
+            self._beside(way, moved, dim, position, place, size, body, known)
+            body = read(body.operand, (*body.index[: moved.at], position, *body.index[moved.at + 1 :]), body.other)
+            names.append(place)
+            box.append(size)
+            groups.append(1)
+            outside = True
+        single = {it: num(0) for it, extent in zip(names, box, strict=True) if extent is num(1)}
+        body = substitute(body, single)
+        within: dict[Scalar, tuple[int, int]] = {
+            it: (0, int(size.value) - 1) for it, size in zip(names, box, strict=True) if isinstance(size, Num)
+        }
+        if isinstance(body, Read):
+            value = self.operands.values[body.operand]
+            inside = in_bounds(body.index, value.type.shape, within)
+            shape = tuple(size if isinstance(size, Scalar) else num(size) for size in value.type.shape)
+            place_of = tuple(num(0) if it in single else it for it in names)
+            if set(groups) == {1} and shape == tuple(box) and (inside or body.other is None) and body.index == place_of:
+                return value
+            if outside and body.other is None and not inside:
+                body = read(body.operand, body.index, num(0))
+        elif outside:
+            raise Unfit("a window over what is computed")
+        return self.operands.scope(names, Box.of(box), body, self._dtype(factor), tuple(groups))
+
+    def _dtype(self, factor: Scalar) -> Any:
+        kinds = {self.operands.values[part.operand].type.dtype for part in walk(factor) if isinstance(part, Read)}
+        return kinds.pop() if len(kinds) == 1 else self.view.dtype
+
+    def _beside(
+        self, way: _Way, moved: _Moved, window: Window, position: Scalar, place: Iter, size: Scalar, factor: Read,
+        known: Mapping[Sym, Scalar],
+    ) -> None:  # fmt: skip
+        """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
+        low = high = _integer(_put(_scalar(window.constant), known))
+        for it, slope in window.terms:
+            reach = _integer(_put(_scalar(slope), known)) * (_integer(self._extent(way, it)) - 1)
+            low, high = low + min(reach, 0), high + max(reach, 0)
+        count = _integer(size)
+        leaf = self.pattern.leaves[moved.operand]
+        data = self.operands.values[factor.operand].type.shape[moved.at]
+        if (low >= 0 and high < count) or not isinstance(data, int):
+            if not isinstance(data, int):
+                raise Unfit("an unknown size")
+            return
+        if leaf.other is None or not isinstance(leaf.other, Num) or factor.other is not leaf.other:
+            raise Unfit("nothing is read beside the data")
+        ranges: dict[Scalar, tuple[int, int]] = {
+            it: (0, int(extent.value) - 1) for it, extent in self.extents.items() if isinstance(extent, Num)
+        }
+        for at in (*([(low, -1)] if low < 0 else []), *([(count, high)] if high >= count else [])):
+            try:
+                least, most = interval(position, {**ranges, place: at})
+            except Unknown as unknown:
+                raise Unfit("positions that are not known") from unknown
+            if not (most < 0 or least >= data):
+                raise Unfit("data beside the operator's")
+
+
+# ---- numbers -------------------------------------------------------------------------------------------------------
+
+
+def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter | None, ...]]:
+    if not options:
+        yield ()
+        return
+    for first in options[0]:
+        for rest in _distinct(options[1:]):
+            if first is None or first not in rest:
+                yield first, *rest
+
+
+def _scalar(poly: Poly) -> Scalar:
+    total: Scalar = num(0)
+    for atoms, count in poly.terms:
+        part: Scalar = num(count)
+        for atom in atoms:
+            part = apply("*", part, atom)
+        total = apply("+", total, part)
+    return total
+
+
+def _put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
+    """Sizes and attributes in the place of their names."""
+    if not known:
+        return node
+    if isinstance(node, Sym):
+        return known.get(node, node)
+    if isinstance(node, Apply):
+        return apply(node.name, *[_put(arg, known) for arg in node.args])
+    return node
+
+
+def _unknown(node: Scalar, known: Mapping[Sym, Scalar]) -> list[Sym]:
+    return unknowns_in(_put(node, known))
+
+
+def _integer(node: Scalar) -> int:
+    if not isinstance(node, Num) or not isinstance(node.value, int):
+        raise Unfit("an unknown size")
+    return node.value
+
+
+def _natural(node: Scalar) -> bool:
+    return isinstance(node, Num) and isinstance(node.value, int) and node.value >= 0
+
+
+def _linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, Scalar]) -> bool:
+    """Solves what is linear in one unknown, as often as that helps; False where something has no solution."""
+    grew = True
+    while grew:
+        grew = False
+        for left, right in equations:
+            names = _unknown(left, known)
+            if len(names) != 1:
+                continue
+            now = _put(left, known)
+            (name,) = names
+            if now is name:
+                known[name] = right
+                grew = True
+                continue
+            slope = coefficient_of(now, name)
+            if slope is None or not isinstance(right, Num):
+                continue
+            rest = apply("-", right, _put(now, {name: num(0)}))
+            if not isinstance(rest, Num) or not isinstance(rest.value, int) or rest.value % slope:
+                return False
+            known[name] = num(rest.value // slope)
+            grew = True
+    return True
+
+
+def _least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Scalar]) -> bool:
+    """The least value of an unknown with which a size that grows with it is what is wanted."""
+    left, right = _put(equation[0], known), equation[1]
+    if not isinstance(right, Num):
+        return False
+
+    def at(value: int) -> int:
+        return int(number_of(left, {name: value}))
+
+    try:
+        low, high = 0, 1
+        while at(high) < right.value and high < _MOST:
+            low, high = high, 2 * high
+        if at(0) >= right.value:
+            low = high = 0
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if at(middle) < right.value else (low, middle)
+        if at(low) != right.value:
+            return False
+    except Unknown:
+        return False
+    known[name] = num(low)
+    return True
+
+
+__all__ = ["Matching", "Miss", "Missed", "nearer"]

@@ -1,0 +1,240 @@
+"""Operators as patterns: an operator's equation at unknown sizes and attributes, and what has to stand where (EinNet, Table 2).
+
+An operator's iterator table follows from its equation. *Plain* iterators stand alone in dimensions, or with others of a merged one;
+*window* iterators move along a dimension together with others, with coefficients that an attribute may name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import permutations
+from typing import Any
+
+from dslc.analysis.poly import NotIntegral, Poly, polynomial
+from dslc.ir.graph import Input, Scope, ScopeNode, Value
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, rebuild, sym, walk
+from dslc.ir.sizes import sized
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.assume import Assumed, assumed, rank_choices
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.env import EvalError, Mismatch, Unbound
+from dslc.semantics.library import Rules
+
+#: where an iterator stands: in the index of which operands, and whether in that of the result
+Group = tuple[frozenset[int], bool]
+_PROBLEMS = (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Iterators that move along one dimension with their coefficients, and the constant."""
+
+    terms: tuple[tuple[Iter, Poly], ...]
+    constant: Poly
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """An operator at unknown sizes.
+
+    `leaves`: the read of each operand in `body`. `dims`: of each operand and dimension its plain iterators in their order, or the
+    window that moves along it.
+    """
+
+    op: str
+    scope: Scope
+    kind: str | None
+    sums: tuple[Iter, ...]
+    extents: Mapping[Iter, Scalar]
+    body: Scalar
+    leaves: Mapping[int, Read]
+    shapes: tuple[tuple[Scalar, ...], ...]
+    dims: tuple[tuple[tuple[Iter, ...] | Window, ...], ...]
+    attrs: Mapping[str, Any]
+
+    def group(self, it: Iter) -> Group:
+        return frozenset(k for k, leaf in self.leaves.items() if it in leaf.free), it in self.scope.iters
+
+    @property
+    def windows(self) -> tuple[tuple[int, int, Window], ...]:
+        """The dimensions along which something moves: operand, dimension, and what does."""
+        return tuple((k, d, dim) for k, dims in enumerate(self.dims) for d, dim in enumerate(dims) if isinstance(dim, Window))
+
+    @property
+    def moving(self) -> tuple[Iter, ...]:
+        return tuple(dict.fromkeys(it for _, _, window in self.windows for it, _ in window.terms))
+
+    @property
+    def plain(self) -> dict[Group, tuple[Iter, ...]]:
+        """The iterators that move along nothing, by where they stand."""
+        found: dict[Group, tuple[Iter, ...]] = {}
+        moving = self.moving
+        for it in (*self.scope.iters, *self.sums):
+            if it not in moving:
+                group = self.group(it)
+                found[group] = (*found.get(group, ()), it)
+        return found
+
+
+def patterns_of(rules: Rules, name: str) -> tuple[Pattern, ...]:
+    """An operator's patterns, the fewest iterators first; none where its equation has no table: several results, nested reductions."""
+    cache = rules_cache(rules, "iterator tables")
+    if name not in cache:
+        found: dict[tuple[Any, ...], Pattern] = {}
+        for pattern in _patterns(rules, name):
+            key = (pattern.scope, pattern.dims)
+            found.setdefault(key, pattern)
+        # several iterators that stand alike are one: those of a batch, or of a pointwise operator
+        least = [each for each in found.values() if all(len(its) == 1 for its in each.plain.values())] or list(found.values())
+        # a runtime has no window over no dimensions
+        chosen = sorted((each for each in least if () not in each.attrs.values()), key=lambda each: len(each.extents))
+        cache[name] = tuple(chosen)
+    patterns: tuple[Pattern, ...] = cache[name]
+    return patterns
+
+
+def _patterns(rules: Rules, name: str) -> Iterator[Pattern]:
+    op = rules.operators[name]
+    if len(op.syntax.outputs) != 1 or any(param.type is None for param in op.syntax.params):
+        return
+    for ranks in rank_choices(op):
+        for level in ("symbolic", "attributes"):
+            try:
+                found = [_pattern(op, choice) for choice in assumed(rules, op, ranks, level)]
+            except _PROBLEMS:
+                continue
+            yield from (pattern for pattern in found if pattern is not None)
+            break
+
+
+def _pattern(op: OperatorDef, choice: Assumed) -> Pattern | None:
+    result = choice.env.get(op.syntax.outputs[0].name)
+    args = [choice.env.get(param.name) for param in op.syntax.params]
+    if not isinstance(result, Value) or not all(isinstance(arg, Value) for arg in args):
+        return None
+    node = result.node
+    if not isinstance(node, ScopeNode) or not all(isinstance(arg.node, Input) for arg in node.args):
+        return None
+    shapes = tuple(tuple(unknown(as_scalar(size)) for size in arg.type.shape) for arg in args)
+    if any(size is num(1) for shape in shapes for size in shape):
+        # broadcast along an axis: the iterators of another rank choice do that
+        return None
+    body, kind, sums = rebuild(node.scope.body, _renamed), None, tuple[Iter, ...]()
+    extents = {it: unknown(as_scalar(extent)) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True)}
+    if isinstance(body, Reduce):
+        if body.where is not None or any(extent.free for extent in body.extents):
+            return None
+        kind, sums = body.kind, body.iters
+        extents.update(zip(body.iters, body.extents, strict=True))
+        body = body.body
+    reads = [part for part in walk(body) if isinstance(part, Read)]
+    numbers = {k: args.index(arg) for k, arg in enumerate(node.args)}
+    leaves = {numbers[each.operand]: each for each in reads}
+    inside = any(isinstance(part, Reduce) for part in walk(body)) or any(part.reads for each in reads for part in each.index)
+    if inside or len(leaves) != len(reads) or leaves.keys() != set(range(len(args))):
+        return None
+    dims = []
+    for k in range(len(args)):
+        own = [_dim(index, size, extents) for index, size in zip(leaves[k].index, shapes[k], strict=True)]
+        if any(dim is None for dim in own):
+            return None
+        dims.append(tuple(dim for dim in own if dim is not None))
+    known = {attr.name: sized(choice.env.get(attr.name), unknown) for attr in op.attrs}
+    pattern = Pattern(op.name, node.scope, kind, sums, extents, body, leaves, shapes, tuple(dims), known)
+    # an iterator of a window that is one of a merged dimension too would have to be both
+    plain = {it for dims in pattern.dims for dim in dims if not isinstance(dim, Window) and len(dim) > 1 for it in dim}
+    return None if plain & set(pattern.moving) else pattern
+
+
+def unknown(node: Scalar) -> Scalar:
+    """Sizes and attributes as unknowns, whose names no program has."""
+    return rebuild(node, _renamed)
+
+
+def _renamed(node: Scalar) -> Scalar | None:
+    return sym(f"?{node.name}") if isinstance(node, Sym) else None
+
+
+def unknowns_in(node: Scalar) -> list[Sym]:
+    return list(dict.fromkeys(part for part in walk(node) if isinstance(part, Sym) and part.name.startswith("?")))
+
+
+def _dim(index: Scalar, size: Scalar, extents: Mapping[Iter, Scalar]) -> tuple[Iter, ...] | Window | None:
+    try:
+        poly = polynomial(index)
+        iters = [it for it in extents if it in index.free]
+        slopes: dict[Iter, Poly] = {}
+        for it in iters:
+            if poly.degree_in(it) > 1 or any(it in atom.free for atom in poly.atoms if atom is not it):
+                return None
+            slopes[it], poly = poly.split(it)
+        # outermost first: the slope of each is what lies inside of it
+        order = sorted(iters, key=lambda it: (slopes[it].degree, slopes[it].constant), reverse=True)
+        inner = polynomial(num(1))
+        merged = not poly.terms
+        for it in reversed(order):
+            merged = merged and slopes[it] == inner
+            inner = inner * polynomial(extents[it])
+        if merged and inner == polynomial(size):
+            return tuple(order)
+    except NotIntegral:
+        return None
+    if any(it in slope.atoms for slope in slopes.values() for it in iters):
+        return None
+    return Window(tuple((it, slopes[it]) for it in iters), poly)
+
+
+# ---- bodies ----------------------------------------------------------------------------------------------------------
+
+
+def leaves_in(pattern: Scalar, body: Scalar) -> Iterator[Mapping[int, Scalar]]:
+    """What stands for each read of a pattern, by the operand's number in the pattern's scope; functions in any order of operands.
+
+    `$0 * $1` in `a * b * c`: every way to make two parts of which each reads something.
+    """
+    if isinstance(pattern, Read):
+        if body.reads:
+            yield {pattern.operand: body}
+        return
+    if isinstance(pattern, Num) or not isinstance(pattern, Apply):
+        if pattern is body:
+            yield {}
+        return
+    if not isinstance(body, Apply) or body.name != pattern.name:
+        return
+    if pattern.name not in {"+", "*", "min", "max"}:
+        if len(pattern.args) == len(body.args):
+            yield from _each(pattern.args, body.args)
+        return
+    for parts in _parted(body, len(pattern.args)):
+        yield from _each(pattern.args, parts)
+
+
+def _each(patterns: tuple[Scalar, ...], bodies: tuple[Scalar, ...]) -> Iterator[Mapping[int, Scalar]]:
+    if not patterns:
+        yield {}
+        return
+    for first in leaves_in(patterns[0], bodies[0]):
+        for rest in _each(patterns[1:], bodies[1:]):
+            yield {**first, **rest}
+
+
+def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
+    """The operands of a function of any order in so many parts, in every order of those; numbers go with the first that reads."""
+    args = body.args
+    if len(args) < count or len(args) > 4:
+        return
+    if len(args) == count:
+        yield from permutations(args)
+        return
+    if count != 2 or body.name not in {"+", "*"}:
+        return
+    for mask in range(1, 2 ** len(args) - 1):
+        left = [arg for k, arg in enumerate(args) if mask >> k & 1]
+        right = [arg for k, arg in enumerate(args) if not mask >> k & 1]
+        if any(arg.reads for arg in left) and any(arg.reads for arg in right):
+            yield apply(body.name, *left), apply(body.name, *right)
+
+
+__all__ = ["Group", "Pattern", "Window", "leaves_in", "patterns_of", "unknowns_in"]

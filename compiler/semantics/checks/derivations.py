@@ -1,0 +1,346 @@
+"""Checks of derivations: what an unknown takes and gives, what determines it, and whether a rule ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dslc.errors import Span
+from dslc.semantics.checks.names import Report
+from dslc.semantics.definitions import DerivationDef
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: generators that `search` knows: positional arguments (a set, or a term), and options
+GENERATORS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
+    "affine_bijections": (("set",), frozenset({"factors", "rank"})),
+    "rounded_up": (("set",), frozenset({"to"})),
+    "nonzero_box": (("term", "set"), frozenset()),
+    "halves": (("set",), frozenset()),
+}
+#: what the options of generators may be, beside lists of numbers
+SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
+
+#: the sets that positions may be from, one for each vector; none where that is not known
+Kinds = tuple[frozenset[str], ...]
+_ANY: frozenset[str] = frozenset()
+
+
+def check_unknowns(rule: DerivationDef, report: Report) -> None:
+    """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without an end."""
+    known = _Declared.of(rule.syntax)
+    before = len(report.found)
+    for formula in (*rule.syntax.left, *rule.syntax.right):
+        _Formula(known, report).check(formula)
+    _generators(rule.syntax, known, report)
+    if len(report.found) > before:
+        return
+    _determined(rule.syntax, known, report)
+    if len(report.found) == before:
+        _ends(rule.syntax, report)
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """The unknowns of a rule: the set of each index, domains and codomains of maps, the parameters of terms."""
+
+    indexes: Mapping[str, str | None]
+    maps: Mapping[str, tuple[Kinds, Kinds]]
+    terms: Mapping[str, t.Signature]
+    sets: frozenset[str]
+    tensors: frozenset[str]
+
+    @staticmethod
+    def of(rule: t.Derivation) -> _Declared:
+        indexes: dict[str, str | None] = {}
+        maps: dict[str, tuple[Kinds, Kinds]] = {}
+        terms: dict[str, t.Signature] = {}
+        sets: set[str] = set()
+        tensors: set[str] = set()
+        for one in rule.declarations:
+            if isinstance(one, t.IndexDecl):
+                for binder in one.binders:
+                    indexes[binder.name] = binder.range.id if isinstance(binder.range, t.Name) else None
+                sets |= {each for each in indexes.values() if each is not None}
+            elif isinstance(one, t.MapDecl):
+                maps[one.name] = _factors(one.domain), _factors(one.codomain)
+                sets |= {each for part in maps[one.name] for kind in part for each in kind}
+            elif isinstance(one, t.TermDecl):
+                terms.update({signature.name: signature for signature in one.signatures})
+            elif isinstance(one, t.SetDecl):
+                sets |= set(one.names)
+            elif isinstance(one, t.TensorDecl):
+                tensors |= set(one.names)
+        return _Declared(indexes, maps, terms, frozenset(sets), frozenset(tensors))
+
+
+def _factors(node: t.Expr) -> Kinds:
+    """`X * Y` → the sets of both vectors."""
+    if isinstance(node, t.Binary) and node.op == "*":
+        return *_factors(node.left), *_factors(node.right)
+    return (frozenset({node.id}) if isinstance(node, t.Name) else _ANY,)
+
+
+@dataclass
+class _Formula:
+    """One formula on its way: indexes that are bound by now, with their sets, and scopes that have names."""
+
+    known: _Declared
+    report: Report
+    bound: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    def check(self, formula: t.Formula) -> None:
+        self.expr(formula.scope)
+
+    def expr(self, node: t.Expr) -> None:
+        if isinstance(node, t.Traversal):
+            inner = replace(self, bound=dict(self.bound))
+            for place in node.places:
+                if isinstance(place, t.Binder):
+                    inner._bind(place)
+            inner.expr(node.body)
+        elif isinstance(node, t.Reduction):
+            inner = replace(self, bound=dict(self.bound))
+            for binder in node.binders:
+                if binder.name in self.bound:
+                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span)
+                inner._bind(binder)
+            inner.expr(node.body)
+        elif isinstance(node, t.Nested):
+            # a scope knows its own iterators and nothing of those around it
+            replace(self, bound={}).expr(node.scope)
+            if node.subs is not None:
+                places = node.scope.places if isinstance(node.scope, t.Traversal) else ()
+                wanted = tuple(self._range(place) if isinstance(place, t.Binder) else _ANY for place in places)
+                self._index(node.subs, wanted, node.span)
+        elif isinstance(node, t.Call):
+            self._call(node)
+        else:
+            for part in _parts(node):
+                self.expr(part)
+            if isinstance(node, t.Name) and node.id in self.known.indexes and node.id not in self.bound:
+                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span)
+
+    def _bind(self, binder: t.Binder) -> None:
+        self.bound[binder.name] = self._range(binder)
+
+    def _range(self, binder: t.Binder) -> frozenset[str]:
+        """The set that an index is declared with, and the one that it runs through here."""
+        own = binder.range.id if isinstance(binder.range, t.Name) else None
+        return frozenset(each for each in (own, self.known.indexes.get(binder.name)) if each is not None)
+
+    def _call(self, node: t.Call) -> None:
+        name, _, way = node.function.partition(".")
+        if name in self.known.terms:
+            signature = self.known.terms[name]
+            if len(node.args) != len(signature.params):
+                return  # the walk over names says so
+            for arg, param in zip(node.args, signature.params, strict=True):
+                self._argument(node, arg, param)
+        elif name in self.known.maps:
+            domain, codomain = self.known.maps[name]
+            self._index(node.args, codomain if way == "inverse" else domain, node.span, node.function)
+        else:
+            for arg in node.args:
+                self.expr(arg)
+
+    def _argument(self, call: t.Call, arg: t.Expr, param: str) -> None:
+        """An argument of a term: of an index the same set, of anything else no index."""
+        wanted = self.known.indexes.get(param)
+        kinds = self._kinds(arg)
+        if wanted is not None and kinds is not None and _unlike(kinds, (frozenset({wanted}),)):
+            report, shown = self.report, _shown(kinds)
+            report.add("E0306", f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown} here", arg.span)
+        self.expr(arg)
+
+    def _index(self, subs: Sequence[t.Expr], wanted: Kinds, span: Span, name: str = "") -> None:
+        """Positions for vectors of these sets."""
+        kinds: list[frozenset[str]] = []
+        for sub in subs:
+            self.expr(sub)
+            found = self._kinds(sub)
+            kinds += [_ANY] if found is None else found
+        what = f"`{name}`" if name else "this scope"
+        if len(kinds) != len(wanted):
+            self.report.add("E0307", f"{what} has {len(wanted)} indexes, and gets {len(kinds)}", span)
+        elif _unlike(tuple(kinds), wanted):
+            self.report.add("E0306", f"{what} runs through {_shown(wanted)}, and gets {_shown(tuple(kinds))}", span)
+
+    def _kinds(self, node: t.Expr) -> Kinds | None:
+        """The sets that positions are from; None where that is not known."""
+        if isinstance(node, t.Name) and node.id in self.bound:
+            return (self.bound[node.id],)
+        if isinstance(node, t.Call):
+            name, _, way = node.function.partition(".")
+            if name in self.known.maps:
+                domain, codomain = self.known.maps[name]
+                return domain if way == "inverse" else codomain
+        return None
+
+
+def _unlike(kinds: Kinds, wanted: Kinds) -> bool:
+    return len(kinds) != len(wanted) or any(a and b and not a & b for a, b in zip(kinds, wanted, strict=True))
+
+
+def _shown(kinds: Kinds) -> str:
+    return " * ".join("/".join(sorted(each)) or "?" for each in kinds)
+
+
+def _parts(node: t.Expr) -> Iterator[t.Expr]:
+    """The expressions right inside another one."""
+    if isinstance(node, t.Binary):
+        yield from (node.left, node.right)
+    elif isinstance(node, t.Conditional):
+        yield from (node.condition, node.then, node.otherwise)
+    elif isinstance(node, t.Compare):
+        yield from node.operands
+    elif isinstance(node, t.Subscript):
+        yield from node.subs
+    elif isinstance(node, t.Restrict):
+        yield node.scope
+    elif isinstance(node, t.Join):
+        yield from node.parts
+
+
+# ---- what is determined ----------------------------------------------------------------------------------------------
+
+
+def _names(nodes: object) -> set[str]:
+    """Every name in some expressions: of values, of functions, of ranges."""
+    found: set[str] = set()
+    for node in walk_expr(nodes):
+        if isinstance(node, t.Name):
+            found.add(node.id)
+        elif isinstance(node, t.Call):
+            found.add(node.function.partition(".")[0])
+        elif isinstance(node, t.Binder):
+            found.add(node.name)
+    return found
+
+
+def _determined(rule: t.Derivation, known: _Declared, report: Report) -> None:
+    """E0323 for unknowns of the right side that neither the left one, nor a condition, nor `search` determines."""
+    ways = [(rule.left, rule.right)] + ([(rule.right, rule.left)] if rule.arrow == "<=>" else [])
+    for left, right in ways:
+        given = _closed(rule, known, _names(tuple(formula.scope for formula in left)))
+        for formula in right:
+            for name in sorted(_needed(formula, known) - given):
+                if name in known.sets | known.tensors | known.maps.keys() | known.terms.keys():
+                    way = "" if left is rule.left else ", from right to left,"
+                    hint = f"`search {name} in ...` says where it is looked for"
+                    report.add("E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint=hint)
+
+
+def _needed(formula: t.Formula, known: _Declared) -> set[str]:
+    names = _names(formula.scope)
+    return names | {known.indexes[name] or "" for name in names if name in known.indexes and not _ranged(formula, name)}
+
+
+def _ranged(formula: t.Formula, name: str) -> bool:
+    """Whether an index has a range of its own in a formula."""
+    return any(isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope))
+
+
+def _closed(rule: t.Derivation, known: _Declared, names: set[str]) -> set[str]:
+    """What is known once the left side is: by `search`, by what a map maps into, and by conditions that leave one unknown."""
+    given = names | {known.indexes[name] or "" for name in names if name in known.indexes}
+    given |= {one.name for one in rule.statements if isinstance(one, t.Search)}
+    grew = True
+    while grew:
+        before = len(given)
+        for name, (domain, codomain) in known.maps.items():
+            if name in given:
+                given |= {each for kind in (*domain, *codomain) for each in kind}
+        for one in rule.declarations:
+            for condition in one.conditions if isinstance(one, t.Where) else ():
+                if isinstance(condition, t.Compare):
+                    left, right = condition.operands[0], condition.operands[-1]
+                    if condition.ops[0] == "==" and isinstance(left, t.Name) and _names(right) <= given | {"hull", "image"}:
+                        given.add(left.id)
+                    rest = right if condition.ops[0] == "<=" and isinstance(right, t.Binary) and right.op == "|" else None
+                    if rest is not None and _names((left, rest.left)) <= given:
+                        given |= _names(rest.right)
+        grew = len(given) > before
+    return given
+
+
+def _generators(rule: t.Derivation, known: _Declared, report: Report) -> None:
+    for one in rule.statements:
+        if not isinstance(one, t.Search):
+            continue
+        node = one.domain
+        if not isinstance(node, t.Call) or node.function not in GENERATORS:
+            names = ", ".join(f"`{name}`" for name in GENERATORS)
+            report.add("E0326", "this is no generator of what `search` looks for", node.span, hint=f"one of {names}")
+            continue
+        wanted, options = GENERATORS[node.function]
+        if len(node.args) != len(wanted):
+            report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span)
+        for arg, kind in zip(node.args, wanted, strict=False):
+            name = arg.id if isinstance(arg, t.Name) else None
+            if name not in (known.sets if kind == "set" else known.terms):
+                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span)
+        for entry in node.kwargs:
+            if entry.name not in options:
+                hint = "it takes " + (", ".join(sorted(options)) or "none")
+                report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint=hint)
+            elif not _is_option(entry.name, entry.value, known):
+                report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span, hint="numbers, as in `[2, 4]`")
+        makes_map = node.function == "affine_bijections"
+        if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
+            report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span)
+
+
+def _is_option(name: str, value: t.Expr, known: _Declared) -> bool:
+    """`rank=4`; `factors=divisors(X)`, `to=tile_sizes`, or either as a list of numbers that are at least 1."""
+    if isinstance(value, t.Int):
+        return value.value >= 1
+    if name == "rank":
+        return False
+    if isinstance(value, t.ListExpr):
+        return bool(value.elements) and all(isinstance(item, t.Int) and item.value >= 1 for item in value.elements)
+    if isinstance(value, t.Call):
+        sets = [arg for arg in value.args if isinstance(arg, t.Name) and arg.id in known.sets]
+        return value.function == "divisors" and len(value.args) == len(sets) == 1
+    return isinstance(value, t.Name) and value.id in SUGGESTED
+
+
+# ---- an end ----------------------------------------------------------------------------------------------------------
+
+
+def _ends(rule: t.Derivation, report: Report) -> None:
+    """W0003 where the left side of a rule without conditions and `search` stands inside of what it becomes."""
+    bounded = any(isinstance(one, t.Search) for one in rule.statements) or any(isinstance(one, t.Where) for one in rule.declarations)
+    if bounded or rule.arrow == "<=>" or len(rule.left) != 1:
+        return
+    (left,) = rule.left
+    pattern = _inside(left.scope)
+    for formula in rule.right:
+        whole = _inside(formula.scope)
+        found = [node for node in walk_expr(formula.scope) if isinstance(node, t.Traversal) and _alike(pattern, node)]
+        if found and (len(rule.right) > 1 or any(node is not whole for node in found) or _count(whole) > _count(pattern)):
+            hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
+            report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint=hint)
+            return
+
+
+def _inside(node: t.Expr) -> t.Expr:
+    return node.scope if isinstance(node, t.Nested) and node.subs is None else node
+
+
+def _count(node: t.Expr) -> int:
+    return sum(1 for _ in walk_expr(node))
+
+
+def _alike(pattern: t.Expr, node: t.Expr) -> bool:
+    """Whether the pattern of a left side matches an expression that is made of the same unknowns."""
+    if isinstance(pattern, t.Traversal):
+        return isinstance(node, t.Traversal) and len(node.places) >= len(pattern.places) and _alike(pattern.body, node.body)
+    if isinstance(pattern, t.Reduction):
+        same = isinstance(node, t.Reduction) and node.kind == pattern.kind and len(node.binders) >= len(pattern.binders)
+        return same and isinstance(node, t.Reduction) and _alike(pattern.body, node.body)
+    # an unknown term is anything
+    return isinstance(pattern, t.Call) and not isinstance(node, t.Reduction)
+
+
+__all__ = ["GENERATORS", "check_unknowns"]
