@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from itertools import islice
 from math import prod
 
-from dslc.derive.targets import instances, operators_of
+from dslc.derive.targets import instances, targets_of
 from dslc.errors import DslcError
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Scope, ScopeNode, Value, replace, scope_value
+from dslc.ir.graph import Call, Scope, ScopeNode, Value, replace, scope_value, topological
 from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
@@ -168,10 +168,12 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
     found = []
     try:
         (region,) = expand(rules, (old,))
-        target = operators_of(rules)
+        # the region's own operators take its parts too
+        own = [node.op for node in topological([old.node]) if isinstance(node, Call)]
+        targets = targets_of(rules, own)
         for box in boxes:
             scope = part(region, box)
-            made = [value for _, value in islice(instances(rules, scope, target), 4)]
+            made = [value for _, value in islice(instances(rules, scope, targets), 4)]
             if not made:
                 return None
             found.append(made[-1])

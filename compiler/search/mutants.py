@@ -23,6 +23,7 @@ from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
 from dslc.search.derivations import Derivations, Place
 from dslc.semantics.elaborate import expand
+from dslc.semantics.library import Rules
 
 #: how long mutants of one operator are looked for; a share of the time that is left at most
 SECONDS, SEARCHING = 8.0, 0.4
@@ -66,7 +67,7 @@ class Mutants(Derivations):
             for one in applied(self.rules, self.partial, program):
                 self._rules.setdefault(one.value, one)
                 self._regions[one.value] = region
-                programs.append(Program(one.value, (), (one.rule,), _estimate(one.value)))
+                programs.append(Program(one.value, (), (one.rule,), _estimate(self.rules, one.value)))
             problem = problem_of(self.rules, program)
             seconds = min(self.options.seconds, SEARCHING * left)
             with rare_collections():
@@ -74,7 +75,7 @@ class Mutants(Derivations):
             for mutant in every.mutants:
                 for value in made(self.rules, mutant, problem.small, problem.region):
                     self._regions[value] = region
-                    programs.append(Program(value, (), (mutant.core.op,), _estimate(value)))
+                    programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
             found = self._found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 
@@ -133,8 +134,9 @@ def _named(program: Program, one: Corrected) -> str:
     return f"mutant by {target}, {again}"
 
 
-def _estimate(value: Value) -> float:
-    return sum(estimated(node) for node in topological([value.node]))
+def _estimate(rules: Rules, value: Value) -> float:
+    price = estimated(rules)
+    return sum(price(node) for node in topological([value.node]))
 
 
 __all__ = ["Mutants"]
