@@ -42,6 +42,7 @@ def optimize(
     threads: int | None = None,
     timing: bool = True,
     derive: bool = True,
+    mutate: bool = True,
     specialize: bool = False,
     strict_floats: bool = False,
     cache: PathLike | None = None,
@@ -73,7 +74,7 @@ def optimize(
         "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
-        "derive": derive, "device": device,
+        "derive": derive, "mutate": mutate, "device": device,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

@@ -8,7 +8,7 @@ occur in the operator's result at all. What is found at small sizes is made at t
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations, permutations, product, zip_longest
@@ -39,8 +39,6 @@ class Options:
 
     #: operators and changes of layout of a mutant
     depth: int = 4
-    #: how often what was found is mutated again
-    rounds: int = 4
     #: the best that are kept
     best: int = 16
     #: the largest share of the result that may differ
@@ -56,6 +54,8 @@ class Options:
 OPTIONS = Options()
 #: sizes of a real instance that are tried for what was found at a small one
 LIFTED = 12
+#: elements of arrays that are kept for later
+HELD = 1 << 24
 #: operations that are computed again take so many times as long as those of an operator
 AGAIN = 8.0
 #: the sizes of tensors of which an operator is asked whether it takes their ranks at all, and the choices of attributes for that
@@ -149,15 +149,17 @@ class _Search:
     result: Array = field(init=False)
     inputs: list[Array] = field(init=False, default_factory=list)
     #: ways back by the shape of the operator's result
-    backs: dict[Shape, list[tuple[Layout, Array]]] = field(init=False, default_factory=dict)
-    ties: dict[Shape, list[tuple[Layout, Array]]] = field(init=False, default_factory=dict)
+    backs: dict[Shape, list[Layout]] = field(init=False, default_factory=dict)
+    ties: dict[Shape, list[Layout]] = field(init=False, default_factory=dict)
     operations: float = field(init=False)
     domain: Field = field(init=False)
     began: float = field(init=False)
     tried: int = 0
     computed: int = 0
     found: list[Mutant] = field(init=False, default_factory=list)
-    _laid: dict[tuple[int, Layout], Array] = field(init=False, default_factory=dict)
+    #: tensors in other layouts, and ways back; their elements together
+    _arrays: dict[tuple[Layout, int], Array] = field(init=False, default_factory=dict)
+    _held: int = field(init=False, default=0)
     #: of operators that fitted: which sizes divide each other
     _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(init=False, default_factory=dict)
     complete: bool = True
@@ -185,8 +187,7 @@ class _Search:
         for layout in layouts(self.wanted, self._factors(self.wanted)):
             lost = {d for dim in layout.source for d in dim if layout.sizes[d] > 1} - {d for dim in layout.result for d in dim}
             if not lost and not any(layout.shifts):
-                back = inverse(layout)
-                self.backs.setdefault(layout.shape, []).append((layout, gathered(back, layout.shape, self.wanted)))
+                self.backs.setdefault(layout.shape, []).append(layout)
         for fitted, args in self._programs():
             if self._late():
                 break
@@ -202,6 +203,8 @@ class _Search:
     def _computed(self) -> bool:
         rng = np.random.default_rng(self.options.seed)
         values = self.problem.small.inputs
+        if not all(map(prod, (*self.shapes, self.wanted))):
+            return False
         try:
             scopes = expand(self.rules, self.problem.small.outputs)
             self.inputs = [draw(value.type, self.domain, rng, 0, False) for value in values]
@@ -224,9 +227,9 @@ class _Search:
         turns = list(product(subsets, (True, False)))
         region = {node.op for node in self.problem.calls}
         for number, (changed, same) in enumerate(turns):
-            # none takes the time of those after it
+            # each takes half of the time that is left, so that those after it have some
             now = time.monotonic() - self.began
-            end = now + (self.options.seconds - now) / (len(turns) - number)
+            end = now + (self.options.seconds - now) / (2 if number + 1 < len(turns) else 1)
             for chosen in _alike([self._ways(k) for k in changed]):
                 if time.monotonic() - self.began > end:
                     self.complete = False
@@ -353,35 +356,48 @@ class _Search:
         flat = np.append(result.reshape(-1), 0)
         best: Mutant | None = None
         for ties, ways in ((False, self.backs.get(shape, [])), (True, self._tied(shape))):
-            for layout, index in ways:
-                share = float((flat[index] != self.result).mean())
+            for layout in ways:
+                share = float((flat[self._places(layout, ties, shape)] != self.result).mean())
                 if share <= limit and (best is None or share < best.share):
                     best = Mutant(args, core, layout, ties, share, operations)
         if best is not None and best.steps <= self.options.depth and is_linear(self.rules, core, fitted.holes) and self._is_new(best):
             self.found.append(best)
 
-    def _tied(self, shape: Shape) -> list[tuple[Layout, Array]]:
+    def _tied(self, shape: Shape) -> list[Layout]:
         if prod(shape) <= prod(self.wanted):
             return []
         if shape not in self.ties:
-            self.ties[shape] = [
-                (layout, gathered(layout, shape)) for layout in layouts(shape, self._factors(shape), True)
-                if layout.shape == self.wanted and not any(layout.shifts)
-            ]  # fmt: skip
+            every = layouts(shape, self._factors(shape), True)
+            self.ties[shape] = [layout for layout in every if layout.shape == self.wanted and not any(layout.shifts)]
         return self.ties[shape]
+
+    def _places(self, layout: Layout, ties: bool, shape: Shape) -> Array:
+        """Where in an operator's result of a shape each element of the region's is."""
+
+        def places() -> Array:
+            return gathered(layout, shape) if ties else gathered(inverse(layout), shape, self.wanted)
+
+        return self._kept_array((layout, -1 - ties), places)
 
     def _array(self, arg: Argument, type: TensorType) -> Array:
         if arg.layout is None:
             return np.broadcast_to(np.asarray(self.domain.number(_fraction(arg.number))), shape_of_type(type))
         if arg.layout.identity:
             return self.inputs[arg.input]
-        key = (arg.input, arg.layout)
-        if key not in self._laid:
-            if len(self._laid) > 4096:
-                self._laid.clear()
-            own = self.inputs[arg.input]
-            self._laid[key] = np.append(own.reshape(-1), 0)[gathered(arg.layout, own.shape)]
-        return self._laid[key]
+        own, layout = self.inputs[arg.input], arg.layout
+        return self._kept_array((layout, arg.input), lambda: np.append(own.reshape(-1), 0)[gathered(layout, own.shape)])
+
+    def _kept_array(self, key: tuple[Layout, int], make: Callable[[], Array]) -> Array:
+        """An array that is made once, as long as all of them are not too large."""
+        found = self._arrays.get(key)
+        if found is None:
+            found = make()
+            self._held += found.size
+            if self._held > HELD:
+                self._arrays.clear()
+                self._held = found.size
+            self._arrays[key] = found
+        return found
 
     def _is_new(self, mutant: Mutant) -> bool:
         """Whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""

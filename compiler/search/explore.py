@@ -17,6 +17,7 @@ from dslc.fuse.kernels import kernels
 from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
+from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
 from dslc.search.derivations import Derivations, derivations_of
@@ -439,12 +440,14 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
         task.rules, (), ground.costs, task.imported.context.opset, left, run.decided,
         partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
     )  # fmt: skip
-    for base in dict.fromkeys((reached.best, ground.start)):
-        made, tale = looked.of(base)
-        if tale.late:
-            run.cut("mutating programs")
-        run.kernels.update((one, tale.told("")) for one in made[:1])
-        yield from made
+    branches = Branches(task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
+    for finds in (looked, branches):
+        for base in dict.fromkeys((reached.best, ground.start)):
+            made, tale = finds.of(base)
+            if tale.late:
+                run.cut("mutating programs")
+            run.kernels.update((one, tale.told("")) for one in made[:1])
+            yield from made
 
 
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:

@@ -39,7 +39,7 @@ class Mutants(Derivations):
     limit: float = LIMIT
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
-    options: Options = Options(seconds=SECONDS)
+    options: Options = field(default_factory=lambda: Options(seconds=SECONDS))
     _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)

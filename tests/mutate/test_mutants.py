@@ -16,6 +16,7 @@ from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
+from dslc.mutate.joined import joined
 from dslc.mutate.layouts import gathered, laid, layouts
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
@@ -188,3 +189,31 @@ def test_a_proof_is_of_its_own_fact(rules: Rules) -> None:
     right = corrections(rules, old, pairs.value, 1.0)[0]
     # the mutant itself, with the proof of its correction
     assert not right.shows(rules, Fact("wrong", over, program(over.inputs, (pairs.value,)), right))
+
+
+# ---- several calls ----------------------------------------------------------------------------------------------
+
+
+def branches(rules: Rules, images: int, *filters: int) -> Graph:
+    """Convolutions of one image, or of one each, with different numbers of filters."""
+    shapes = [(1, 3, 4, 5)] * images + [(count, 3, 3, 3) for count in filters]
+    holes = [hole(k, TensorType(DType.F32, shape)) for k, shape in enumerate(shapes)]
+    data = holes[:images] * (1 if images > 1 else len(filters))
+    made = [apply(rules, "std.conv", [x, k], {"pads": (1, 1, 1, 1)})[0] for x, k in zip(data, holes[images:], strict=True)]
+    return program(holes, made)
+
+
+@pytest.mark.parametrize("images", [1, 2])
+def test_figure_10_branches_are_one_convolution_of_groups(rules: Rules, images: int) -> None:
+    over = branches(rules, images, 6, 4)
+    every = {(one.axes, dict(one.core.attrs).get("groups", 1)): one.made(rules, over) for one in joined(rules, problem_of(rules, over))}
+    # (a) the smaller kernel is padded with zeros, and what they give is thrown away; (b) one image is taken twice
+    assert ((1, 0), 2) in every
+    # one image needs no groups
+    assert (((None, 0), 1) in every) == (images == 1)
+    for values in every.values():
+        assert values is not None
+        rng = np.random.default_rng(0)
+        feeds = {value: rng.standard_normal(shape_of(value)) for value in over.inputs}
+        results = run(rules, (*over.outputs, *values), feeds, Floats())
+        assert all(np.allclose(a, b) for a, b in zip(results[:2], results[2:], strict=True))

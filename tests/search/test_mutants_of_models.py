@@ -23,7 +23,9 @@ from dslc.mutate.partial import compiled
 from dslc.mutate.search import Options
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
+from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
+from dslc.search.derivations import Derivations
 from dslc.search.mutants import Mutants
 from dslc.search.validate import claims_of, validate
 from dslc.semantics.library import load_many
@@ -57,8 +59,10 @@ def convolved(shape: tuple[int, ...], filters: int, **attrs: Any) -> onnx.ModelP
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def looked(model: onnx.ModelProto, libraries: list[str], **options: Any) -> tuple[list[Candidate], onnx.ModelProto]:
-    """Every mutant of a model whatever it takes, and the model that the first makes."""
+def looked(
+    model: onnx.ModelProto, libraries: list[str], branches: bool = False, **options: Any
+) -> tuple[list[Candidate], onnx.ModelProto]:
+    """Every mutant of a model whatever it takes, or branches as one, and the model that the first makes."""
     rules = load_many(["std", *libraries])
     imported = import_model(model, rules, {})
 
@@ -76,9 +80,13 @@ def looked(model: onnx.ModelProto, libraries: list[str], **options: Any) -> tupl
             prices = CostModel(rules, measurer, build, 17)
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
-            partial = compiled(rules, rules.substitutions.values())
-            mutants = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=partial, **options)
-            candidates, tale = mutants.of(Candidate(imported.graph, seconds))
+            every = compiled(rules, rules.substitutions.values())
+            finds: Derivations
+            if branches:
+                finds = Branches(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1)
+            else:
+                finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, **options)
+            candidates, tale = finds.of(Candidate(imported.graph, seconds))
         finally:
             measurer.close()
     assert not tale.late and len(tale.taken) == len(candidates) == 1
@@ -112,4 +120,19 @@ def test_a_partial_substitution_is_corrected_in_a_model() -> None:
     model = convolved((4, 3, 6, 10), 4, pads=[1, 1, 1, 1])
     (one,), after = looked(model, ["pet"], options=Options(tries=0))
     assert one.rule == "mutant by pet.pair_images, 10.0% computed again"
+    assert error(model, after) < 1e-5
+
+
+@compiles
+def test_figure_10_branches_of_a_model_become_one_call() -> None:
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("Conv", ["x", f"k{k}"], [f"y{k}"], pads=[1, 1, 1, 1]) for k in range(2)]
+    kernels = [rng.standard_normal((filters, 3, 3, 3)).astype(np.float32) for filters in (6, 4)]
+    tensors = [numpy_helper.from_array(kernel, f"k{k}") for k, kernel in enumerate(kernels)]
+    joint = helper.make_node("Concat", ["y0", "y1"], ["y"], axis=1)
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, n, 5, 6]) for name, n in (("x", 3), ("y", 10))]
+    graph = helper.make_graph([*nodes, joint], "branches", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (one,), after = looked(model, [], branches=True)
+    assert one.rule == "mutant by std.conv, 2 branches as one"
     assert error(model, after) < 1e-5
