@@ -120,7 +120,7 @@ def test_what_only_rounding_tells_apart_is_not_broken(tmp_path: Path) -> None:
         tmp_path, "import std (add, sub, mul)",
         "rule(X: T[*S], Z: T[*S]) -> Y { Y = mul(sub(add(X, Z), Z), 1/3) where floating(T) => Y = mul(X, 1/3) }",
     )  # fmt: skip
-    assert Attack(rules, rules.substitutions["wrong.rule"]).run(trials=60, seconds=30) is None
+    assert Attack(rules, rules.substitutions["wrong.rule"]).run(trials=20, seconds=30) is None
 
 
 def test_what_has_no_meaning_on_the_left_is_not_broken(tmp_path: Path) -> None:
@@ -130,14 +130,14 @@ def test_what_has_no_meaning_on_the_left_is_not_broken(tmp_path: Path) -> None:
         "=> Y = modulo(slice(X, start=[0], size=[1]), slice(Z, start=[0], size=[1])) }",
     )  # fmt: skip
     attack = Attack(rules, rules.substitutions["wrong.rule"])
-    assert attack.run(trials=40, seconds=30) is None
+    assert attack.run(trials=20, seconds=30) is None
     assert attack.instances > 0
 
 
 def test_a_sample_of_the_standard_library_holds() -> None:
     rules = load("std")
     for name in ("std.relu_of_relu", "std.merge_convs", "std.transpose_of_transpose", "std.slice_through_binary", "std.abs_of_abs"):
-        broken = Attack(rules, rules.substitutions[name]).run(trials=30, seconds=20)
+        broken = Attack(rules, rules.substitutions[name]).run(trials=10, seconds=20)
         assert broken is None, broken
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from dslc.interpret.differ import READ_OUTSIDE
+from dslc.prove.verdict import RuleVerdict
 from dslc.prove.verify import verify_rule
 from dslc.semantics.library import Rules, load_many
 
@@ -85,10 +88,21 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("params, left, right, guard", WRONG.values(), ids=WRONG)
-def test_what_only_the_right_side_reads_is_not_proved(tmp_path: Path, params: str, left: str, right: str, guard: str) -> None:
-    rules = library(tmp_path, params, left, right, guard)
-    assert verify_rule(rules, rules.substitutions["own.s"]).status not in {"proved", "bounded"}
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], RuleVerdict]:
+    """What is said of each wrong rule, asked once."""
+
+    @cache
+    def of(name: str) -> RuleVerdict:
+        rules = library(tmp_path_factory.mktemp("wrong"), *WRONG[name])
+        return verify_rule(rules, rules.substitutions["own.s"])
+
+    return of
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_only_the_right_side_reads_is_not_proved(verdicts: Callable[[str], RuleVerdict], name: str) -> None:
+    assert verdicts(name).status not in {"proved", "bounded"}
 
 
 def test_what_is_read_in_no_rows_has_no_meaning_on_either_side(tmp_path: Path) -> None:
@@ -98,9 +112,8 @@ def test_what_is_read_in_no_rows_has_no_meaning_on_either_side(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", ["a part of the table", "more positions", "times zero"])
-def test_positions_that_only_the_right_side_cannot_read_refute_it(tmp_path: Path, name: str) -> None:
-    rules = library(tmp_path, *WRONG[name])
-    verdict = verify_rule(rules, rules.substitutions["own.s"])
+def test_positions_that_only_the_right_side_cannot_read_refute_it(verdicts: Callable[[str], RuleVerdict], name: str) -> None:
+    verdict = verdicts(name)
     assert verdict.status == "refuted"
     assert verdict.counterexample is not None and verdict.counterexample.right == READ_OUTSIDE
 
