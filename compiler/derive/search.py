@@ -95,6 +95,8 @@ def _elements(value: Value) -> int:
 def _product_operations(node: Call) -> float:
     """Twice the products of a convolution or a matrix product: what the output has, times what one operand has for each."""
     (y,) = node.values
+    if len(node.args) < 2:
+        return 2.0 * _elements(y)
     left, right = node.args[:2]
     rank = len(y.type.shape)
     if len(left.type.shape) == rank and len(right.type.shape) == rank:
