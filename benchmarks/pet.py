@@ -20,6 +20,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, topological
 from dslc.ir.holes import hole, program
 from dslc.mutate.correct import LIMIT, differing
+from dslc.mutate.joined import joined
 from dslc.mutate.problem import problem_of
 from dslc.mutate.search import Options, made, search
 from dslc.semantics.apply import apply
@@ -83,6 +84,24 @@ def table(rules: Rules, name: str, batch: int, seconds: float, shown: int) -> No
             )
 
 
+def branches(rules: Rules, batch: int) -> None:
+    """Figure 10 at Table 3's sizes: two convolutions with 192 and two with 160 filters of one image."""
+    image = hole(0, TensorType(DType.F32, (batch, 768, 18, 18)))
+    kernels = [hole(k + 1, TensorType(DType.F32, (filters, 768, 1, 1))) for k, filters in enumerate((192, 192, 160, 160))]
+    made_of = [apply(rules, "std.conv", [image, kernel])[0] for kernel in kernels]
+    region = program((image, *kernels), made_of)
+    before = sum(price(value) for value in made_of)
+    began = time.perf_counter()
+    ways = list(joined(rules, problem_of(rules, region)))
+    print(f"\nfour branches, batch {batch}: {len(ways)} ways in {time.perf_counter() - began:.1f} s")
+    for one in ways[:6]:
+        made_one = one.made(rules, region)
+        if made_one is not None:
+            nodes = topological(value.node for value in made_one)
+            times = sum(map(estimated, nodes)) / before
+            print(f"  {one.core}, operands along {one.axes}, results along {one.axis}: price x {times:.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
@@ -94,6 +113,9 @@ def main() -> None:
     for name in [args.only] if args.only else CASES:
         for batch in map(int, args.batch.split(",")):
             table(rules, name, batch, args.seconds, args.shown)
+    if not args.only:
+        for batch in map(int, args.batch.split(",")):
+            branches(rules, batch)
 
 
 if __name__ == "__main__":
