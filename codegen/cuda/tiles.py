@@ -12,7 +12,7 @@ from itertools import combinations
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
 from dslc.codegen.cuda.variant import CudaVariant, Tile
-from dslc.codegen.functions import c_type, computed, neutral, store_type
+from dslc.codegen.functions import COMPARISONS, c_type, computed, neutral, store_type
 from dslc.codegen.group import Part
 from dslc.codegen.lanes import Memory, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Store, Variable
@@ -21,12 +21,13 @@ from dslc.codegen.stages import Stage, sizes, split_up
 from dslc.codegen.values import Env, Val, literal
 from dslc.ir.dtype import DType
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym, Table, walk
+from dslc.ir.scalar import Apply, Iter, Read, Reduce, Scalar, Sym, Table, walk
 
 #: elements by which a row of shared memory is longer than it must be: neighbouring threads use other banks, and vectors stay aligned
 _APART = 4
 #: what an unknown size counts, where one of two loops is chosen; steps, and results along a side, from which on tiles are worth it
 _UNKNOWN, _STEPS, _SIDE = 1024, 8, 16
+_CONDITIONS = COMPARISONS | {"and", "or", "not"}
 #: blocks of a launch, and bytes of shared memory that tiles may take
 _GRID, _SHARED = 1 << 16, 40 << 10
 
@@ -95,9 +96,15 @@ def _shares(
     """Finds the largest parts of an expression that need one side of a tile only; whether that is all that it reads."""
     if isinstance(node, Table):
         return False
-    if not node.reads:
-        return True
     with_down, with_right = bool(node.free & down), bool(node.free & right)
+    if not node.reads:
+        # a condition on positions is found once as well, not in the innermost loop
+        if with_down != with_right and isinstance(node, Apply) and node.name in _CONDITIONS:
+            side = found[1] if with_right else found[0]
+            if node not in side:
+                side.append(node)
+            return True
+        return all(_shares(child, down, right, dtypes, found) for child in node.children)
     if not (with_down and with_right) and element_type(node, dtypes) is not None and not _has_table(node):
         side = found[1] if with_right else found[0]
         if node not in side:
@@ -115,8 +122,15 @@ def fits(part: Part, found: Product, tile: Tile) -> bool:
     elements = [tile.rows + _APART, tile.columns + _APART]
     total = 0
     for count, nodes in zip(elements, found.shared, strict=True):
-        total += sum(count * tile.depth * computed(element_type(node, part.dtypes) or DType.F32).bytes for node in nodes)
+        total += sum(count * tile.depth * _kind(node, part.dtypes).bytes for node in nodes)
     return total <= _SHARED
+
+
+def _kind(node: Scalar, dtypes: tuple[DType, ...]) -> DType:
+    """The type that shared memory has for an expression."""
+    if isinstance(node, Apply) and node.name in _CONDITIONS:
+        return DType.BOOL
+    return computed(element_type(node, dtypes) or DType.F32)
 
 
 class ProductStage(CudaStage):
@@ -219,11 +233,16 @@ class ProductStage(CudaStage):
             env = self._at(down, k, right, step)
             for node, vector, kind in sides[0]:
                 text = f"{vector}.lane[{k}]" if kind is not DType.BOOL else f"({vector}.lane[{k}] != 0)"
-                emitter.remember((node, id(env), None, False), Val(text, kind, False, emitter.top))
+                self._is(node, env, Val(text, kind, False, emitter.top))
             for node, vector, kind in sides[1]:
-                emitter.remember((node, id(env), None, False), Val(vector, kind, True, emitter.top))
+                self._is(node, env, Val(vector, kind, True, emitter.top))
             emitter.take(self.found.node.kind, name, emitter.spread(emitter.term(self.found.node, env, dtype)), dtype, True)
         emitter.lane = None
+
+    def _is(self, node: Scalar, env: Env, value: Val) -> None:
+        """What an expression is at a place, as it comes from shared memory."""
+        free = None if env.type_of(node) is not None else value.dtype
+        self.own.remember((node, id(env), free, False), value)
 
     def _result(self, down: Var, k: int, right: Var, value: Val) -> None:
         """One row of a thread's results: what is done with the sum, and where it goes."""
@@ -258,7 +277,7 @@ class ProductStage(CudaStage):
         size, extent = (tile.columns, self.width) if side else (tile.rows, self.height)
         out = []
         for node in self.found.shared[side]:
-            dtype = computed(element_type(node, self.part.dtypes) or DType.F32)
+            dtype = _kind(node, self.part.dtypes)
             count = self._stride(side) * tile.depth
             shared = Shared(store_type(dtype), emitter.name("tile"), count, 1, count * dtype.bytes)
             self.shared_memory.append(shared)

@@ -78,6 +78,8 @@ CASES: list[tuple[Case, tuple[str, ...], CudaVariant]] = [
     (Case("transpose", lambda r: r.op("exp", r.op("transpose", r.input(2, N, M), perm=(0, 2, 1))), SQUARE), ("turned",), CudaVariant()),
     (Case("product", product, SQUARE), ("products",), CudaVariant(tile=SMALL)),
     (Case("convolution", convolution, ({"M": 9},)), ("products",), CudaVariant(tile=SMALL)),
+    (Case("convolution that enlarges", lambda r: r.op("conv_transpose", r.input(1, 3, 2, M), r.input(3, 16, 3, 3), stride=(2, 2)),
+          ({"M": 4},)), ("products",), CudaVariant(tile=SMALL)),
     (Case("attention", attention, ({"N": 17, "M": 18},), tolerance=1e-4), ("products", "rows", "products"),
      CudaVariant(tile=SMALL, team=32, block=32)),
 ]  # fmt: skip
