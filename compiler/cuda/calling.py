@@ -8,10 +8,11 @@ from itertools import product
 from math import prod
 
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Found, found, target_of
+from dslc.cuda.matching import Found, found
 from dslc.cuda.patterns import NotRead, Pattern, pattern_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
+from dslc.cuda.windows import target_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
 from dslc.semantics.apply import rules_cache

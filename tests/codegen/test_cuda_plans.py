@@ -12,12 +12,13 @@ import pytest
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import CudaFailure, Reason
-from dslc.cuda.matching import found, target_of
+from dslc.cuda.matching import found
 from dslc.cuda.patterns import pattern_of
 from dslc.cuda.plan import BadPlan, CallStep, KernelStep, Place, Plan, Unfit, plan_of, text_of
 from dslc.cuda.planning import NotPlanned, Planned, Why, planned
 from dslc.cuda.runner import Runner
 from dslc.cuda.views import plain
+from dslc.cuda.windows import target_of
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.constants import array_value
@@ -168,6 +169,12 @@ def test_channels_last() -> None:
     arguments = dict(step.arguments)
     # the weight lies as the library wants it, which costs nothing when the model runs
     assert [view.strides[1] for view in (arguments["image"], arguments["weight"], arguments["y"])] == [1, 1, 1]  # type: ignore[union-attr]
+
+
+def test_what_lies_outside_is_zero_to_the_library() -> None:
+    X, K = tensor("X", 1, 2, 5, 5), tensor("K", 3, 2, 3, 3)
+    padded = op("pad", X, 1.0, before=(0, 0, 1, 1), after=(0, 0, 1, 1))
+    assert agrees(op("conv", padded, K), X, K) == ["kernel", CONV]
 
 
 def test_a_window_of_one_axis_is_a_kernel() -> None:
