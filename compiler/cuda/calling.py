@@ -12,7 +12,7 @@ from dslc.cuda.matching import Found, found
 from dslc.cuda.patterns import NotRead, Pattern, pattern_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
-from dslc.cuda.windows import target_of
+from dslc.cuda.windows import summed_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
 from dslc.semantics.apply import rules_cache
@@ -95,7 +95,7 @@ class Calls:
         value, order = scope
         for operands, result in self._layouts(kernel, views, turnable):
             by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
-            target = target_of(value, [by_hole[one] for one in order], result)
+            target = summed_of(value, [by_hole[one] for one in order], result)
             if target is None:
                 return None
             best: Taken | None = None

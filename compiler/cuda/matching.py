@@ -16,7 +16,7 @@ from typing import Any
 
 from dslc.cuda.patterns import Dim, Pattern, Reading
 from dslc.cuda.views import View, address, inside, joined, slopes
-from dslc.cuda.windows import Target, Windows, windows_of
+from dslc.cuda.windows import Summed, Windows, windows_of
 from dslc.ir.dtype import DTYPES, DType
 from dslc.ir.scalar import Iter, Num, Read, Scalar, as_scalar, walk
 from dslc.semantics.env import Asked, Env, Mismatch, Unbound, fail
@@ -63,7 +63,7 @@ class _Axis:
     strides: Mapping[str, int]
 
 
-def found(pattern: Pattern, target: Target) -> Iterator[Found]:
+def found(pattern: Pattern, target: Summed) -> Iterator[Found]:
     """Every way in which a lowering's call computes a target."""
     for factors in (target.factors, target.factors[::-1]):
         for others in permutations(target.others) if len(target.others) == len(pattern.others) else ():
@@ -80,7 +80,7 @@ def found(pattern: Pattern, target: Target) -> Iterator[Found]:
 class _Attempt:
     """One choice of reads for a pattern's tensors: indices, conditions, arguments."""
 
-    def __init__(self, pattern: Pattern, target: Target, reads: Mapping[str, Read], windows: Windows) -> None:
+    def __init__(self, pattern: Pattern, target: Summed, reads: Mapping[str, Read], windows: Windows) -> None:
         self.pattern, self.target, self.reads, self.windows = pattern, target, reads, windows
         self.strides: dict[str, Mapping[Iter, int]] = {}
         self.offsets: dict[str, int] = {}

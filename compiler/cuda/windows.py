@@ -13,7 +13,7 @@ from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, read, rebuild
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Target:
+class Summed:
     """A scope, taken apart: the two factors of its sum, what else it reads, and what it computes of both."""
 
     scope: Scope
@@ -28,7 +28,7 @@ class Target:
     written: Mapping[Iter, int]
 
 
-def target_of(scope: Scope, views: Sequence[View], result: View) -> Target | None:
+def summed_of(scope: Scope, views: Sequence[View], result: View) -> Summed | None:
     """A scope with one sum of products of two reads; None for any other. `result` is where its elements are to be."""
     sums = [node for node in walk(scope.body) if isinstance(node, Reduce)]
     if len(sums) != 1:
@@ -64,7 +64,7 @@ def target_of(scope: Scope, views: Sequence[View], result: View) -> Target | Non
             written[it] = step
             step *= extents[it]
         at += count
-    return Target(
+    return Summed(
         scope, tuple(views), result, (left, right), tuple(others), computed, extents, frozenset(total.iters), written
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ class Windows:
     coefficients: Mapping[str, tuple[int, ...]] | None = None
 
 
-def windows_of(pattern: Pattern, target: Target, reads: Mapping[str, Read]) -> Iterator[Windows]:
+def windows_of(pattern: Pattern, target: Summed, reads: Mapping[str, Read]) -> Iterator[Windows]:
     with_windows = [one for one in pattern.factors if one.window]
     if not with_windows:
         yield Windows()
@@ -103,7 +103,7 @@ def windows_of(pattern: Pattern, target: Target, reads: Mapping[str, Read]) -> I
 
 
 def _unified(
-    pattern: Pattern, target: Target, reading: Reading, node: Read, order: Sequence[tuple[int, ...]], reads: Mapping[str, Read]
+    pattern: Pattern, target: Summed, reading: Reading, node: Read, order: Sequence[tuple[int, ...]], reads: Mapping[str, Read]
 ) -> Windows | None:
     """The dimensions of a read as those of a pattern in one order."""
     if node.other is not None and not (reading.other and isinstance(node.other, Num) and node.other.value == 0):
@@ -146,7 +146,7 @@ def _unified(
 
 
 def _by_term(
-    pattern: Pattern, target: Target, dim: Dim, used: Sequence[Iter], reads: Mapping[str, Read]
+    pattern: Pattern, target: Summed, dim: Dim, used: Sequence[Iter], reads: Mapping[str, Read]
 ) -> tuple[tuple[Iter, ...], ...] | None:
     """Which iterators of a dimension are which term's, by the tensors in which they stand."""
     out: list[list[Iter]] = [[] for _ in dim.terms]
@@ -161,7 +161,7 @@ def _by_term(
     return tuple(map(tuple, out))
 
 
-def _radix(used: Sequence[tuple[Iter, int]], by_term: Sequence[Sequence[Iter]], target: Target, size: int) -> bool:
+def _radix(used: Sequence[tuple[Iter, int]], by_term: Sequence[Sequence[Iter]], target: Summed, size: int) -> bool:
     """Whether iterators make up a whole dimension together, those of the first term the slowest."""
     step, place = 1, {it: k for k, own in enumerate(by_term) for it in own}
     last = len(by_term)
@@ -173,4 +173,4 @@ def _radix(used: Sequence[tuple[Iter, int]], by_term: Sequence[Sequence[Iter]], 
     return step == size
 
 
-__all__ = ["Target", "Windows", "target_of", "windows_of"]
+__all__ = ["Summed", "Windows", "summed_of", "windows_of"]

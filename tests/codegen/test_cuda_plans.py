@@ -18,7 +18,7 @@ from dslc.cuda.plan import BadPlan, CallStep, KernelStep, Place, Plan, Unfit, pl
 from dslc.cuda.planning import NotPlanned, Planned, Why, planned
 from dslc.cuda.runner import Runner
 from dslc.cuda.views import plain
-from dslc.cuda.windows import target_of
+from dslc.cuda.windows import summed_of
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.constants import array_value
@@ -300,7 +300,7 @@ def test_the_text_of_a_lowering_decides(tmp_path: Path) -> None:
         while any(arg not in (A, C) for arg in scoped.node.args):
             scoped = inline(scoped, next(k for k, arg in enumerate(scoped.node.args) if arg not in (A, C)))
         views = [plain(k, DType.F32, (4, 5) if arg is A else (6, 5)) for k, arg in enumerate(scoped.node.args)]
-        target = target_of(scoped.node.scope, views, plain(9, DType.F32, (4, 6)))  # type: ignore[attr-defined]
+        target = summed_of(scoped.node.scope, views, plain(9, DType.F32, (4, 6)))  # type: ignore[attr-defined]
         assert target is not None
         return len(list(found(pattern, target)))
 
