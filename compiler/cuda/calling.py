@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Found, found, target_of
+from dslc.cuda.matching import Found, found
 from dslc.cuda.patterns import NotRead, Pattern, pattern_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
+from dslc.cuda.windows import summed_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
 from dslc.semantics.apply import rules_cache
@@ -22,15 +23,16 @@ from dslc.syntax import tree as t
 _LIBRARY, _ON = "targets", "cuda"
 #: weights of which several layouts are tried
 _LAYOUTS = 2
-#: the buffer of a result that has none yet; those of weights lie below it
-RESULT = -2
+#: the buffer of a result in a call that has none yet; the argument k has `RESULT - 1 - k`
+RESULT = -1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
-    """A kernel as a vendor's call: views of its arguments, those of weights in the layout that it wants, and where the result lies."""
+    """A kernel as a vendor's call, whatever its buffers are: views of its arguments, those of weights in the layout that the call
+    wants, and of the result. `whole`: the arguments are those of `lifted`."""
 
-    kernel: Kernel
+    whole: bool
     found: Found
     operands: tuple[View, ...]
     result: View
@@ -62,6 +64,8 @@ class Calls:
     def __init__(self, rules: Rules, device: Device) -> None:
         self.rules, self.device = rules, device
         self.patterns = patterns(rules)
+        #: equal kernels of equal layouts are looked at once
+        self._known: dict[object, Taken | None] = rules_cache(rules, f"calls taken on {device.name}")
 
     def best(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Taken | None:
         """The fastest call of the first layouts that some call takes.
@@ -72,23 +76,26 @@ class Calls:
         """
         whole = lifted(kernel)
         for one in (whole, kernel) if whole is not kernel else (kernel,):
-            given = [
-                plain(RESULT - 1 - k, arg.type.dtype, shape_of(arg.type)) if arg.constant else views[k]
+            given = tuple(
+                plain(RESULT - 1 - k, arg.type.dtype, shape_of(arg.type)) if arg.constant else replace(views[k], buffer=RESULT - 1 - k)
                 for k, arg in enumerate(one.args)
-            ]
-            taken = self._best(one, given, turnable)
+            )
+            key = (one.group, tuple(arg.constant for arg in one.args), given, turnable, one is whole)
+            if key not in self._known:
+                self._known[key] = self._best(one, given, turnable, one is whole)
+            taken = self._known[key]
             if taken is not None:
                 return taken
         return None
 
-    def _best(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> Taken | None:
+    def _best(self, kernel: Kernel, views: Sequence[View], turnable: bool, whole: bool) -> Taken | None:
         scope = one_scope(self.rules, kernel.group)
         if scope is None:
             return None
         value, order = scope
         for operands, result in self._layouts(kernel, views, turnable):
             by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
-            target = target_of(value, [by_hole[one] for one in order], result)
+            target = summed_of(value, [by_hole[one] for one in order], result)
             if target is None:
                 return None
             best: Taken | None = None
@@ -96,7 +103,7 @@ class Calls:
                 for one in found(pattern, target):
                     seconds = self._seconds(one)
                     if best is None or seconds < best.seconds:
-                        best = Taken(kernel, one, operands, result, seconds)
+                        best = Taken(whole, one, operands, result, seconds)
             if best is not None:
                 return best
         return None
@@ -141,4 +148,4 @@ def shape_of(type: TensorType) -> tuple[int, ...]:
     return tuple(int(str(size)) for size in type.shape)
 
 
-__all__ = ["Calls", "Taken", "patterns", "shape_of"]
+__all__ = ["RESULT", "Calls", "Taken", "patterns", "shape_of"]

@@ -16,9 +16,9 @@ from typing import Any
 
 from dslc.cuda.patterns import Dim, Pattern, Reading
 from dslc.cuda.views import View, address, inside, joined, slopes
+from dslc.cuda.windows import Summed, Windows, windows_of
 from dslc.ir.dtype import DTYPES, DType
-from dslc.ir.graph import Scope
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, as_scalar, read, rebuild, walk
+from dslc.ir.scalar import Iter, Num, Read, Scalar, as_scalar, walk
 from dslc.semantics.env import Asked, Env, Mismatch, Unbound, fail
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.syntax import tree as t
@@ -63,64 +63,7 @@ class _Axis:
     strides: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Target:
-    """A scope, taken apart: the two factors of its sum, what else it reads, and what it computes of both."""
-
-    scope: Scope
-    views: tuple[View, ...]
-    result: View
-    factors: tuple[Read, Read]
-    others: tuple[Read, ...]
-    computed: Scalar
-    extents: Mapping[Iter, int]
-    summed: frozenset[Iter]
-    #: strides of the result by iterator
-    written: Mapping[Iter, int]
-
-
-def target_of(scope: Scope, views: Sequence[View], result: View) -> _Target | None:
-    """A scope with one sum of products of two reads; None for any other. `result` is where its elements are to be."""
-    sums = [node for node in walk(scope.body) if isinstance(node, Reduce)]
-    if len(sums) != 1:
-        return None
-    (total,) = sums
-    body = total.body
-    if total.kind != "sum" or total.where is not None or not (isinstance(body, Apply) and body.name == "*" and len(body.args) == 2):
-        return None
-    left, right = body.args
-    if not (isinstance(left, Read) and isinstance(right, Read)) or not all(isinstance(e, Num) for e in total.extents):
-        return None
-    others: dict[Read, int] = {}
-
-    def leaf(node: Scalar) -> Scalar | None:
-        if node is total:
-            return read(0, ())
-        if isinstance(node, Read):
-            return read(others.setdefault(node, len(others) + 1), ())
-        return None
-
-    computed = rebuild(scope.body, leaf)
-    if computed.free:
-        return None
-    extents = {it: int(str(e)) for it, e in zip(scope.iters, scope.extents, strict=True)}
-    extents |= {it: int(str(e)) for it, e in zip(total.iters, total.extents, strict=True)}
-    if min(extents.values(), default=1) < 1:
-        return None
-    written: dict[Iter, int] = {}
-    at = 0
-    for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
-        step = result.strides[axis]
-        for it in reversed(scope.iters[at : at + count]):
-            written[it] = step
-            step *= extents[it]
-        at += count
-    return _Target(
-        scope, tuple(views), result, (left, right), tuple(others), computed, extents, frozenset(total.iters), written
-    )  # fmt: skip
-
-
-def found(pattern: Pattern, target: _Target) -> Iterator[Found]:
+def found(pattern: Pattern, target: Summed) -> Iterator[Found]:
     """Every way in which a lowering's call computes a target."""
     for factors in (target.factors, target.factors[::-1]):
         for others in permutations(target.others) if len(target.others) == len(pattern.others) else ():
@@ -128,118 +71,16 @@ def found(pattern: Pattern, target: _Target) -> Iterator[Found]:
             reads |= {one.tensor: node for one, node in zip(pattern.others, others, strict=True)}
             if len(reads) < 2 + len(others):
                 continue
-            for windows in _windows(pattern, target, reads):
+            for windows in windows_of(pattern, target, reads):
                 one = _Attempt(pattern, target, reads, windows).result()
                 if one is not None:
                     yield one
 
 
-@dataclass(frozen=True, slots=True)
-class _Windows:
-    """The dimensions of a tensor whose positions are computed: which dimension of the operand is which of the pattern, the iterators of
-    each index, and coefficients by name."""
-
-    tensor: str = ""
-    order: tuple[int, ...] = ()
-    iters: Mapping[str, tuple[tuple[Iter, ...], ...]] | None = None
-    coefficients: Mapping[str, tuple[int, ...]] | None = None
-
-
-def _windows(pattern: Pattern, target: _Target, reads: Mapping[str, Read]) -> Iterator[_Windows]:
-    with_windows = [one for one in pattern.factors if one.window]
-    if not with_windows:
-        yield _Windows()
-        return
-    (reading,) = with_windows[:1]
-    if len(with_windows) > 1:
-        return
-    node = reads[reading.tensor]
-    fixed = [dim for dim in reading.dims if not dim.star]
-    many = len(node.index) - len(fixed)
-    if many < 0 or (many and many == len(node.index)) or (many and not any(dim.star for dim in reading.dims)):
-        return
-    for taken in permutations(range(len(node.index)), len(fixed)):
-        rest = iter([k for k in range(len(node.index)) if k not in taken])
-        chosen = iter(taken)
-        order: list[tuple[int, ...]] = [tuple(rest) if dim.star else (next(chosen),) for dim in reading.dims]
-        found = _unified(pattern, target, reading, node, order, reads)
-        if found is not None:
-            yield found
-
-
-def _unified(
-    pattern: Pattern, target: _Target, reading: Reading, node: Read, order: Sequence[tuple[int, ...]], reads: Mapping[str, Read]
-) -> _Windows | None:
-    """The dimensions of a read as those of a pattern in one order."""
-    every = tuple(target.extents)
-    iters: dict[str, list[tuple[Iter, ...]]] = {}
-    coefficients: dict[str, list[int]] = {}
-    shape = target.views[node.operand].shape
-    for dim, places in zip(reading.dims, order, strict=True):
-        for place in places:
-            found = slopes(node.index[place], every)
-            if found is None:
-                return None
-            *steps, start = found
-            used = [(it, step) for it, step in zip(every, steps, strict=True) if step and target.extents[it] > 1]
-            by_term = _by_term(pattern, target, dim, [it for it, _ in used], reads)
-            if by_term is None:
-                return None
-            if dim.window:
-                at = dict(used)
-                for term, own in zip(dim.terms, by_term, strict=True):
-                    if len(own) > 1 or (own and at[own[0]] < 1) or (own and term.factor is None and at[own[0]] != 1):
-                        return None
-                    if term.factor is not None:
-                        coefficients.setdefault(term.factor, []).append(at[own[0]] if own else 1)
-                names = [(sign, name) for sign, name in dim.added if isinstance(name, str)]
-                known = sum(sign * one for sign, one in dim.added if isinstance(one, int))
-                if len(names) > 1 or (not names and start != known):
-                    return None
-                for sign, name in names:
-                    coefficients.setdefault(name, []).append(sign * (start - known))
-            elif start or not _radix(used, by_term, target, shape[place]):
-                return None
-            for term, own in zip(dim.terms, by_term, strict=True):
-                iters.setdefault(term.index, []).append(own)
-    return _Windows(
-        reading.tensor, tuple(place for places in order for place in places),
-        {name: tuple(own) for name, own in iters.items()}, {name: tuple(own) for name, own in coefficients.items()},
-    )  # fmt: skip
-
-
-def _by_term(
-    pattern: Pattern, target: _Target, dim: Dim, used: Sequence[Iter], reads: Mapping[str, Read]
-) -> tuple[tuple[Iter, ...], ...] | None:
-    """Which iterators of a dimension are which term's, by the tensors in which they stand."""
-    out: list[list[Iter]] = [[] for _ in dim.terms]
-    for it in used:
-        where = {name for name, node in reads.items() if it in node.free and name in {one.tensor for one in pattern.factors}}
-        if it not in target.summed:
-            where.add(pattern.output.tensor)
-        own = [k for k, term in enumerate(dim.terms) if pattern.role(term.index) - {o.tensor for o in pattern.others} == where]
-        if len(own) != 1:
-            return None
-        out[own[0]].append(it)
-    return tuple(map(tuple, out))
-
-
-def _radix(used: Sequence[tuple[Iter, int]], by_term: Sequence[Sequence[Iter]], target: _Target, size: int) -> bool:
-    """Whether iterators make up a whole dimension together, those of the first term the slowest."""
-    step, place = 1, {it: k for k, own in enumerate(by_term) for it in own}
-    last = len(by_term)
-    for it, slope in sorted(used, key=lambda one: one[1]):
-        if slope != step or place[it] > last:
-            return False
-        last = place[it]
-        step *= target.extents[it]
-    return step == size
-
-
 class _Attempt:
     """One choice of reads for a pattern's tensors: indices, conditions, arguments."""
 
-    def __init__(self, pattern: Pattern, target: _Target, reads: Mapping[str, Read], windows: _Windows) -> None:
+    def __init__(self, pattern: Pattern, target: Summed, reads: Mapping[str, Read], windows: Windows) -> None:
         self.pattern, self.target, self.reads, self.windows = pattern, target, reads, windows
         self.strides: dict[str, Mapping[Iter, int]] = {}
         self.offsets: dict[str, int] = {}
@@ -429,7 +270,7 @@ class _Attempt:
                         raise _Unfit
         for name, value in types.items():
             env.bind(name, value)
-        if self.target.result.dtype is not types.get("T", self.target.result.dtype):
+        if self.target.result.dtype is not self._view(pattern.factors[0]).dtype:
             raise _Unfit
         for name, answer in {
             "stride": self._stride, "regular": self._regular, "size": self._size, "dense": self._dense, "bytes": self._bytes,
@@ -601,4 +442,4 @@ class _Unfit(Exception):
     """Types or sizes that are not those of the lowering's parameters."""
 
 
-__all__ = ["Argument", "Found", "found", "target_of"]
+__all__ = ["Argument", "Found", "found"]

@@ -116,6 +116,16 @@ class Pattern:
 
     def computes(self, found: Scalar, numbers: Mapping[str, Scalar]) -> bool:
         """Whether the same is computed of the sum (operand 0) and of what else is read (1, 2, ...)."""
+        key = (found, tuple(numbers.items()))
+        if key not in self._known:
+            self._known[key] = self._computes(found, numbers)
+        return self._known[key]
+
+    @cached_property
+    def _known(self) -> dict[object, bool]:
+        return {}
+
+    def _computes(self, found: Scalar, numbers: Mapping[str, Scalar]) -> bool:
         env = Env(self.lowering.module, self.rules)
         env.bind("product", read(0, ()))
         for k in range(len(self.others)):

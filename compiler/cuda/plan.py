@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import isfinite
 from typing import Any
 
 from dslc.cuda.matching import Argument
@@ -305,7 +306,7 @@ class _Reader:
             "view": lambda: self._a_view(given), "tuple": lambda: self._ints(value, 2, -_LARGEST),
             "int": lambda: self._int(value, 2, -_LARGEST), "str": lambda: self._str(value, 2),
         }  # fmt: skip
-        if kind == "float" and isinstance(given, float):
+        if kind == "float" and isinstance(given, float) and isfinite(given):
             return name, given
         if kind not in reads:
             raise BadPlan(Unfit.FIELD, "argument")

@@ -9,12 +9,12 @@ from dataclasses import replace as replaced
 from enum import Enum
 from math import prod
 
-from dslc.cuda.calling import Calls, Taken, shape_of
+from dslc.cuda.calling import RESULT, Calls, Taken, shape_of
 from dslc.cuda.devices import Device
 from dslc.cuda.matching import Argument, Found
 from dslc.cuda.memory import Life, placed, turns
 from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan, Step
-from dslc.cuda.programs import as_kernel, looks_only, sums_products, view_of_node
+from dslc.cuda.programs import as_kernel, lifted, looks_only, sums_products, view_of_node
 from dslc.cuda.views import View, plain
 from dslc.fuse.estimate import estimate
 from dslc.fuse.groups import Group, Limits, Neighbours, proposals
@@ -38,9 +38,12 @@ from dslc.ir.graph import (
 )
 from dslc.ir.scalar import read, traversal
 from dslc.onnx.definitions import definition_of
+from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 from dslc.semantics.vendor import function_named
 
+#: what kernels are called until their text says what they are
+_NAMELESS = "kernel"
 #: nodes behind a product that may be computed with it
 _EPILOGUE = 3
 
@@ -129,6 +132,8 @@ class _Planner:
         self.where: dict[Value, View] = {}
         self.drafts: list[_Draft] = []
         self.programs: dict[str, Graph] = {}
+        self.names_of: dict[Graph, str] = {}
+        self.kernels: dict[str, str] = {}
         self.weights: dict[str, tuple[Value, View]] = {}
         self.known: dict[Graph, tuple[int, ...] | None] = {}
         self.around = Neighbours(graph)
@@ -152,20 +157,14 @@ class _Planner:
         around = Neighbours(self.graph)
         calls = self._calls(around)
         taken = {node for group in calls for node in group.nodes}
-        # with groups that share a node, or that depend on each other, there is no order
-        groups = list(calls)
+        groups: list[Group] = []
         for group in proposals(self.graph, self.rules, Limits(), self.profiles):
             if len(group.nodes) < 2 or not taken.isdisjoint(group.nodes) or all(looks_only(self.rules, node) for node in group.nodes):
                 continue
-            if self._scratch(fold_of(group).kernel.group) is None:
-                continue
-            try:
-                folded(self.graph, [*groups, group])
-            except Cyclic:
-                continue
-            groups.append(group)
-            taken.update(group.nodes)
-        return folded(self.graph, groups)
+            if self._scratch(fold_of(group).kernel.group) is not None:
+                groups.append(group)
+                taken.update(group.nodes)
+        return _folded(self.graph, calls, groups)
 
     def _calls(self, around: Neighbours) -> list[Group]:
         """Products with what is computed of them at once, as far as some lowering says so."""
@@ -250,23 +249,23 @@ class _Planner:
             taken = self.calls.best(kernel, views, turnable)
         if taken is None:
             return False
-        self._take(node, taken)
+        self._take(node, kernel, views, taken)
         return True
 
-    def _take(self, node: Node, taken: Taken) -> None:
+    def _take(self, node: Node, kernel: Kernel, views: Sequence[View], taken: Taken) -> None:
         one = taken.found
         made = self._new(Value(node).type, Place.SHARED)
         self.where[Value(node)] = View(made.buffer, made.dtype, taken.result.shape, taken.result.strides)
-        buffers = {taken.result.buffer: made.buffer}
-        for arg, view in zip(taken.kernel.args, taken.operands, strict=True):
-            if arg.constant:
-                buffers[view.buffer] = self._weight(arg, view).buffer
+        kernel = lifted(kernel) if taken.whole else kernel
+        buffers = {RESULT: made.buffer}
+        for k, (arg, view) in enumerate(zip(kernel.args, taken.operands, strict=True)):
+            buffers[RESULT - 1 - k] = self._weight(arg, view).buffer if arg.constant else views[k].buffer
         function = function_named(one.function)
         written = (function.result,) if function is not None else ()
-        rule = f"{one.rule}: {_words(taken.kernel.group)}"
+        rule = f"{one.rule}: {_words(kernel.group)}"
         for arguments in one.calls():
             own = tuple(
-                (name, replaced(v, buffer=buffers.get(v.buffer, v.buffer)) if isinstance(v, View) else v) for name, v in arguments
+                (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, View) else v) for name, v in arguments
             )
             scratch: tuple[int, ...] = ()
             if function is not None and function.workspace:
@@ -368,12 +367,16 @@ class _Planner:
         return outs
 
     def _named(self, program: Graph) -> str:
-        text = definition_of(self.rules, "k", program)
-        name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:12]
-        while self.programs.setdefault(name, program) != program:
-            # the language cannot say all of either
-            name += "_"
-        return name
+        if program not in self.names_of:
+            known: dict[Graph, str] = rules_cache(self.rules, "definitions of kernels")
+            text = known.get(program) or known.setdefault(program, definition_of(self.rules, _NAMELESS, program))
+            name = "k_" + hashlib.sha256(text.encode()).hexdigest()[:12]
+            while name in self.programs:
+                # the language cannot say all of either
+                name += "_"
+            self.programs[name], self.names_of[program] = program, name
+            self.kernels[name] = text.replace(f"operator {_NAMELESS}(", f"operator {name}(", 1)
+        return self.names_of[program]
 
     def _copied(self, arg: Value) -> View:
         """A view copied into row-major order."""
@@ -449,10 +452,25 @@ class _Planner:
                     draft.rule, draft.call.function, draft.arguments, written, workspace, turn.stream, turn.waits, draft.seconds
                 )
             )
-        kernels = tuple((name, definition_of(self.rules, name, program)) for name, program in sorted(self.programs.items()))
+        kernels = tuple(sorted(self.kernels.items()))
         inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
         streams = 1 + max((turn.stream for turn in order), default=0)
         return Plan(self.device.name, inputs, ends, tuple(buffers), tuple(steps), kernels, total, streams)
+
+
+def _folded(graph: Graph, calls: Sequence[Group], groups: Sequence[Group]) -> Graph:
+    """The graph with groups as one node each, but for those that depend on others in a circle."""
+    try:
+        return folded(graph, [*calls, *groups])
+    except Cyclic:
+        kept = list(calls)
+    for group in groups:
+        try:
+            folded(graph, [*kept, group])
+        except Cyclic:
+            continue
+        kept.append(group)
+    return folded(graph, kept)
 
 
 def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:

@@ -119,9 +119,10 @@ def scopes_of(rules: Rules, node: Node) -> list[ScopeNode]:
 
 
 def looks_only(rules: Rules, node: Node) -> bool:
-    """Whether a node computes nothing: every element of its result is one of an argument's."""
+    """Whether a node computes nothing: every element of its result is one of an argument's, and its position says which one."""
     scopes = scopes_of(rules, node)
-    return bool(scopes) and all(isinstance(one.scope.body, Read) for one in scopes)
+    bodies = [one.scope.body for one in scopes]
+    return bool(bodies) and all(isinstance(one, Read) and one.other is None and not any(at.reads for at in one.index) for one in bodies)
 
 
 def sums_products(rules: Rules, node: Node) -> bool:
@@ -135,7 +136,7 @@ def sums_products(rules: Rules, node: Node) -> bool:
 
 def view_of_node(rules: Rules, node: Node, views: Mapping[Value, View]) -> View | None:
     """A node's result as a view of one of its arguments, where it is one."""
-    if isinstance(node, Kernel) or len(node.types) != 1 or not node.args or not looks_only(rules, node):
+    if isinstance(node, Kernel) or len(node.types) != 1 or not node.args:
         return None
     holes = {arg: input_value(f"h{k}", arg.type) for k, arg in enumerate(node.args)}
     try:
@@ -145,7 +146,7 @@ def view_of_node(rules: Rules, node: Node, views: Mapping[Value, View]) -> View 
     chain: list[ScopeNode] = []
     while isinstance(value.node, ScopeNode):
         # a value outside, or an index that is data, makes more of it than a view
-        if len(value.node.args) != 1:
+        if len(value.node.args) != 1 or not isinstance(value.node.scope.body, Read):
             return None
         chain.append(value.node)
         value = value.node.args[0]

@@ -12,12 +12,13 @@ import pytest
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import CudaFailure, Reason
-from dslc.cuda.matching import found, target_of
+from dslc.cuda.matching import found
 from dslc.cuda.patterns import pattern_of
 from dslc.cuda.plan import BadPlan, CallStep, KernelStep, Place, Plan, Unfit, plan_of, text_of
 from dslc.cuda.planning import NotPlanned, Planned, Why, planned
 from dslc.cuda.runner import Runner
 from dslc.cuda.views import plain
+from dslc.cuda.windows import summed_of
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.constants import array_value
@@ -170,6 +171,12 @@ def test_channels_last() -> None:
     assert [view.strides[1] for view in (arguments["image"], arguments["weight"], arguments["y"])] == [1, 1, 1]  # type: ignore[union-attr]
 
 
+def test_what_lies_outside_is_zero_to_the_library() -> None:
+    X, K = tensor("X", 1, 2, 5, 5), tensor("K", 3, 2, 3, 3)
+    padded = op("pad", X, 1.0, before=(0, 0, 1, 1), after=(0, 0, 1, 1))
+    assert agrees(op("conv", padded, K), X, K) == ["kernel", CONV]
+
+
 def test_a_window_of_one_axis_is_a_kernel() -> None:
     X, K = tensor("X", 1, 4, 9), tensor("K", 4, 2, 3)
     assert agrees(op("conv", X, K, groups=2, pads=(1, 1)), X, K) == ["kernel"]
@@ -293,7 +300,7 @@ def test_the_text_of_a_lowering_decides(tmp_path: Path) -> None:
         while any(arg not in (A, C) for arg in scoped.node.args):
             scoped = inline(scoped, next(k for k, arg in enumerate(scoped.node.args) if arg not in (A, C)))
         views = [plain(k, DType.F32, (4, 5) if arg is A else (6, 5)) for k, arg in enumerate(scoped.node.args)]
-        target = target_of(scoped.node.scope, views, plain(9, DType.F32, (4, 6)))  # type: ignore[attr-defined]
+        target = summed_of(scoped.node.scope, views, plain(9, DType.F32, (4, 6)))  # type: ignore[attr-defined]
         assert target is not None
         return len(list(found(pattern, target)))
 

@@ -116,7 +116,9 @@ lowering gemm(A: T[*B, M, K], C: T[*B, K, N]) on cuda {
   expr  Y[*b, m, n] = sum[k] A[*b, m, k] * C[*b, k, alpha * n]
   where T in [f16, f32], stride(A, k) == 1
   let   lda = stride(A, m)
-  call  "gemm" { m = size(n), lda = lda, alpha = alpha }
+  call  "cublasGemmStridedBatchedEx" {
+    transa = "N", transb = "N", m = size(n), n = size(m), k = size(k), alpha = alpha, a = C, lda = lda, stride_a = 0,
+    b = A, ldb = stride(A, m), stride_b = 0, c = Y, ldc = stride(Y, m), stride_c = 0, batch_count = 1 }
   cost  flops = 2 * prod(size(b)) * size(m) * size(n) * size(k)
 }""",
 }
