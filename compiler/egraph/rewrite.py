@@ -278,7 +278,7 @@ class Limits:
     rounds: int = 15
     k_multi: int = 1
     matches: int = 2_000
-    asked: float = 300_000
+    asked: float = 50_000
     seed: int = 0
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
 

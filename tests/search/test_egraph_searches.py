@@ -133,9 +133,10 @@ def test_rules_that_explode_stay_within_the_limits(strategy: Strategy) -> None:
     total = terms[0]
     for term in terms[1:]:
         total = op("add", total, term)
-    limits = Limits(40)
+    # the solver has a part of the time
+    limits = Limits(40, deadline=time.monotonic() + 8)
     orders = load_many(["std", str(Path(__file__).parents[2] / "benchmarks" / "egraph.rules")])
-    explode = [rule for rule in chosen_rules(orders) if rule.name.startswith(("std.add_", "egraph.add_"))]
+    explode = [rule for rule in chosen_rules(orders) if rule.name.startswith(("std.add_of", "egraph.add_"))]
     found = searched(strategy, Graph(tuple(terms), (total,)), explode, limits)
     assert found.limits.done <= 40
     assert found.best.cost <= found.start.cost
