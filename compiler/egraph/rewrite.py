@@ -123,15 +123,16 @@ def matches_of(
     """Matches of a rule, at most `caps.matches`: where there may be more, they are looked for from random places on."""
     capped: set[Cap] = set()
     found: list[Match] = []
-    many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches // _FEW for top in rule.left.tops)
     index: Index = view
     try:
-        with view.limited(deadline, now, caps.asked), view.shuffled(rule, rng) if many else nullcontext():
-            for match in find_matches(rule, index):
-                if len(found) >= caps.looked:
-                    capped.add(Cap.MATCHES)
-                    break
-                found.append(match)
+        with view.limited(deadline, now, caps.asked):
+            many = any(len(rule.outlines[top].fitting(view).calls) > caps.matches // _FEW for top in rule.left.tops)
+            with view.shuffled(rule, rng) if many else nullcontext():
+                for match in find_matches(rule, index):
+                    if len(found) >= caps.looked:
+                        capped.add(Cap.MATCHES)
+                        break
+                    found.append(match)
     except OutOfTime:
         capped.add(Cap.SECONDS)
     except TooFar:
@@ -269,6 +270,7 @@ class Limits:
         rounds: of all rules.
         k_multi: rounds in which rules with several patterns are applied; afterwards single ones only.
         matches: of one rule in one round.
+        asked: calls and classes that are looked at for matches of one rule in one round.
     """
 
     nodes: int = 10_000
@@ -276,6 +278,7 @@ class Limits:
     rounds: int = 15
     k_multi: int = 1
     matches: int = 2_000
+    asked: float = 50_000
     seed: int = 0
     now: Callable[[], float] = field(default=time.monotonic, repr=False)
 
@@ -308,7 +311,7 @@ def saturate(
     rng = random.Random(limits.seed)
     began = limits.now()
     deadline = began + limits.seconds
-    caps = Caps(limits.matches, limits.matches, limits.nodes)
+    caps = Caps(limits.matches, limits.matches, limits.nodes, asked=limits.asked)
     several = [rule for rule in rules if len(rule.left.tops) > 1]
     single = [rule for rule in rules if len(rule.left.tops) <= 1]
     capped: set[Cap] = set()

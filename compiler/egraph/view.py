@@ -92,19 +92,21 @@ class View:
         finally:
             self.deadline, self._most = inf, inf
 
-    def nodes(self, value: Value) -> tuple[Node, ...]:
-        self._asked += 1
-        if self._asked > self._most:
-            raise TooFar
-        number = self.egraph.class_of(value)
-        return () if number is None else self._members(number)
-
-    def results(self, node: Call) -> tuple[Value, ...]:
+    def _ask(self) -> None:
+        """Counts one look. Raises TooFar or OutOfTime where matching has to end."""
         self._asked += 1
         if self._asked > self._most:
             raise TooFar
         if self._asked % _ASK == 0 and self.now() > self.deadline:
             raise OutOfTime
+
+    def nodes(self, value: Value) -> tuple[Node, ...]:
+        self._ask()
+        number = self.egraph.class_of(value)
+        return () if number is None else self._members(number)
+
+    def results(self, node: Call) -> tuple[Value, ...]:
+        self._ask()
         found = self._results.get(node)
         if found is None:
             entry = self.egraph.memo.get(node)

@@ -229,7 +229,9 @@ class _Searching:
         if self._root is None:
             return False
         if self._stale:
-            self._plant(self._root.egraph)
+            # what was measured is another price than what was guessed
+            if not self._again():
+                self._plant(self._root.egraph)
             return self._root is not None
         if self._done >= self._options.simulations:
             return self._descend()

@@ -75,6 +75,34 @@ def test_integer_programming_finds_the_cheapest_and_nothing_is_below_it(seed: in
     assert found_by("ilp", problem).optimal
 
 
+def nasty(kind: str, classes: int, seed: int) -> EGraphFile:
+    """Four nodes a class, of which every twentieth has a leaf: each reads any class, near ones below, or once below and else any."""
+    rng = random.Random(seed)
+    rows: list[list[Choice]] = [[] for _ in range(classes)]
+    for k in range(4 * classes):
+        own = k % classes
+        below = [max(0, own - 1 - rng.randrange(min(own, 30) + 1)) for _ in range(2)] if own else []
+        anywhere = [rng.randrange(classes) for _ in range(rng.choice([1, 2, 2, 3]))]
+        kids = anywhere if kind == "circles" or (kind == "mixed" and k >= classes) else below
+        kids = [] if k < classes // 20 else kids
+        rows[own].append(Choice(str(k), rng.choice([0.0, 1.0, 1.0, 2.5, 10.0, 1e-9]), tuple(kids)))
+    roots = tuple(dict.fromkeys([*rng.sample(range(classes), 4), classes - 1]))
+    return EGraphFile([str(k) for k in range(classes)], [tuple(row) for row in rows], roots)
+
+
+@pytest.mark.parametrize("kind", ["circles", "shared", "mixed"])
+def test_programs_of_nasty_e_graphs_are_never_circular_and_cost_what_they_say(kind: str) -> None:
+    problem = nasty(kind, 300, seed=1).problem()
+    costs = {}
+    for name, extractor in EXTRACTORS.items():
+        found = extractor(problem, time.monotonic() + 1)
+        assert found is not None and problem.roots is not None
+        costs[name] = found.cost
+        assert found.cost == pytest.approx(true_cost(found, problem.roots))
+        assert found.bound <= found.cost + 1e-9
+    assert costs["ilp"] - 1e-9 <= costs["joint"] <= costs["shared"] <= costs["greedy"]
+
+
 FIGURE_9: Classes = {
     "a": [(1, "")], "b": [(1, "a")], "c": [(1, "b")], "d": [(1, "b")], "e": [(1, "c d")], "f": [(1, "c d")], "concat": [(1, "e f")],
 }  # fmt: skip

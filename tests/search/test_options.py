@@ -104,3 +104,28 @@ def test_a_strategy_is_a_class_and_a_line_and_brings_its_own_options(monkeypatch
 def test_an_unknown_strategy_is_refused() -> None:
     found = CliRunner().invoke(cli, ["optimize", "m.onnx", "--dry-run", "--strategy", "guess"])
     assert found.exit_code == 2 and "backtrack" in found.output
+
+
+def test_an_e_graph_is_written_by_strategies_that_make_one() -> None:
+    for name, strategy in STRATEGIES.items():
+        given = {"strategy": name, "dump_egraph": Path("e.json")}
+        if strategy.egraphs:
+            assert settings_of(given).dump_egraph == Path("e.json")
+            continue
+        with pytest.raises(WrongOption, match="makes no e-graph") as wrong:
+            settings_of(given)
+        assert wrong.value.name == "dump_egraph"
+
+
+def test_an_option_may_have_two_names() -> None:
+    """`--search` is `--strategy`."""
+    given: list[str] = []
+
+    @click.command()
+    @options_of(Settings)
+    def command(**values: Any) -> None:
+        given.append(values["strategy"])
+
+    for flag_ in ("--search", "--strategy"):
+        assert CliRunner().invoke(command, [flag_, "mcts"]).exit_code == 0
+    assert given == ["mcts", "mcts"]
