@@ -248,6 +248,8 @@ def test_a_library_of_yours_may_bring_lowerings(tmp_path: Path) -> None:
     assert [piece.lowering for piece in table.lowered([both])] == ["own.both"]
     assert [piece.lowering for piece in table.lowered([other])] == ["", ""]
     assert [piece.lowering for piece in Table(costs()).lowered([both])] == ["", ""]
+    # what was found with others is not repeated with these
+    assert target_named().lowerings(rules).digest != target_named().lowerings(RULES).digest
 
 
 def test_a_kernel_is_priced_by_what_it_computes() -> None:
