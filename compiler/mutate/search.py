@@ -158,7 +158,7 @@ class _Search:
     computed: int = 0
     found: list[Mutant] = field(init=False, default_factory=list)
     #: tensors in other layouts, and ways back; their elements together
-    _arrays: dict[tuple[Layout, int], Array] = field(init=False, default_factory=dict)
+    _arrays: dict[tuple[Layout, int | Shape, bool], Array] = field(init=False, default_factory=dict)
     _held: int = field(init=False, default=0)
     #: of operators that fitted: which sizes divide each other
     _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(init=False, default_factory=dict)
@@ -377,7 +377,8 @@ class _Search:
         def places() -> Array:
             return gathered(layout, shape) if ties else gathered(inverse(layout), shape, self.wanted)
 
-        return self._kept_array((layout, -1 - ties), places)
+        # a layout may span more than a shape, or less
+        return self._kept_array((layout, shape, ties), places)
 
     def _array(self, arg: Argument, type: TensorType) -> Array:
         if arg.layout is None:
@@ -385,9 +386,9 @@ class _Search:
         if arg.layout.identity:
             return self.inputs[arg.input]
         own, layout = self.inputs[arg.input], arg.layout
-        return self._kept_array((layout, arg.input), lambda: np.append(own.reshape(-1), 0)[gathered(layout, own.shape)])
+        return self._kept_array((layout, arg.input, False), lambda: np.append(own.reshape(-1), 0)[gathered(layout, own.shape)])
 
-    def _kept_array(self, key: tuple[Layout, int], make: Callable[[], Array]) -> Array:
+    def _kept_array(self, key: tuple[Layout, int | Shape, bool], make: Callable[[], Array]) -> Array:
         """An array that is made once, as long as all of them are not too large."""
         found = self._arrays.get(key)
         if found is None:

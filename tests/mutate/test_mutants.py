@@ -217,3 +217,10 @@ def test_figure_10_branches_are_one_convolution_of_groups(rules: Rules, images: 
         feeds = {value: rng.standard_normal(shape_of(value)) for value in over.inputs}
         results = run(rules, (*over.outputs, *values), feeds, Floats())
         assert all(np.allclose(a, b) for a, b in zip(results[:2], results[2:], strict=True))
+
+
+def test_a_transposed_convolution_has_mutants(rules: Rules) -> None:
+    """Layouts of results that span more than the result: one layout is another map for each shape."""
+    over = region(rules, "std.conv_transpose", (2, 4, 2, 2), (4, 3, 4, 4), stride=(2, 2), pads=(1, 1, 1, 1))
+    every = [v for _, values in found(rules, over, 300, share=0.0) for v in values]
+    assert all(error(rules, over, v) < 1e-9 for v in every)
