@@ -117,6 +117,16 @@ def limited(operations: int) -> Iterator[None]:
         context.set_max_operations(0)
 
 
+def coalesced(what: Any) -> Any:
+    """A set or a map as fewer pieces; as it is where isl fails to find them (its tableaus may come out of step)."""
+    import islpy
+
+    try:
+        return what.coalesce()
+    except islpy.Error:
+        return what
+
+
 class Frame:
     """Sets and maps over one list of parameters. A position of `n` dimensions is given by their numbers, 0 to n - 1."""
 

@@ -35,6 +35,7 @@ _ATTEMPTS = 2000
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
 @click.option("--shape", "shapes", multiple=True, metavar="X=1,48,38,38", help="Of RULE: the shape of a parameter; may be repeated.")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=VALUE", help="A size, or of RULE an attribute: d=2, p=[1,1,1,1].")
+@click.option("--node", "nodes", multiple=True, metavar="NAME", help="CALL is a model: its node (or result) of this name; one each.")
 @click.option("--svg", "drawing", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="Draw a plane of the set.")
 @click.option("--pieces", type=click.IntRange(min=1), default=1000, show_default=True, help="The most boxes that a set may have.")
 @click.option("--timeout", default="10s", show_default=True, metavar="TIME", help="For the exact prover.")
@@ -42,7 +43,7 @@ _ATTEMPTS = 2000
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     programs: tuple[str, ...], libraries: tuple[str, ...], shapes: tuple[str, ...], binds: tuple[str, ...], drawing: Path | None,
-    pieces: int, timeout: str, seed: int, output_format: str,
+    nodes: tuple[str, ...], pieces: int, timeout: str, seed: int, output_format: str,
 ) -> None:  # fmt: skip
     """Say at which positions two programs differ: both sides of a substitution RULE, or two calls as `dslc derive` takes them.
 
@@ -73,7 +74,7 @@ def command(
     elif shapes:
         raise error("E0911", "a call has the shapes of its tensors", hint="`--shape` is for a rule")
     else:
-        rules, old, new = _calls(programs, libraries, binds)
+        rules, old, new = _calls(programs, libraries, binds, nodes)
         names = tuple(f"Y{k}" for k in range(len(old))) if len(old) > 1 else ("Y",)
     try:
         if not all(value.type.is_static for value in (*old, *new)):
@@ -105,7 +106,7 @@ def command(
 
 
 def _calls(
-    programs: Sequence[str], libraries: Sequence[str], binds: Sequence[str]
+    programs: Sequence[str], libraries: Sequence[str], binds: Sequence[str], nodes: Sequence[str]
 ) -> tuple[Rules, tuple[Value, ...], tuple[Value, ...]]:
     """Two calls over common tensors."""
     from dslc.cli.derive import called_as
@@ -120,8 +121,10 @@ def _calls(
     rules = load_many(["std", *libraries, *dict.fromkeys(file for file in files if file.endswith(".rules"))])
     known: dict[str, Any] = {}
     sides: list[tuple[Value, ...]] = []
+    left = list(nodes)
     for call in programs:
-        called = called_as(rules, call, None, binding(binds), known, several=True)
+        node = left.pop(0) if left and Path(call).suffix == ".onnx" else None
+        called = called_as(rules, call, node, binding(binds), known, several=True)
         for name, value in zip(called.names, called.graph.inputs, strict=True):
             if known.setdefault(name, value.type) != value.type:
                 whole = Span(SourceText("call", call), 0, len(call))
@@ -275,8 +278,8 @@ def _print(name: str, found: Difference, limit: float | None) -> None:
     if len(found.boxes) > _LISTED:
         click.echo(f"  and {len(found.boxes) - _LISTED} more boxes")
     where = "outside of it" if count else "everywhere"
-    said = "proved equal" if found.proved else "not proved equal"
-    click.echo(f"  {said} {where} for all inputs; {found.seconds:.2f} s")
+    said = f"{'proved' if found.proved else 'not proved'} equal {where} for all inputs"
+    click.echo(f"  {said if count < total or not total else 'equal nowhere'}; {found.seconds:.2f} s")
     if not found.proved and found.error_bound is not None:
         click.echo(f"  the probability that a position is missing is at most {found.error_bound:.1e}")
     if found.agree is None:

@@ -16,6 +16,7 @@ import numpy as np
 
 from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain, Redraw
+from dslc.interpret.draws import ORDINARY, Draws
 from dslc.interpret.field import Field, P
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -75,9 +76,11 @@ def field_verdict(
     reasons: list[str] = []
     types = types if types is not None else next(iter(types_of(rules, sub)), Types())
     if sub.syntax.partial:
-        from dslc.prove.partial import partial_verdict
+        from dslc.prove.partial import ROOMY, partial_verdict
 
-        return partial_verdict(rules, sub, _drawn(rules, sub, rng, instances, operators, deadline, types), deadline)
+        parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
+        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, deadline, types, draws))
+        return partial_verdict(rules, sub, found, deadline)
     for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline, types):
         if instance is None:
             reasons.append(reason)
@@ -115,8 +118,9 @@ def _since(began: float) -> float:
 
 
 def _drawn(
-    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None, types: Types
-) -> Iterator[tuple[Instance | None, str]]:
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None, types: Types,
+    draws: Draws = ORDINARY,
+) -> Iterator[tuple[Instance | None, str]]:  # fmt: skip
     """Instances, and why other draws were none."""
     for terms in term_choices(rules, sub, rng, operators):
         if terms and not admits(rules, sub, types.at, terms):
@@ -126,7 +130,7 @@ def _drawn(
             if found == wanted or (found and attempt > first + _FURTHER) or (deadline is not None and time.monotonic() > deadline):
                 break
             try:
-                instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at)
+                instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at, draws)
             except Rejected as problem:
                 yield None, str(problem)
                 continue

@@ -26,8 +26,8 @@ from dslc.semantics.library import Rules
 from dslc.semantics.types import solve
 
 _ATTEMPTS = 4000
-# sizes at which a rule that differs in part is mostly seen to do so
-_ROOMY = Draws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
+#: sizes at which a rule that differs in part is mostly seen to do so
+ROOMY = Draws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
 # what a warning may take, and from so many instances on it is given
 _SECONDS = 1.0
 _ENOUGH, _MOST = 8, 24
@@ -114,7 +114,7 @@ def partial_verdict(
 ) -> Verdict:
     """What share of each instance differs, proved outside of it; `differs` where types do, or where its own correction is wrong."""
     began = time.perf_counter()
-    lines: dict[str, None] = {}
+    lines: dict[str, float] = {}
     reasons: list[str] = []
     count = 0
 
@@ -136,18 +136,19 @@ def partial_verdict(
             found = difference(rules, both.left, both.right, seconds=_PROOF)
             right = wrongly_corrected(rules, sub, instance, found)
         except NotCompared as problem:
-            lines[f"not compared at {at} ({problem})"] = None
+            lines[f"not compared at {at} ({problem})"] = 0.0
             continue
         if isinstance(right, Counterexample):
             return verdict("differs", counterexample=right)
         correction = f", its correction is {'proved' if right else 'not proved'}" if instance.corrected else ""
-        lines[f"{shares(both.names, found)}{correction} at {at}"] = None
+        lines[f"{shares(both.names, found)}{correction} at {at}"] = max(each.share for each in found)
         if deadline is not None and time.monotonic() > deadline:
             break
     if not count:
         common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
         return verdict("unknown", f"no instance was found; most often: {common}")
-    return verdict("unknown", f"partial: the types agree at {count} sizes; " + "; ".join(lines))
+    largest = sorted(lines, key=lines.__getitem__, reverse=True)
+    return verdict("unknown", f"partial: the types agree at {count} sizes; " + "; ".join(largest))
 
 
 def shares(names: Sequence[str], found: Sequence[Difference]) -> str:
@@ -178,7 +179,7 @@ def one_sided(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagno
 def _one_sided(rules: Rules, sub: SubstitutionDef, seed: int) -> Diagnostic | None:
     until = time.monotonic() + _SECONDS
     seen: list[float] = []
-    for draws in (ORDINARY, _ROOMY):
+    for draws in (ORDINARY, ROOMY):
         compared = 0
         for instance in instances(rules, sub, seed, draws=draws):
             if time.monotonic() > until or compared >= _MOST // 2:

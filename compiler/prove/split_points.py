@@ -6,8 +6,8 @@ summands (theorem 1 asks for that: a sum of terms that move differently may agre
 cuts where its quotients and remainders break. What cannot be cut by axes is cut to single positions.
 
 Then a step along an axis renames the elements that are read, by a shift of each tensor. Where two programs agree at a position and at
-the next one, the shifts of one undone by those of the other leave what is computed as it is; no shift but none does that to finitely many
-elements, so they agree everywhere. This holds of functions as well, as long as nothing is known of them.
+the next one, the shifts of one undone by those of the other leave what is computed as it is; no shift but none does that to finitely
+many elements, so they agree everywhere. This holds of functions as well, as long as nothing is known of them.
 """
 
 from __future__ import annotations

@@ -356,6 +356,24 @@ def test_the_exact_set_of_random_pairs_is_the_one_modulo_p(rules: Rules) -> None
         assert found.proved and found.agree
 
 
+def test_a_set_that_isl_cannot_simplify_is_kept_as_it_is(rules: Rules) -> None:
+    """Its coalescing fails for this one: "original tableau does not correspond to original basic map"."""
+    i, j, k = (traversal(axis) for axis in range(3))
+    matrix = input_value("M", TensorType(DType.F32, (16, 16)))
+    flat = apply("+", apply("*", num(8), i), j, k)
+    rows = of_scope((32, 8, 1), read(0, (apply("//", flat, num(16)), apply("%", flat, num(16)))), matrix)
+
+    def mirrored(other: Scalar) -> Value:
+        product = of_scope((32, 8, 1), apply("*", other, read(0, (i, j, k))), rows)
+        turned = read(0, (i, apply("-", num(7), j), k))
+        return of_scope((32, 8, 1), apply("select", apply("<", j, num(6)), read(0, (i, j, k)), turned), product)
+
+    old = mirrored(read(0, (apply("-", num(31), i), j, k), num(0)))
+    new = mirrored(read(0, (i, j, apply("+", num(1), k)), num(0)))
+    (found,) = difference(rules, [old], [new])
+    assert found.share == 1.0 and found.proved
+
+
 def test_a_wrong_set_is_not_proved(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where draws missed a position, the exact set does not lie in the boxes, and PET's boxes say so as well."""
     one = instance(rules, "pet.pair_images", N=2, C=1, F=1, R=3, S=3, H=4, W=5, p=(1, 1, 1, 1))

@@ -53,6 +53,17 @@ def test_sizes_may_stay_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Y[N, 4]: equal\n  proved for all sizes and all inputs" in capsys.readouterr().out
 
 
+def test_operators_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As `dslc derive` takes them: parameters of one name are one tensor."""
+    file = tmp_path / "own.rules"
+    ends = {"zeros": "X[i, j + 1, other=0]", "turned": "X[i, (j + 1) % M]"}
+    text = "".join(f"operator {name}(X: f32[N, M]) -> Y: f32[N, M] {{ Y[i, j] = X[i, j] + {end} }}\n" for name, end in ends.items())
+    file.write_text("dslc 1\n" + text)
+    assert diff(f"{file}::zeros", f"{file}::turned", "--bind", "N=4", "--bind", "M=6", "--output-format", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["share"] == 1 / 6 and found["boxes"] == [{"start": [0, 5], "stop": [4, 6], "step": [1, 1]}]
+
+
 def test_several_outputs_are_a_list(capsys: pytest.CaptureFixture[str]) -> None:
     assert diff("split(X: f32[6, 4], sizes=[2, 4])", "split(X, sizes=[2, 4])", "--output-format", "json") == 0
     assert [each["share"] for each in json.loads(capsys.readouterr().out)] == [0, 0]

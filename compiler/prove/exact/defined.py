@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from dslc.analysis.isl import coalesced
 from dslc.analysis.poly import Poly, atom
 from dslc.ir.dtype import DType
 from dslc.ir.fold import least
@@ -227,4 +228,4 @@ def _zeros_are_integers(poly: Poly) -> bool:
 
 
 def _join(needs: Needs, key: tuple[Atom, ...], map: Any) -> None:
-    needs[key] = needs[key].union(map).coalesce() if key in needs else map
+    needs[key] = coalesced(needs[key].union(map)) if key in needs else map

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dslc.analysis.isl import Frame
+from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import as_poly
 from dslc.ir.scalar import Num, apply, num
 from dslc.prove.exact.coefficient import (
@@ -309,8 +309,8 @@ class Functions:
                 for a, b in zip(known.bodies, bodies, strict=True)
             ):
                 continue
-            bodies = [a.union(b).coalesce() for a, b in zip(known.bodies, bodies, strict=True)]
-            domain = known.domain.union(domain).coalesce()
+            bodies = [coalesced(a.union(b)) for a, b in zip(known.bodies, bodies, strict=True)]
+            domain = coalesced(known.domain.union(domain))
             if found is None:
                 found = known
             else:
@@ -346,7 +346,7 @@ class Functions:
             for label, map in self._elements(terms, where, name):
                 outer = self.algebra.frame.dims(where) - bound
                 flat = self.algebra.frame.drop(map, outer, bound)
-                elements[label] = elements[label].union(flat).coalesce() if label in elements else flat
+                elements[label] = coalesced(elements[label].union(flat)) if label in elements else flat
         out: list[Term] = []
         for region, parts in self.regions(sorted(elements.items(), key=lambda part: _label_order(part[0])), domain):
             out.extend(self._largest(region, parts, name))

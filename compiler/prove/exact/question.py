@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from dslc.analysis.isl import Frame
+from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Monomial
 from dslc.ir.scalar import Apply, Iter, Read, Scalar, Sym, apply, num, walk
 from dslc.prove.exact.affine import (
@@ -94,7 +94,7 @@ class Question:
                 missing.update(dict.fromkeys(found.monomials))
         if missing:
             raise MissingUnknown(*missing)
-        return total.coalesce()
+        return coalesced(total)
 
     def _bounds(self) -> Iterator[Scalar]:
         for monomial in self.monomials:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dslc.analysis.isl import Frame
+from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.numeric import value
 from dslc.ir.scalar import Iter, Scalar, Sym, rebuild, walk
 from dslc.prove.exact.affine import unknown
@@ -84,7 +84,7 @@ def region(question: Question) -> Region:
         for term in terms:
             exact = exact and not any(each.opaque for each in term.atoms) and term.coefficient.number is not None
             total = total.union(term.map.domain())
-        sets.append(total.coalesce())
+        sets.append(coalesced(total))
     parts: dict[Scalar, Scalar] = dict(question.problem.parts.items())
     return Region(
         tuple(sets),

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from dslc.analysis.isl import Frame
+from dslc.analysis.isl import Frame, coalesced
 from dslc.analysis.poly import Poly
 from dslc.prove.exact.coefficient import ONE, Ratio, from_poly
 
@@ -193,7 +193,7 @@ class Algebra:
             joined: dict[Ratio, Any] = {}
             for coefficient, map in disjoint:
                 joined[coefficient] = joined[coefficient].union(map) if coefficient in joined else map
-            out.extend(Term(coefficient, atoms, joined[coefficient].coalesce()) for coefficient in sorted(joined, key=str))
+            out.extend(Term(coefficient, atoms, coalesced(joined[coefficient])) for coefficient in sorted(joined, key=str))
         self._normal[key] = (terms, tuple(out))
         return tuple(out)
 
