@@ -30,6 +30,8 @@ def optimize(
     allow: str | Sequence[str] = (),
     layouts: Literal["joint", "after", "only", "none"] = "joint",
     on: Literal["cpu", "ort_cpu"] = "cpu",
+    library_only: bool = False,
+    portable: Literal["functions", "inline"] = "functions",
     budget: float | str = 60.0,
     patience: float | str | None = None,
     alpha: float = 1.05,
@@ -72,7 +74,7 @@ def optimize(
         "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
-        "derive": derive,
+        "derive": derive, "library_only": library_only, "portable": portable,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

@@ -47,6 +47,7 @@ class Why(Enum):
     GENERATED = "no kernel can be generated for it"
     TYPES = "the generated kernel has other types"
     BUILT = "its kernel was not built"
+    TIME = "generating its kernel took too long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ def prepared(
     missing: list[Missing] = []
     for name, function in sorted(file.functions.items()):
         given = (texts or {}).get(name)
-        made = given if given is not None else _generated(file, name, function, rules, generator)
+        made = given if given is not None else _in_time(file, name, function, rules, generator)
         if isinstance(made, Missing):
             missing.append(made)
         else:
@@ -248,7 +249,7 @@ def texts_of(
 ) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
     """The C++ of a model's kernels by their operators' names, and those that there is none for."""
     file = said(model)
-    made = [(name, _generated(file, name, function, rules, generator)) for name, function in sorted(file.functions.items())]
+    made = [(name, _in_time(file, name, function, rules, generator)) for name, function in sorted(file.functions.items())]
     return (
         {name: one for name, one in made if not isinstance(one, Missing)},
         tuple(one for _, one in made if isinstance(one, Missing)),
@@ -268,24 +269,39 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
         set_metadata(model, THREADS, str(threads))
 
 
-def _generated(
+def _in_time(
     file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
+) -> KernelText | Missing:
+    """As `_generated`, whatever a file asks for."""
+    from dslc.codegen.limited import SECONDS, TooLong, within
+    from dslc.semantics.library import standard
+
+    # libraries are no part of it
+    known = rules or standard()
+    try:
+        return within(SECONDS, lambda: _generated(file, name, function, known, generator))
+    except TooLong as late:
+        # trying again takes as long again
+        return Missing(name, Why.TIME, str(late))
+
+
+def _generated(
+    file: Said, name: str, function: FunctionProto, rules: Rules, generator: Generator | None
 ) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
     from dslc.onnx.definitions import types_of
     from dslc.onnx.functions import group_of, name_of
-    from dslc.semantics.library import standard
 
     types = types_of(file.metadata.get(KEY + name, ""))
     if types is None or len(types) != len(function.input):
         return Missing(name, Why.DEFINITION)
     if name_of(function, types) != name:
         return Missing(name, Why.NAME)
-    group = group_of(rules or standard(), function, types) if len(function.node) <= _NODES else None
+    group = group_of(rules, function, types) if len(function.node) <= _NODES else None
     if group is None:
         return Missing(name, Why.FUNCTION)
     try:
-        text = (generator or _own)(rules or standard(), group, file.metadata.get(VARIANT + name, ""))
+        text = (generator or _own)(rules, group, file.metadata.get(VARIANT + name, ""))
     except NotGenerated as problem:
         return Missing(name, Why.GENERATED, str(problem))
     except Exception as problem:

@@ -16,6 +16,7 @@ import onnx
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.compiler import BuildReason
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
+from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.cost.clock import TimeUp
 from dslc.cost.compare import compare, ran
@@ -39,6 +40,8 @@ HOPELESS = 3.0
 MARGIN = 1.05
 #: seconds without which no compiler is called
 ENOUGH = 1.5
+#: generating one kernel may take such a part of the time that is left, and so many seconds
+GENERATING, LONGEST = 0.25, 20.0
 #: of the time that is left after the first variants, the part that is kept for checking them while others are tried
 CHECKED = 0.5
 #: what touches fewer bytes is measured so many times at once
@@ -201,14 +204,19 @@ class Trials:
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            every = variants(self.rules, group)[which]
-            found = [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
+            found = within(min(LONGEST, GENERATING * self.left()), lambda: self._generated(group, which))
+        except TooLong as problem:
+            raise _Out(Why.LATE, str(problem)) from None
         except NotGenerated as problem:
             raise _Out(Why.NOT_GENERATED, str(problem)) from None
         except Exception as problem:
             # whatever it is, the nodes are there
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
         return list({one.text.name: one for one in reversed(found)}.values())[::-1]
+
+    def _generated(self, group: Graph, which: slice) -> list[Generated]:
+        every = variants(self.rules, group)[which]
+        return [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0

@@ -19,6 +19,8 @@ from dslc.search.strategy import Strategy
 Mode = Literal["joint", "after", "only", "none"]
 #: where the model is to run: in ONNX Runtime with generated kernels, or with its own operators alone
 On = Literal["cpu", "ort_cpu"]
+#: how what ONNX has no node for is written: as functions that a library of kernels may stand for, or as the nodes of these functions
+Portable = Literal["functions", "inline"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
 ALLOWED = ("proved", "bounded", "tested", "trusted", "undecided")
 
@@ -127,6 +129,15 @@ class Settings:
     on: On = field(default="cpu", metadata=option(
         "With kernels that are generated, or with ONNX Runtime's operators alone.", choices=get_args(On), shown="cpu",
         more="`cpu` writes kernels into the model where they were measured to be faster; `ort_cpu` does not.",
+    ))  # fmt: skip
+    library_only: bool = field(default=False, metadata=option(
+        "Take what is faster with its library, even if slower without.", type=bool,
+        more="By default a result is also no slower than the original in a runtime that has not its library of kernels: that is "
+        "measured, and the report has both ratios.",
+    ))  # fmt: skip
+    portable: Portable = field(default="functions", metadata=option(
+        "Kernels as functions, or none (for runtimes that know no functions).", choices=get_args(Portable), shown="functions",
+        more="`inline` writes the nodes of functions in their place, and no kernels.",
     ))  # fmt: skip
     derive: bool = field(default=True, metadata=option(
         "Derive no programs from expressions.", type=bool,
