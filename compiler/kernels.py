@@ -13,7 +13,7 @@ import mmap
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cache
 from importlib import resources
@@ -326,7 +326,8 @@ def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
     first = generate(rules, group, every[0])
     if variant in ("", first.name):
         return first
-    others = (generate(rules, group, one) for one in every[1:])
+    rounded = [replace(one, contract=False) for one in every]
+    others = (generate(rules, group, one) for one in (*every[1:], *rounded))
     return next((text for text in others if text.name == variant), first)
 
 

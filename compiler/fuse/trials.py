@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf, nan
 from pathlib import Path
@@ -18,6 +18,7 @@ from dslc.codegen.host.compiler import BuildReason
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
+from dslc.codegen.variant import Variant
 from dslc.cost.clock import TimeUp
 from dslc.cost.compare import compare, ran
 from dslc.cost.measure import Measurer, Sample
@@ -80,7 +81,7 @@ class Dropped:
 class Generated:
     """A variant of a kernel, and its text."""
 
-    variant: str
+    variant: Variant
     text: KernelText
 
 
@@ -91,7 +92,7 @@ class Tried:
 
     program: Graph
     name: str
-    variant: str
+    variant: Variant
     text: KernelText
     nodes: float
     kernel: float
@@ -147,8 +148,24 @@ class Trials:
                 detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
                 out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes)
             else:
-                out[subject.program] = self._checked(subject, found)
+                checked = self._checked(subject, found)
+                if isinstance(checked, Dropped) and checked.why is Why.DIFFERS:
+                    checked = self._rounded(subject, found) or checked
+                out[subject.program] = checked
         return out
+
+    def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
+        """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
+        variant = replace(found.variant, contract=False)
+        try:
+            text = self._in_time(lambda group: [Generated(variant, generate(self.rules, group, variant))], subject.program)
+        except _Out:
+            return None
+        best = self._measured({subject: text}, {}).get(subject)
+        if best is None or best.ratio < MARGIN:
+            return None
+        checked = self._checked(subject, best)
+        return checked if isinstance(checked, Tried) else None
 
     def whole(self, program: Graph, weights: tuple[bool, ...], library: Library | None = None, turn: str = "") -> float:
         """Seconds of a program by itself, of which some nodes are kernels of a library; infinite where it does not run.
@@ -199,12 +216,17 @@ class Trials:
 
     def _texts(self, program: Graph, which: slice) -> list[Generated]:
         """Some variants of a kernel, the most promising first."""
+        found = self._in_time(lambda group: self._generated(group, which), program)
+        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
+
+    def _in_time(self, generated: Callable[[Graph], list[Generated]], program: Graph) -> list[Generated]:
+        """What is generated of a program's group."""
         try:
             group = self.function(program).group
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            found = within(min(LONGEST, GENERATING * self.left()), lambda: self._generated(group, which))
+            return within(min(LONGEST, GENERATING * self.left()), lambda: generated(group))
         except TooLong as problem:
             raise _Out(Why.LATE, str(problem)) from None
         except NotGenerated as problem:
@@ -212,11 +234,10 @@ class Trials:
         except Exception as problem:
             # whatever it is, the nodes are there
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
-        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
 
     def _generated(self, group: Graph, which: slice) -> list[Generated]:
         every = variants(self.rules, group)[which]
-        return [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
+        return [Generated(variant, generate(self.rules, group, variant)) for variant in every]
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
