@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-#: seconds for reading the function of one kernel, and for generating it
-SECONDS = 20.0
+#: seconds for reading the function of one kernel and generating it, and for all kernels of a file
+SECONDS, EVERY = 20.0, 60.0
 
 
 class TooLong(Exception):
@@ -65,4 +65,4 @@ def within(seconds: float, work: Callable[[], T]) -> T:
     return thread.result[0]
 
 
-__all__ = ["SECONDS", "TooLong", "within"]
+__all__ = ["EVERY", "SECONDS", "TooLong", "within"]

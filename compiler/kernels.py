@@ -12,10 +12,11 @@ import json
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -224,15 +225,8 @@ def prepared(
     found = _known(file, folder)
     if found is not None:
         return found
-    named: dict[str, KernelText] = {}
-    missing: list[Missing] = []
-    for name, function in sorted(file.functions.items()):
-        given = (texts or {}).get(name)
-        made = given if given is not None else _in_time(file, name, function, rules, generator)
-        if isinstance(made, Missing):
-            missing.append(made)
-        else:
-            named[name] = made
+    given = {name: text for name, text in (texts or {}).items() if name in file.functions}
+    named, missing = _all_generated(file, given, rules, generator)
     if not named:
         return _remember(file, folder, Kernels(None, (), tuple(missing)))
     try:
@@ -249,11 +243,8 @@ def texts_of(
 ) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
     """The C++ of a model's kernels by their operators' names, and those that there is none for."""
     file = said(model)
-    made = [(name, _in_time(file, name, function, rules, generator)) for name, function in sorted(file.functions.items())]
-    return (
-        {name: one for name, one in made if not isinstance(one, Missing)},
-        tuple(one for _, one in made if isinstance(one, Missing)),
-    )
+    named, missing = _all_generated(file, {}, rules, generator)
+    return named, tuple(missing)
 
 
 def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None = None) -> None:
@@ -269,20 +260,29 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
         set_metadata(model, THREADS, str(threads))
 
 
-def _in_time(
-    file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
-) -> KernelText | Missing:
-    """As `_generated`, whatever a file asks for."""
-    from dslc.codegen.limited import SECONDS, TooLong, within
+def _all_generated(
+    file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None
+) -> tuple[dict[str, KernelText], list[Missing]]:
+    """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
+    from dslc.codegen.limited import EVERY, SECONDS, TooLong, within
     from dslc.semantics.library import standard
 
-    # libraries are no part of it
-    known = rules or standard()
-    try:
-        return within(SECONDS, lambda: _generated(file, name, function, known, generator))
-    except TooLong as late:
-        # trying again takes as long again
-        return Missing(name, Why.TIME, str(late))
+    named, missing, end = dict(given), list[Missing](), time.monotonic() + EVERY
+    for name, function in sorted(file.functions.items()):
+        if name in named:
+            continue
+        # libraries are no part of what takes long
+        work = partial(_generated, file, name, function, rules or standard(), generator)
+        try:
+            made = within(min(SECONDS, end - time.monotonic()), work)
+        except TooLong as late:
+            # trying again takes as long again
+            made = Missing(name, Why.TIME, str(late))
+        if isinstance(made, Missing):
+            missing.append(made)
+        else:
+            named[name] = made
+    return named, missing
 
 
 def _generated(

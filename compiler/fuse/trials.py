@@ -301,7 +301,9 @@ class Trials:
             library = build([found.text], self.folder)
             model = onnx.ModelProto.FromString(nodes)
             drawn = draw(input_specs(model, {})[0], 1)
-            feeds = [drawn, {name: _special(array) for name, array in drawn.items()}]
+            least = min((_room(array) for array in drawn.values()), default=1)
+            turns = range(0, len(_SPECIAL), max(1, least))
+            feeds = [drawn, *({name: _special(array, turn) for name, array in drawn.items()} for turn in turns)]
             with Worker(self.measurer.target.threads, self.left) as worker:
                 names = worker.load(ModelFile(nodes))
                 before = ran(worker, names, feeds)
@@ -375,13 +377,18 @@ def _code(text: KernelText) -> str:
     return hashlib.sha256(text.text.encode()).hexdigest()[:16]
 
 
-def _special(array: Any) -> Any:
-    """An array with numbers in a few places that are none, or at the ends of what there is."""
-    if array.dtype.kind != "f" or array.size < 4 * len(_SPECIAL):
+def _room(array: Any) -> int:
+    """In how many places of an array something special may be at once: ordinary numbers are around it."""
+    return min(len(_SPECIAL), max(1, array.size // 4)) if array.dtype.kind == "f" and array.size else len(_SPECIAL)
+
+
+def _special(array: Any, turn: int) -> Any:
+    """An array with numbers in a few places that are none, or at the ends of what there is: those from `turn` on."""
+    if array.dtype.kind != "f" or not array.size:
         return array
-    out = array.copy()
-    places = np.random.default_rng(array.size).choice(array.size, len(_SPECIAL), replace=False)
-    out.reshape(-1)[places] = np.array(_SPECIAL).astype(array.dtype)
+    out, count = array.copy(), _room(array)
+    places = np.random.default_rng(array.size).choice(array.size, count, replace=False)
+    out.reshape(-1)[places] = np.roll(np.array(_SPECIAL), -turn)[:count].astype(array.dtype)
     return out
 
 
