@@ -56,7 +56,7 @@ def _known() -> Mapping[str, Mapping[str, list[Any]]]:
 def _of_the_runtime() -> list[Any]:
     """What ONNX Runtime says of its own operators; nothing where a version does not tell."""
     try:
-        from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema  # type: ignore[import-untyped]
+        from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
     except ImportError:
         return []
     return list(get_all_operator_schema())
