@@ -106,6 +106,7 @@ class _Kernel:
             shapes=[[self.size(of_size(size)) for size in type.shape] for type in outputs],
             scratch=scratch,
             stages=codes,
+            contract=self.variant.contract,
         )
         return KernelText(name, inputs, outputs, self.syms, preamble() + body)
 

@@ -12,7 +12,8 @@ class Variant:
     width: elements of a vector (1: no vectors). unroll: accumulators of a reduction over lanes. vectors: vectors at a time where a
     reduction runs inside the lanes' loop; block: positions of another outer loop that are computed with it. lane: the loop that is
     spread over lanes, by rank of its estimate (None: the best). fuse: whether parts share stages. read_outputs: whether what
-    needs an output reads it.
+    needs an output reads it. contract: whether a product may go into a sum without being rounded, which may give other numbers
+    where a difference is next to nothing.
     """
 
     width: int = 16
@@ -22,6 +23,7 @@ class Variant:
     lane: int | None = None
     fuse: bool = True
     read_outputs: bool = False
+    contract: bool = True
 
 
 __all__ = ["Variant"]

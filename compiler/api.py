@@ -31,6 +31,8 @@ def optimize(
     layouts: Literal["joint", "after", "only", "none"] = "joint",
     on: Literal["cpu", "ort_cpu", "cuda"] = "cpu",
     device: Literal["a100", "h100", "h200"] = "h100",
+    library_only: bool = False,
+    portable: Literal["functions", "inline"] = "functions",
     budget: float | str = 60.0,
     patience: float | str | None = None,
     alpha: float = 1.05,
@@ -74,7 +76,7 @@ def optimize(
         "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
-        "derive": derive, "mutate": mutate, "device": device,
+        "derive": derive, "mutate": mutate, "device": device, "library_only": library_only, "portable": portable,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

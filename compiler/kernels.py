@@ -12,10 +12,11 @@ import json
 import mmap
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -47,6 +48,7 @@ class Why(Enum):
     GENERATED = "no kernel can be generated for it"
     TYPES = "the generated kernel has other types"
     BUILT = "its kernel was not built"
+    TIME = "generating its kernel took too long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,15 +225,8 @@ def prepared(
     found = _known(file, folder)
     if found is not None:
         return found
-    named: dict[str, KernelText] = {}
-    missing: list[Missing] = []
-    for name, function in sorted(file.functions.items()):
-        given = (texts or {}).get(name)
-        made = given if given is not None else _generated(file, name, function, rules, generator)
-        if isinstance(made, Missing):
-            missing.append(made)
-        else:
-            named[name] = made
+    given = {name: text for name, text in (texts or {}).items() if name in file.functions}
+    named, missing = _all_generated(file, given, rules, generator)
     if not named:
         return _remember(file, folder, Kernels(None, (), tuple(missing)))
     try:
@@ -248,11 +243,8 @@ def texts_of(
 ) -> tuple[dict[str, KernelText], tuple[Missing, ...]]:
     """The C++ of a model's kernels by their operators' names, and those that there is none for."""
     file = said(model)
-    made = [(name, _generated(file, name, function, rules, generator)) for name, function in sorted(file.functions.items())]
-    return (
-        {name: one for name, one in made if not isinstance(one, Missing)},
-        tuple(one for _, one in made if isinstance(one, Missing)),
-    )
+    named, missing = _all_generated(file, {}, rules, generator)
+    return named, tuple(missing)
 
 
 def groups_of(model: Model, *, rules: Rules | None = None) -> tuple[dict[str, Graph], tuple[Missing, ...]]:
@@ -278,10 +270,34 @@ def note(model: ModelProto, texts: Mapping[str, KernelText], threads: int | None
         set_metadata(model, THREADS, str(threads))
 
 
+def _all_generated(
+    file: Said, given: Mapping[str, KernelText], rules: Rules | None, generator: Generator | None
+) -> tuple[dict[str, KernelText], list[Missing]]:
+    """The C++ of a file's kernels as far as it is not given, and those that there is none for; it ends whatever a file asks for."""
+    from dslc.codegen.limited import EVERY, SECONDS, TooLong, within
+    from dslc.semantics.library import standard
+
+    named, missing, end = dict(given), list[Missing](), time.monotonic() + EVERY
+    for name, function in sorted(file.functions.items()):
+        if name in named:
+            continue
+        # libraries are no part of what takes long
+        work = partial(_generated, file, name, function, rules or standard(), generator)
+        try:
+            made = within(min(SECONDS, end - time.monotonic()), work)
+        except TooLong as late:
+            # trying again takes as long again
+            made = Missing(name, Why.TIME, str(late))
+        if isinstance(made, Missing):
+            missing.append(made)
+        else:
+            named[name] = made
+    return named, missing
+
+
 def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) -> Graph | Missing:
     from dslc.onnx.definitions import types_of
     from dslc.onnx.functions import group_of, name_of
-    from dslc.semantics.library import standard
 
     types = types_of(file.metadata.get(KEY + name, ""))
     if types is None or len(types) != len(function.input):
@@ -293,16 +309,15 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
 
 
 def _generated(
-    file: Said, name: str, function: FunctionProto, rules: Rules | None, generator: Generator | None
+    file: Said, name: str, function: FunctionProto, rules: Rules, generator: Generator | None
 ) -> KernelText | Missing:
     from dslc.codegen.text import NotGenerated
-    from dslc.semantics.library import standard
 
     group = _group(file, name, function, rules)
     if isinstance(group, Missing):
         return group
     try:
-        text = (generator or _own)(rules or standard(), group, file.metadata.get(VARIANT + name, ""))
+        text = (generator or _own)(rules, group, file.metadata.get(VARIANT + name, ""))
     except NotGenerated as problem:
         return Missing(name, Why.GENERATED, str(problem))
     except Exception as problem:
@@ -327,7 +342,8 @@ def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
     first = generate(rules, group, every[0])
     if variant in ("", first.name):
         return first
-    others = (generate(rules, group, one) for one in every[1:])
+    rounded = [replace(one, contract=False) for one in every]
+    others = (generate(rules, group, one) for one in (*every[1:], *rounded))
     return next((text for text in others if text.name == variant), first)
 
 

@@ -58,11 +58,25 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
+class Without:
+    """The written model in a runtime that has no library of its kernels: at the sizes at which it is slowest against the original."""
+
+    after_ms: float
+    ratio: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"without its library: {self.after_ms:.3g} ms, {self.ratio:.2f} times as fast [{self.low:.2f}, {self.high:.2f}]"
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """The outcome of one run. Times are milliseconds, medians of interleaved runs; None where nothing was timed.
 
     `ratio` is how much faster the written model is (1 where the original was kept), `predicted_ratio` what the sums of costs
-    promised. `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early.
+    promised, `without_library` what the written model does where nobody has its kernels (None: it has none, or nothing was timed).
+    `steps_done` repeats the search with `--steps`. `phases` are seconds, `cut` the phases that the budget ended early.
     """
 
     model: str
@@ -89,6 +103,7 @@ class Report:
     budget: float = 0.0
     phases: Mapping[str, float] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
+    without_library: Without | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -111,7 +126,7 @@ class Report:
         )
 
     def __str__(self) -> str:
-        lines = [self.summary()]
+        lines = [self.summary(), *([f"  {self.without_library}"] if self.without_library else [])]
         for step in self.steps:
             lines.append(f"  {step.rule}  x{step.count}  {step.gain_ms:+.3f} ms predicted  {step.status}{_validated(step)}")
         lines.extend(f"  note: {note}" for note in self.notes)

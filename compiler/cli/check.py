@@ -91,6 +91,10 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
         from dslc.prove.partial import one_sided
 
         found += one_sided(rules, modules, found)
+    if any(rule.module in modules for rule in rules.lowerings.values()):
+        from dslc.onnx.lowerings import unknown_nodes
+
+        found += unknown_nodes(rules, modules)
     if overlapping:
         from dslc.semantics.checks.overlap import overlaps
 

@@ -172,6 +172,8 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         console.print(f"note: {note}")
     console.print(f"target: {report.target}")
     console.print(report.summary())
+    if report.without_library is not None:
+        console.print(str(report.without_library))
     if report.interrupted:
         console.print(f"interrupted: {'the original' if report.kept_original else 'the best so far'} was kept")
     if target is not None:

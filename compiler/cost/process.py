@@ -41,12 +41,14 @@ class WorkerFailed(Exception):
 class ModelFile:
     """A model to be run: serialized, or a path; `folder` holds its external data.
 
-    `runner` is the module that is started to run it, which answers as `dslc.cost.worker` does.
+    `runner` is the module that is started to run it, which answers as `dslc.cost.worker` does. Without `kernels` it runs as in a
+    runtime that has no library for it.
     """
 
     model: bytes | str
     folder: str | None = None
     runner: str = RUNNER
+    kernels: bool = True
 
     @property
     def bytes(self) -> int:
@@ -122,10 +124,10 @@ class Worker:
         `plain` turns the runtime's own optimizations of graphs off. Kernels of the model are built where they were not; `library` is
         the path of one that has them.
         """
-        if not library:
+        if file.kernels and not library:
             prepared(file.model)
         request = {"do": "load", "model": file.model, "folder": file.folder, "threads": self.threads, "plain": plain}
-        answer = self.ask({**request, "library": library})
+        answer = self.ask({**request, "library": library, "kernels": file.kernels})
         names: list[str] = answer["outputs"]
         return names
 

@@ -64,8 +64,9 @@ class Loaded:
     """A session with its inputs and outputs bound to memory, so that a run copies and allocates nothing."""
 
     def __init__(
-        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = ""
-    ) -> None:
+        self, model: bytes | str, folder: str | None, threads: int, optimized: str = "", plain: bool = False, library: str = "",
+        kernels: bool = True,
+    ) -> None:  # fmt: skip
         onnxruntime = _runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads
@@ -77,7 +78,7 @@ class Loaded:
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
         if library:
             options.register_custom_ops_library(library)
-        else:
+        elif kernels:
             # kernels that were built for the model: whoever asks has seen to that
             register(options, known(model))
         if optimized:
@@ -270,7 +271,10 @@ class Server:
             self.loaded = None
             plain = request.get("plain", False)
             library = request.get("library", "")
-            self.loaded = Loaded(request["model"], request.get("folder"), request["threads"], plain=plain, library=library)
+            self.loaded = Loaded(
+                request["model"], request.get("folder"), request["threads"], plain=plain, library=library,
+                kernels=request.get("kernels", True),
+            )  # fmt: skip
             return {"outputs": [output.name for output in self.loaded.session.get_outputs()]}
         if self.loaded is None:
             raise RuntimeError("no model is loaded")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf, nan
 from pathlib import Path
@@ -16,7 +16,9 @@ import onnx
 from dslc.codegen.generate import generate, variants
 from dslc.codegen.host.compiler import BuildReason
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
+from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
+from dslc.codegen.variant import Variant
 from dslc.cost.clock import TimeUp
 from dslc.cost.compare import compare, ran
 from dslc.cost.measure import Measurer, Sample
@@ -39,6 +41,8 @@ HOPELESS = 3.0
 MARGIN = 1.05
 #: seconds without which no compiler is called
 ENOUGH = 1.5
+#: generating one kernel may take such a part of the time that is left, and so many seconds
+GENERATING, LONGEST = 0.25, 20.0
 #: of the time that is left after the first variants, the part that is kept for checking them while others are tried
 CHECKED = 0.5
 #: what touches fewer bytes is measured so many times at once
@@ -77,7 +81,7 @@ class Dropped:
 class Generated:
     """A variant of a kernel, and its text."""
 
-    variant: str
+    variant: Variant
     text: KernelText
 
 
@@ -88,7 +92,7 @@ class Tried:
 
     program: Graph
     name: str
-    variant: str
+    variant: Variant
     text: KernelText
     nodes: float
     kernel: float
@@ -144,8 +148,24 @@ class Trials:
                 detail = f"{found.kernel * 1e3:.4g} ms, its nodes {found.nodes * 1e3:.4g} ms"
                 out[subject.program] = Dropped(subject.program, Why.SLOWER, detail, found.nodes)
             else:
-                out[subject.program] = self._checked(subject, found)
+                checked = self._checked(subject, found)
+                if isinstance(checked, Dropped) and checked.why is Why.DIFFERS:
+                    checked = self._rounded(subject, found) or checked
+                out[subject.program] = checked
         return out
+
+    def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
+        """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
+        variant = replace(found.variant, contract=False)
+        try:
+            text = self._in_time(lambda group: [Generated(variant, generate(self.rules, group, variant))], subject.program)
+        except _Out:
+            return None
+        best = self._measured({subject: text}, {}).get(subject)
+        if best is None or best.ratio < MARGIN:
+            return None
+        checked = self._checked(subject, best)
+        return checked if isinstance(checked, Tried) else None
 
     def whole(self, program: Graph, weights: tuple[bool, ...], library: Library | None = None, turn: str = "") -> float:
         """Seconds of a program by itself, of which some nodes are kernels of a library; infinite where it does not run.
@@ -196,19 +216,28 @@ class Trials:
 
     def _texts(self, program: Graph, which: slice) -> list[Generated]:
         """Some variants of a kernel, the most promising first."""
+        found = self._in_time(lambda group: self._generated(group, which), program)
+        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
+
+    def _in_time(self, generated: Callable[[Graph], list[Generated]], program: Graph) -> list[Generated]:
+        """What is generated of a program's group."""
         try:
             group = self.function(program).group
         except DslcError as problem:
             raise _Out(Why.NOT_WRITTEN, str(problem)) from None
         try:
-            every = variants(self.rules, group)[which]
-            found = [Generated(str(variant), generate(self.rules, group, variant)) for variant in every]
+            return within(min(LONGEST, GENERATING * self.left()), lambda: generated(group))
+        except TooLong as problem:
+            raise _Out(Why.LATE, str(problem)) from None
         except NotGenerated as problem:
             raise _Out(Why.NOT_GENERATED, str(problem)) from None
         except Exception as problem:
             # whatever it is, the nodes are there
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
-        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
+
+    def _generated(self, group: Graph, which: slice) -> list[Generated]:
+        every = variants(self.rules, group)[which]
+        return [Generated(variant, generate(self.rules, group, variant)) for variant in every]
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
@@ -272,7 +301,9 @@ class Trials:
             library = build([found.text], self.folder)
             model = onnx.ModelProto.FromString(nodes)
             drawn = draw(input_specs(model, {})[0], 1)
-            feeds = [drawn, {name: _special(array) for name, array in drawn.items()}]
+            least = min((_room(array) for array in drawn.values()), default=1)
+            turns = range(0, len(_SPECIAL), max(1, least))
+            feeds = [drawn, *({name: _special(array, turn) for name, array in drawn.items()} for turn in turns)]
             with Worker(self.measurer.target.threads, self.left) as worker:
                 names = worker.load(ModelFile(nodes))
                 before = ran(worker, names, feeds)
@@ -346,13 +377,18 @@ def _code(text: KernelText) -> str:
     return hashlib.sha256(text.text.encode()).hexdigest()[:16]
 
 
-def _special(array: Any) -> Any:
-    """An array with numbers in a few places that are none, or at the ends of what there is."""
-    if array.dtype.kind != "f" or array.size < 4 * len(_SPECIAL):
+def _room(array: Any) -> int:
+    """In how many places of an array something special may be at once: ordinary numbers are around it."""
+    return min(len(_SPECIAL), max(1, array.size // 4)) if array.dtype.kind == "f" and array.size else len(_SPECIAL)
+
+
+def _special(array: Any, turn: int) -> Any:
+    """An array with numbers in a few places that are none, or at the ends of what there is: those from `turn` on."""
+    if array.dtype.kind != "f" or not array.size:
         return array
-    out = array.copy()
-    places = np.random.default_rng(array.size).choice(array.size, len(_SPECIAL), replace=False)
-    out.reshape(-1)[places] = np.array(_SPECIAL).astype(array.dtype)
+    out, count = array.copy(), _room(array)
+    places = np.random.default_rng(array.size).choice(array.size, count, replace=False)
+    out.reshape(-1)[places] = np.roll(np.array(_SPECIAL), -turn)[:count].astype(array.dtype)
     return out
 
 

@@ -19,6 +19,7 @@ from dslc.kernels import note
 from dslc.onnx.context import Context
 from dslc.onnx.describe import counts
 from dslc.onnx.exporter import export
+from dslc.onnx.functions import inlined
 from dslc.search.candidate import Candidate
 from dslc.search.naming import Story
 from dslc.search.originals import Unusable
@@ -52,7 +53,8 @@ class Checker:
     """Exports candidates and compares them with the original on all inputs (one `Inputs` for each binding).
 
     `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
-    which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows.
+    which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows. `kernels` may
+    be written; `inline` writes functions as their nodes.
     """
 
     def __init__(
@@ -69,8 +71,9 @@ class Checker:
         left: Callable[[], float] = lambda: inf,
         size: int = 0,
         kernels: bool = False,
+        inline: bool = False,
     ) -> None:
-        self._left, self._bytes, self._kernels = left, size, kernels
+        self._left, self._bytes, self._kernels, self._inline = left, size, kernels, inline
         self._last: tuple[Candidate, Any] | None = None
         self.story = Story(context)
         self._context = context
@@ -93,10 +96,12 @@ class Checker:
         if self._last is None or self._last[0] is not candidate:
             self._last = None
             graph = candidate.graph
-            if self._kernels:
+            if self._kernels or self._inline:
                 graph = graph_as_kernels(self._rules, graph, self._context.opset)
             model = export(self._context, graph, self._rules, self.story.of(candidate).naming)
-            if model.functions:
+            if self._inline:
+                model = inlined(model)
+            elif model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
                 texts = texts_of(self._rules, graph.outputs, self._context.opset, candidate.kernels)
                 note(model, texts, self._threads)

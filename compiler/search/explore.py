@@ -22,7 +22,7 @@ from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.dumping import dumped
-from dslc.search.fusions import Fusions, no_compiler, told, with_kernels
+from dslc.search.fusions import Fusions, no_compiler, told, wanted, with_kernels
 from dslc.search.moves import moves_of
 from dslc.search.mutants import Mutants
 from dslc.search.originals import Unusable
@@ -110,7 +110,7 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
         TimeUp: there was no time to check anything.
     """
     task, settings, clock, journal = referenced.task, referenced.task.settings, run.clock, run.journal
-    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, settings.on == "cpu")
+    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, wanted(settings))
     #: the share of the budget that is kept while costs are measured
     keep = 0.0
 
@@ -478,7 +478,7 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
 def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with groups of their nodes as kernels that were built and measured."""
     task = ground.referenced.task
-    if task.settings.on != "cpu":
+    if not wanted(task.settings):
         return
     why = no_compiler()
     if why:

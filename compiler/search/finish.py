@@ -9,6 +9,7 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.inputs import Inputs
 from dslc.cost.process import WorkerFailed
 from dslc.cost.timing import FEWEST, MemoryShort, Times
+from dslc.search.alone import PART, asked, standing
 from dslc.search.contenders import Contender, distinct
 from dslc.search.explore import proved_again
 from dslc.search.judge import Judged, judge, winner
@@ -34,15 +35,16 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     run.phase("timing")
     # what the budget left undecided may be decided with another one
     key = f"{referenced.identity} {task.settings.budget}"
+    own = 1 - PART if asked(explored, contenders) else 1.0
     run.timed = contenders = affordable(explored, contenders, run)
     try:
         if len(contenders) > FINAL:
-            brief = _timed(referenced, f"brief {key}", contenders, referenced.inputs[0], BRIEF, cache, run).verdicts
+            brief = _timed(referenced, f"brief {key}", contenders, referenced.inputs[0], own * BRIEF, cache, run).verdicts
             order = sorted(range(len(contenders)), key=lambda k: -brief[k].ratio.ratio)
             run.timed = contenders = [contenders[k] for k in order[:FINAL]]
         inputs = referenced.inputs
         judged = [
-            _timed(referenced, key, contenders, found, 1 / (len(inputs) - k), cache, run) for k, found in enumerate(inputs)
+            _timed(referenced, key, contenders, found, own / (len(inputs) - own * k), cache, run) for k, found in enumerate(inputs)
         ]
     except MemoryShort as short:
         return Finished(task, None, f"it cannot be timed against a rewritten model: {short}")
@@ -53,7 +55,7 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
         return Finished(task, None, f"timing failed: {failed}")
     if any(one.cut for one in judged):
         run.cut("timing")
-    return _decided(explored, contenders, judged)
+    return standing(explored, _decided(explored, contenders, judged), cache, run)
 
 
 def _decided(explored: Explored, contenders: Sequence[Contender], judged: Sequence[Judged]) -> Finished:

@@ -62,9 +62,14 @@ def told(found: Fused) -> list[str]:
     return lines
 
 
+def wanted(settings: Settings) -> bool:
+    """Whether kernels may be written."""
+    return settings.on == "cpu" and settings.portable == "functions"
+
+
 def with_kernels(settings: Settings) -> bool:
     """Whether kernels may be written, and can be built here."""
-    return settings.on == "cpu" and not no_compiler()
+    return wanted(settings) and not no_compiler()
 
 
 def no_compiler() -> str:
@@ -76,4 +81,4 @@ def no_compiler() -> str:
     return ""
 
 
-__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "with_kernels"]
+__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "wanted", "with_kernels"]

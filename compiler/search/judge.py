@@ -125,6 +125,7 @@ def _verdict(found: Mapping[str, float]) -> Verdict:
 
 def _key(identity: str, contender: Contender, feeds: Mapping[str, Any], machine: Machine) -> str:
     total = hashlib.sha256(f"{identity}|{machine}|".encode())
+    total.update(b"" if contender.file.kernels else b"without kernels|")
     total.update(contender.file.model if isinstance(contender.file.model, bytes) else contender.file.model.encode())
     for name in sorted(feeds):
         total.update(f"|{name} {feeds[name].dtype} {feeds[name].shape}".encode())

@@ -20,6 +20,8 @@ from dslc.search.strategy import Strategy
 Mode = Literal["joint", "after", "only", "none"]
 #: where the model is to run: in ONNX Runtime with generated kernels, or with its own operators alone; or on a CUDA device
 On = Literal["cpu", "ort_cpu", "cuda"]
+#: how what ONNX has no node for is written: as functions that a library of kernels may stand for, or as the nodes of these functions
+Portable = Literal["functions", "inline"]
 #: statuses of rules that may be allowed; those of the first two are used anyway
 ALLOWED = ("proved", "bounded", "tested", "trusted", "undecided")
 
@@ -133,6 +135,15 @@ class Settings:
     device: str = field(default=DEFAULT, metadata=option(
         "With --on cuda, the device whose data sheet says what it can do.", choices=tuple(DEVICES), shown=DEFAULT,
         more="`a100`, `h100` or `h200`; nothing is measured.",
+    ))  # fmt: skip
+    library_only: bool = field(default=False, metadata=option(
+        "Take what is faster with its library, even if slower without.", type=bool,
+        more="By default a result is also no slower than the original in a runtime that has not its library of kernels: that is "
+        "measured, and the report has both ratios.",
+    ))  # fmt: skip
+    portable: Portable = field(default="functions", metadata=option(
+        "Kernels as functions, or none (for runtimes that know no functions).", choices=get_args(Portable), shown="functions",
+        more="`inline` writes the nodes of functions in their place, and no kernels.",
     ))  # fmt: skip
     derive: bool = field(default=True, metadata=option(
         "Derive no programs from expressions.", type=bool,

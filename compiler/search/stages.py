@@ -112,7 +112,7 @@ class Explored:
 @dataclass(frozen=True, slots=True, eq=False)
 class Finished:
     """What is to be written: a contender, or the original and why. `verdicts` are those at every choice of sizes, where it was timed;
-    `predicted` is how many times as fast it should have been."""
+    `predicted` is how many times as fast it should have been, `alone` are verdicts in a runtime without its library of kernels."""
 
     task: Task
     contender: Contender | None
@@ -120,6 +120,7 @@ class Finished:
     verdicts: tuple[Verdict, ...] = ()
     predicted: float | None = None
     interrupted: bool = False
+    alone: tuple[Verdict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,9 @@ from onnx import ModelProto
 
 from dslc.onnx.describe import counts, note
 from dslc.onnx.exporter import export
+from dslc.onnx.functions import inlined
 from dslc.onnx.runtime import accepted
-from dslc.report import Counts, Report, Sizes
+from dslc.report import Counts, Report, Sizes, Without
 from dslc.search.contenders import Contender
 from dslc.search.explore import proved_again
 from dslc.search.planning import with_plan
@@ -41,12 +42,18 @@ def canonical(task: Task, run: Run) -> Optimized:
     """The model as import and export leave it, where there is no time for anything else."""
     imported = task.imported
     model = export(imported.context, imported.graph, task.rules)
+    model = _portable(task, model)
     if not accepted(model, task.model):
         return write(Finished(task, None, "ONNX Runtime loads it, and refuses its canonical form"), run)
     reason = "canonical form, nothing measured"
     report = replace(_begun(task), kept_original=False, reason=reason, after=size_of(model))
     model = _with_plan(model, task, run)
     return Optimized(model, _complete(task, report, run))
+
+
+def _portable(task: Task, model: ModelProto) -> ModelProto:
+    """The model as it is asked for: with functions, or without."""
+    return inlined(model) if task.settings.portable == "inline" else model
 
 
 def size_of(model: ModelProto) -> Counts:
@@ -79,7 +86,7 @@ def _original(finished: Finished, report: Report, run: Run) -> Optimized:
     report = replace(report, kept_original=True, ratio=1.0, after=report.before)
     if finished.verdicts:
         report = replace(report, after_ms=report.before_ms, ratio_low=1.0, ratio_high=1.0, max_rel_error=0.0)
-    model = _with_plan(finished.task.model, finished.task, run)
+    model = _with_plan(_portable(finished.task, finished.task.model), finished.task, run)
     return Optimized(model, _complete(finished.task, report, run))
 
 
@@ -97,6 +104,11 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
         after, ratio = verdicts[0].after * 1e3, verdicts[0].ratio
         report = replace(report, after_ms=after, ratio=ratio.ratio, ratio_low=ratio.low, ratio_high=ratio.high)
         values["dslc.ratio"] = str(ratio)
+    if finished.alone:
+        worst = min(finished.alone, key=lambda one: one.ratio.ratio)
+        without = Without(worst.after * 1e3, worst.ratio.ratio, worst.ratio.low, worst.ratio.high)
+        report = replace(report, without_library=without)
+        values["dslc.ratio_without_library"] = str(worst.ratio)
     if model.ir_version != task.model.ir_version:
         run.note(f"the IR version was raised from {task.model.ir_version} to {model.ir_version}")
     note(model, values)

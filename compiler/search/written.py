@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 
 from onnx import ModelProto
 
 from dslc.codegen.generate import generate, variants
+from dslc.codegen.limited import SECONDS, TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Graph, Kernel, Node, Value, kernel_value, rebuild, topological, with_args
+from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, kernel_value, rebuild, topological, with_args
 from dslc.ir.holes import hole, program
 from dslc.kernels import prepared
 from dslc.onnx.exporter import exportable
@@ -30,6 +32,18 @@ def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Valu
         return kernel_value(program(holes, inside), args)
 
     return rebuild(tuple(outputs), step)
+
+
+def derived(rules: Rules, graph: Graph, opset: int) -> bool:
+    """Whether some kernel of the graph is no group of nodes that ONNX has: its function spells an equation out."""
+    return any(
+        isinstance(node, Kernel) and any(_spelled(rules, inner, opset) for inner in node.group.nodes())
+        for node in graph_as_kernels(rules, graph, opset).nodes()
+    )
+
+
+def _spelled(rules: Rules, node: Node, opset: int) -> bool:
+    return isinstance(node, ScopeNode) or (isinstance(node, Call) and not node.constant and not _said(rules, node, opset))
 
 
 def graph_as_kernels(rules: Rules, graph: Graph, opset: int) -> Graph:
@@ -58,10 +72,14 @@ def texts_of(
             try:
                 function = function_of(rules, node.group, opset)
                 if function.name not in found:
-                    found[function.name] = generate(rules, function.group, variants(rules, function.group)[0])
-            except (DslcError, NotGenerated):
+                    found[function.name] = within(SECONDS, partial(_first, rules, function.group))
+            except (DslcError, NotGenerated, TooLong):
                 continue
     return found
+
+
+def _first(rules: Rules, group: Graph) -> KernelText:
+    return generate(rules, group, variants(rules, group)[0])
 
 
 def ready(model: ModelProto | bytes, texts: Mapping[str, KernelText]) -> None:
@@ -70,4 +88,4 @@ def ready(model: ModelProto | bytes, texts: Mapping[str, KernelText]) -> None:
         prepared(model, texts=texts)
 
 
-__all__ = ["as_kernels", "graph_as_kernels", "ready", "texts_of"]
+__all__ = ["as_kernels", "derived", "graph_as_kernels", "ready", "texts_of"]

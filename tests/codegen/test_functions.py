@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import onnx
 import onnx.inliner
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+import dslc
+from dslc.cli.main import run as cli
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.dtype import TensorType
@@ -231,3 +235,18 @@ def test_a_model_without_functions(std: Rules) -> None:
     onnx.checker.check_model(plain, full_check=True)
     for a, b in zip(ran(plain, feeds()), ran(model, feeds()), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_portable_files_have_nodes_in_place_of_functions(std: Rules, tmp_path: Path) -> None:
+    """`--portable inline` makes a file of one with kernels that runtimes without functions run."""
+    model, written = mish(std)
+    source, target = tmp_path / "fast.onnx", tmp_path / "portable.onnx"
+    onnx.save(written, source)
+    assert cli(["optimize", str(source), "-o", str(target), "--budget", "0", "--portable", "inline", "-q"]) == 0
+    plain = onnx.load(target)
+    assert not plain.functions and {node.domain for node in plain.graph.node} == {""}
+    assert not any(entry.key.startswith("dslc.kernel.") for entry in plain.metadata_props)
+    for a, b in zip(ran(plain, feeds()), ran(model, feeds()), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+    kept = dslc.optimize(written, budget=0)
+    assert kept.model.functions

@@ -135,6 +135,34 @@ def test_options_and_threads(cache: Path, file: Path) -> None:
 
 
 @compiles
+def test_weights_beside_the_file(cache: Path, file: Path, tmp_path: Path) -> None:
+    """A model with external data: the kernels are found without reading it, from wherever the model is loaded."""
+    model = onnx.load(file)
+    weight = np.array([1, -2, 3, 0.5], np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    del model.graph.input[1]
+    x = feeds()["x"]
+    wanted = 1000 * ran(model, {"x": x})[0]
+    place = tmp_path / "elsewhere"
+    place.mkdir()
+    onnx.save(model, place / "large.onnx", save_as_external_data=True, location="large.data", size_threshold=0)
+    bare = onnx.load(place / "large.onnx", load_external_data=False)
+    assert bare.graph.initializer[0].data_location == onnx.TensorProto.EXTERNAL
+    session = dslc.session(place / "large.onnx", threads=2)
+    assert np.allclose(session.run(None, {"x": x})[0], wanted, rtol=1e-4)
+    options = onnxruntime.SessionOptions()
+    assert len(dslc.register(options, place / "large.onnx")) == 1
+    with Worker(2) as worker:
+        worker.load(ModelFile(bare.SerializeToString(), str(place)))
+        (found, _) = worker.ask({"do": "run", "feeds": {"x": x}})["arrays"]
+        assert np.allclose(found, wanted, rtol=1e-4)
+        # as in a runtime that has no library
+        worker.load(ModelFile(bare.SerializeToString(), str(place), kernels=False))
+        (found, _) = worker.ask({"do": "run", "feeds": {"x": x}})["arrays"]
+        assert np.allclose(1000 * found, wanted, rtol=1e-4)
+
+
+@compiles
 def test_the_variant_of_the_file_is_built(cache: Path, file: Path) -> None:
     name = onnx.load(file).functions[0].name
     first = prepared(file)

@@ -21,16 +21,22 @@ from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import NAMES, BuildReason, NotBuilt
 from dslc.codegen.host.library import build as built
 from dslc.codegen.text import KernelText, NotGenerated, Reason
+from dslc.cost.cache import CostCache
+from dslc.cost.machine import this_machine
+from dslc.cost.measure import Measurer
 from dslc.cost.process import ModelFile, Worker
 from dslc.fuse.fused import Story
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
+from dslc.fuse.profile import Sizes
 from dslc.fuse.trials import Why
 from dslc.interpret import Floats, run
 from dslc.ir.graph import Call, Graph, Kernel
+from dslc.ir.graph import replace as graph_replace
+from dslc.ir.holes import hole, program
 from dslc.onnx.importer import import_model
 from dslc.semantics.apply import apply
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, standard
 from dslc.sessions import session
 from tests.caches import apart
 from tests.search.test_match_random import BASES, STEPS, Step, build, unary
@@ -193,6 +199,47 @@ def test_a_kernel_with_other_numbers_is_dropped(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(trials, "generate", wrong)
     assert ("mul add sigmoid tanh mul", Why.DIFFERS) in dropped()
+
+
+def tried(text: str, monkeypatch: pytest.MonkeyPatch) -> trials.Tried | trials.Dropped:
+    """What becomes of a model as one kernel, however fast that is."""
+    monkeypatch.setattr(trials, "MARGIN", 0.0)
+    monkeypatch.setattr(trials, "VARIANTS", 1)
+    rules = standard()
+    graph = import_model(onnx.parser.parse_model(text), rules).graph
+    holes = tuple(hole(k, value.type) for k, value in enumerate(graph.inputs))
+    whole = program(holes, graph_replace(graph.outputs, dict(zip(graph.inputs, holes, strict=True))))
+    with CostCache(None) as costs:
+        measurer = Measurer(this_machine(1), costs)
+        try:
+            subject = trials.Subject(whole, (False,) * len(holes))
+            (found,) = trials.Trials(rules, measurer, Sizes(), 17).tried([subject]).values()
+        finally:
+            measurer.close()
+    return found
+
+
+def test_what_differs_by_contracted_products_alone_is_rounded_as_the_nodes_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sign of a difference that is nothing but rounding."""
+    found = tried(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[64, 50] x) => (float[64, 50] y) {
+          a = Abs(x)  p = Mul(x, x)  q = Mul(a, a)  d = Sub(p, q)  y = Sign(d)
+        }""",
+        monkeypatch,
+    )
+    assert isinstance(found, trials.Tried) and not found.variant.contract, found
+
+
+@pytest.mark.parametrize("size", [5, 40])
+def test_numbers_that_are_none_are_as_the_runtime_has_them(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ONNX Runtime's largest of a window is no NaN where the window has one, that of a kernel is: its nodes are kept."""
+    found = tried(
+        f"""<ir_version: 8, opset_import: ["": 17]> g (float[1, 1, {size}, {size}] x) => (float[1, 1, {size - 1}, {size - 1}] y) {{
+          y = MaxPool<kernel_shape=[2, 2]>(x)
+        }}""",
+        monkeypatch,
+    )
+    assert isinstance(found, trials.Dropped) and found.why is Why.DIFFERS, found
 
 
 def test_without_a_compiler_nothing_is_used(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 
+from dslc.semantics.checks.costs import check_cost
 from dslc.semantics.checks.derivations import check_unknowns
 from dslc.semantics.checks.names import VOCABULARY, Report, Scope
 from dslc.semantics.checks.operators import check_condition, check_function
@@ -107,6 +108,7 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
         elif isinstance(statement, t.Cost):
             for entry in statement.entries:
                 _entry(entry, scope)
+            check_cost(statement, scope)
         elif isinstance(statement, t.CallVendor | t.RenderTemplate):
             for entry in statement.attrs:
                 _entry(entry, scope)

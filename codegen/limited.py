@@ -1,0 +1,68 @@
+"""Work that ends: a file may ask for a kernel that nobody would wait for."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+#: seconds for reading the function of one kernel and generating it, and for all kernels of a file
+SECONDS, EVERY = 20.0, 60.0
+
+
+class TooLong(Exception):
+    """Work that did not end in its time."""
+
+
+class _Stopped(BaseException):
+    """Ends the thread of work that nobody waits for any more."""
+
+
+class _Work(threading.Thread, Generic[T]):
+    def __init__(self, work: Callable[[], T]) -> None:
+        super().__init__(name="dslc", daemon=True)
+        self._work = work
+        self.result: list[T] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result.append(self._work())
+        except _Stopped:
+            pass
+        except BaseException as problem:
+            self.problem = problem
+
+    def stop(self) -> None:
+        """Raises an exception in it as soon as it computes in Python; what hangs in a library in C is left to itself."""
+        if self.ident is not None:
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stopped))
+
+
+def within(seconds: float, work: Callable[[], T]) -> T:
+    """The result of some work that takes no more than so many seconds; what it raises is raised here.
+
+    Raises:
+        TooLong: its time is over.
+    """
+    if seconds <= 0:
+        raise TooLong(f"{seconds:.0f} s")
+    thread = _Work(work)
+    thread.start()
+    try:
+        thread.join(min(seconds, threading.TIMEOUT_MAX))
+    except BaseException:
+        # interrupted: whoever waits no more does not want it
+        thread.stop()
+        raise
+    if thread.is_alive():
+        thread.stop()
+        raise TooLong(f"{seconds:.0f} s")
+    if thread.problem is not None:
+        raise thread.problem
+    return thread.result[0]
+
+
+__all__ = ["EVERY", "SECONDS", "TooLong", "within"]

@@ -1,0 +1,137 @@
+"""A result with kernels where nobody has their library: no slower than the original there either, or another one is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from dslc.cost.cache import CostCache
+from dslc.cost.clock import TimeUp
+from dslc.cost.process import WorkerFailed
+from dslc.cost.timing import MemoryShort, Times
+from dslc.search.contenders import Contender
+from dslc.search.explore import proved_again
+from dslc.search.judge import UNCLEAR, Verdict, judge, winner
+from dslc.search.run import Run
+from dslc.search.stages import Explored, Finished
+from dslc.search.written import derived
+
+#: of the time for timing, the part that is kept for this
+PART = 0.25
+#: what seems to be so much slower counts as slower though a busy machine leaves it open
+CLEARLY = 0.9
+#: other results that are looked at
+OTHERS = 2
+
+
+def asked(explored: Explored, contenders: Sequence[Contender]) -> bool:
+    """Whether it matters how fast some contender is without its library."""
+    settings = explored.referenced.task.settings
+    return settings.timing and not settings.library_only and any(one.model.functions for one in contenders)
+
+
+def standing(explored: Explored, found: Finished, cache: CostCache, run: Run) -> Finished:
+    """What was found, with its times without its library, where these are no slower than the original's; else the best other result
+    of which that is true, or the original."""
+    contender = found.contender
+    if contender is None or not asked(explored, [contender]):
+        return found
+    task = explored.referenced.task
+    run.phase("timing", "timing without the library")
+    bare, reason = _bare(explored, contender, 0.5, cache, run)
+    if bare and not any(map(slower, bare)):
+        return replace(found, alone=bare)
+    if not bare and not derived(task.rules, contender.candidate.end, task.imported.context.opset):
+        # its functions have nodes of the model, one for one
+        run.note(f"without its library it was not timed: {reason}")
+        return found
+    for other in _others(explored, contender, run):
+        better = _both(explored, other, cache, run)
+        if better is not None:
+            run.note(f"kernels were left out: with them {_said(found.verdicts)}, but without their library {_said(bare) or reason}")
+            return better
+    text = f"what is {_said(found.verdicts)} with its library is {_said(bare) or 'not known to be as fast'} without it"
+    return Finished(task, None, f"{text} (--library-only takes it)", found.verdicts, found.predicted, alone=bare)
+
+
+def slower(verdict: Verdict) -> bool:
+    """Whether a runtime without the library was measured to lose by the file."""
+    return verdict.ratio.ratio < (UNCLEAR if verdict.ratio.high < 1 else CLEARLY)
+
+
+def _said(verdicts: Sequence[Verdict]) -> str:
+    worst = min(verdicts, key=lambda one: one.ratio.ratio, default=None)
+    return "" if worst is None else f"{worst.ratio.ratio:.2f} times as fast"
+
+
+def _others(explored: Explored, contender: Contender, run: Run) -> Iterator[Contender]:
+    """Other results whose kernels have nodes of their operators, the best by prediction first; then what stood on the way to the
+    contender before it needed others."""
+    task, count = explored.referenced.task, 0
+
+    def plain(one: Contender) -> bool:
+        return not derived(task.rules, one.candidate.end, task.imported.context.opset)
+
+    known = [one for one in explored.contenders if one is not contender and plain(one)]
+    for one in sorted(known, key=lambda one: one.candidate.cost)[:OTHERS]:
+        count += 1
+        yield one
+    for candidate in reversed(contender.candidate.path()[1:-1]):
+        if count < OTHERS and not derived(task.rules, candidate.end, task.imported.context.opset):
+            found = explored.referenced.checker.check(candidate)
+            if isinstance(found, Contender) and proved_again(explored.referenced, run, candidate).usable:
+                yield found
+            return
+
+
+def _both(explored: Explored, other: Contender, cache: CostCache, run: Run) -> Finished | None:
+    """A result that is faster with its library, and no slower without it; None where it is not."""
+    task = explored.referenced.task
+    try:
+        with_library = _timed(explored, other, 0.5, cache, run)
+    except (TimeUp, WorkerFailed, MemoryShort):
+        return None
+    if winner([[one] for one in with_library]) is None:
+        return None
+    ratio = explored.predicted.ratio(other.candidate)
+    bare: tuple[Verdict, ...] = ()
+    if other.model.functions:
+        bare, _ = _bare(explored, other, 0.9, cache, run)
+        if any(map(slower, bare)):
+            return None
+    return Finished(task, other, "", with_library, ratio, alone=bare)
+
+
+def _bare(explored: Explored, contender: Contender, part: float, cache: CostCache, run: Run) -> tuple[tuple[Verdict, ...], str]:
+    """Verdicts of a contender without its library; none, and why, where it could not be timed."""
+    try:
+        return _timed(explored, contender, part, cache, run, kernels=False), ""
+    except TimeUp:
+        run.cut("timing")
+        return (), "there was no time"
+    except (WorkerFailed, MemoryShort) as problem:
+        return (), str(problem)
+
+
+def _timed(
+    explored: Explored, contender: Contender, part: float, cache: CostCache, run: Run, kernels: bool = True
+) -> tuple[Verdict, ...]:
+    """Verdicts at every choice of sizes within such a part of the time that is left; the original may have kernels, too."""
+    referenced = explored.referenced
+    original, contender = (
+        (referenced.file, contender)
+        if kernels
+        else (replace(referenced.file, kernels=False), replace(contender, file=replace(contender.file, kernels=False)))
+    )
+    # what the budget left undecided may be decided with another one
+    key = f"{referenced.identity} {referenced.task.settings.budget}"
+    seconds = max(0.0, run.clock.left() - referenced.task.writing) * part / len(referenced.inputs)
+    return tuple(
+        judge(
+            original, key, [contender], one.feeds[0], referenced.task.machine, seconds, cache, run.clock, Times(), referenced.load
+        ).verdicts[0]
+        for one in referenced.inputs
+    )  # fmt: skip
+
+
+__all__ = ["PART", "asked", "slower", "standing"]

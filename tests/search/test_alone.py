@@ -1,0 +1,100 @@
+"""A result with kernels is no slower than the original where nobody has their library."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dslc.cost.clock import TimeUp
+from dslc.cost.process import ModelFile
+from dslc.cost.statistics import Interval
+from dslc.search import alone
+from dslc.search.contenders import Contender
+from dslc.search.judge import Judged, Verdict
+from dslc.search.settings import Settings
+from dslc.search.stages import Finished
+
+
+def verdict(ratio: float, spread: float = 0.01) -> Verdict:
+    return Verdict(1.0, 1 / ratio, Interval(ratio, ratio - spread, ratio + spread))
+
+
+def contender(name: str, cost: float) -> Contender:
+    """A model of a name; its candidate stands for a search's, and has nothing on its way."""
+    candidate: Any = SimpleNamespace(cost=cost, end=name, path=lambda: [None, None])
+    return Contender(candidate, SimpleNamespace(functions=[] if name == "rules" else ["f"]), ModelFile(name), 0.0)
+
+
+class Explored:
+    """What a search handed on, whose models take what a table says: with their library, and without it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: dict[str, tuple[Any, Any]], spelled: set[str], **options: Any) -> None:
+        imported = SimpleNamespace(context=SimpleNamespace(opset=17))
+        self.task: Any = SimpleNamespace(settings=Settings(**options), rules=None, machine=None, writing=0.0, imported=imported)
+        inputs = [SimpleNamespace(feeds=[{}])]
+        self.referenced = SimpleNamespace(task=self.task, inputs=inputs, identity="", load=0.0, file=ModelFile("original"))
+        self.predicted = SimpleNamespace(ratio=lambda one: 2.0)
+        self.contenders = tuple(contender(name, k) for k, name in enumerate(times))
+        self.notes: list[str] = []
+        clock = SimpleNamespace(left=lambda: 10.0)
+        self.run: Any = SimpleNamespace(phase=lambda *_: None, note=self.notes.append, cut=lambda _: None, clock=clock)
+
+        def judged(original: ModelFile, key: str, contenders: list[Contender], *_: Any) -> Judged:
+            (one,) = contenders
+            assert original.kernels == one.file.kernels
+            found = times[str(one.file.model)][0 if one.file.kernels else 1]
+            if found is None:
+                raise TimeUp
+            return Judged((found,))
+
+        monkeypatch.setattr(alone, "judge", judged)
+        monkeypatch.setattr(alone, "derived", lambda rules, graph, opset: graph in spelled)
+
+    def standing(self) -> Finished:
+        """What becomes of the first one."""
+        own: Any = self
+        found = Finished(self.task, self.contenders[0], "", (verdict(3.0),), 2.0)
+        return alone.standing(own, found, own, self.run)
+
+
+def test_what_is_no_slower_without_its_library_is_taken_with_both_ratios(monkeypatch: pytest.MonkeyPatch) -> None:
+    for without in (verdict(1.0), verdict(1.4), verdict(0.97, 0.05)):
+        found = Explored(monkeypatch, {"fast": (verdict(3.0), without)}, {"fast"}).standing()
+        assert found.contender is not None and found.alone == (without,)
+
+
+@pytest.mark.parametrize("without", [verdict(0.5), verdict(0.97), verdict(0.8, 0.5), None])
+def test_of_a_result_that_is_slower_without_its_library_another_one_is_taken(
+    monkeypatch: pytest.MonkeyPatch, without: Verdict | None
+) -> None:
+    """With kernels whose functions are nodes of the model; what is not faster, or slower without a library either, is none."""
+    times = {
+        "fast": (verdict(3.0), without), "no better": (verdict(0.9), verdict(1.0)), "slow too": (verdict(2.9), verdict(0.7)),
+        "fused": (verdict(2.0), verdict(1.0)),
+    }  # fmt: skip
+    explored = Explored(monkeypatch, {name: times[name] for name in ("fast", "slow too", "fused")}, {"fast"})
+    found = explored.standing()
+    assert found.contender is explored.contenders[2] and found.alone == (verdict(1.0),) and found.verdicts == (verdict(2.0),)
+    assert "left out" in explored.notes[0]
+    explored = Explored(monkeypatch, {name: times[name] for name in ("fast", "no better")}, {"fast"})
+    found = explored.standing()
+    assert found.contender is None and "--library-only" in found.reason and "3.00 times" in found.reason
+
+
+def test_a_model_without_kernels_needs_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    explored = Explored(monkeypatch, {"fast": (verdict(3.0), verdict(0.5)), "rules": (verdict(1.2), None)}, {"fast"})
+    found = explored.standing()
+    assert found.contender is explored.contenders[1] and found.alone == ()
+
+
+def test_nodes_of_the_model_need_no_measurement_where_there_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    explored = Explored(monkeypatch, {"fast": (verdict(3.0), None)}, set())
+    found = explored.standing()
+    assert found.contender is explored.contenders[0] and found.alone == () and "not timed" in explored.notes[0]
+
+
+def test_the_option_lifts_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    explored = Explored(monkeypatch, {"fast": (verdict(3.0), verdict(0.1))}, {"fast"}, library_only=True)
+    assert explored.standing().contender is explored.contenders[0]
