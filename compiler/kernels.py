@@ -298,6 +298,7 @@ def _all_generated(
 def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) -> Graph | Missing:
     from dslc.onnx.definitions import types_of
     from dslc.onnx.functions import group_of, name_of
+    from dslc.semantics.library import standard
 
     types = types_of(file.metadata.get(KEY + name, ""))
     if types is None or len(types) != len(function.input):
