@@ -257,10 +257,12 @@ class _Fusing:
             assert isinstance(found, Tried)
             kept.append(Kept(found, len(own), sum(map(self._measured, own))))
         kept.sort(key=lambda one: -one.saving)
+        most = self.trials.compiled_in(self.left())
         dropped = tuple(one for one in self.found.values() if isinstance(one, Dropped))
-        late = self.late or any(one.why is Why.LATE for one in dropped)
+        late = self.late or len(kept) > most or any(one.why is Why.LATE for one in dropped)
+        kept = kept[:most]
         story = Story(proposed, len(self.priced), tuple(kept), dropped, late)
-        library = self.trials.library([one.tried for one in kept]) if kept else None
+        library = self.trials.library([one.tried for one in kept], self.left()) if kept else None
         if library is None:
             return Fused((), None, story)
         built = [o for o in picked if self._name(o) in library.kernels]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import sys
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -127,6 +129,8 @@ class Trials:
     folder: str | Path | None = None
     left: Callable[[], float] = lambda: inf
     _functions: dict[Graph, Function] = field(default_factory=dict)
+    #: seconds that the compiler took for a kernel, where one was compiled
+    _pace: float = 0.0
 
     def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
         """What became of each program. What was not tried for want of time is dropped as LATE."""
@@ -186,10 +190,14 @@ class Trials:
         words = f"program {hashlib.sha256(model).hexdigest()} weights {weights}"
         return self._seconds(Sample(words, lambda: model, self._copies(subject), self._weights(subject), path, lambda: nodes), turn)
 
-    def library(self, found: Iterable[Tried]) -> Library | None:
-        """The kernels in one library, by the names of their operators; None where it is not built."""
+    def compiled_in(self, seconds: float) -> int:
+        """How many kernels the compiler takes in a time, as far as is known; one at least."""
+        return max(1, int(seconds / self._pace)) if self._pace and seconds < inf else sys.maxsize
+
+    def library(self, found: Iterable[Tried], seconds: float = inf) -> Library | None:
+        """The kernels in one library, by the names of their operators; None where it is not built in that time."""
         try:
-            return build({one.name: one.text for one in found}, self.folder)
+            return build({one.name: one.text for one in found}, self.folder, seconds=min(60.0, max(ENOUGH, seconds)))
         except NotBuilt:
             return None
 
@@ -250,7 +258,10 @@ class Trials:
             seconds = min(60.0, self.left() - (keep if keep < inf else 0.0))
             if seconds <= ENOUGH:
                 raise TimeUp
-            library = build([one.text for own in texts.values() for one in own], self.folder, seconds=seconds)
+            began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
+            library = build(some, self.folder, seconds=seconds)
+            if library.fresh:
+                self._pace = (time.monotonic() - began) / len(some)
         except NotBuilt as problem:
             why = Why.LATE if problem.reason is BuildReason.TIMEOUT and seconds < 60 else Why.NOT_BUILT
             out.update((subject.program, Dropped(subject.program, why, str(problem))) for subject in texts)
@@ -298,7 +309,7 @@ class Trials:
                 raise TimeUp
             if nodes is None:
                 raise _Out(Why.NOT_WRITTEN)
-            library = build([found.text], self.folder)
+            library = build([found.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())))
             model = onnx.ModelProto.FromString(nodes)
             drawn = draw(input_specs(model, {})[0], 1)
             least = min((_room(array) for array in drawn.values()), default=1)
