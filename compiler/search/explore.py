@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -428,26 +428,12 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     task = ground.referenced.task
     if not task.settings.mutate or not with_kernels(task.settings):
         return
-    run.phase("mutating programs")
-    ground.keeping(ground.shares.others)
-    end = run.clock.left(ground.shares.others) * (1 - MUTATING)
-
-    def left() -> float:
-        return run.clock.left(ground.shares.others) - end
-
+    left = _share(ground, run, "mutating programs", MUTATING)
+    common = (task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
     settings = task.settings
-    looked = Mutants(
-        task.rules, (), ground.costs, task.imported.context.opset, left, run.decided,
-        partial=chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats),
-    )  # fmt: skip
-    branches = Branches(task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
-    for finds in (looked, branches):
-        for base in dict.fromkeys((reached.best, ground.start)):
-            made, tale = finds.of(base)
-            if tale.late:
-                run.cut("mutating programs")
-            run.kernels.update((one, tale.told("")) for one in made[:1])
-            yield from made
+    partial = chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats)
+    for finds in (Mutants(*common, partial=partial), Branches(*common)):
+        yield from _found(finds, run, "mutating programs", (reached.best, ground.start), "")
 
 
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
@@ -455,23 +441,29 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     task = ground.referenced.task
     if not task.settings.derive or not with_kernels(task.settings):
         return
-    run.phase("deriving programs")
-    ground.keeping(ground.shares.others)
-    # what is left is the share of kernels and of this
-    end = run.clock.left(ground.shares.others) * (1 - DERIVING)
-
-    def left() -> float:
-        return run.clock.left(ground.shares.others) - end
-
+    left = _share(ground, run, "deriving programs", DERIVING)
     looked = Derivations(
         task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided
     )
     # what was mutated is derived further
-    for base in dict.fromkeys((*reached.offered[:1], reached.best, ground.start)):
+    yield from _found(looked, run, "deriving programs", (*reached.offered[:1], reached.best, ground.start))
+
+
+def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float]:
+    """Begins a phase that may take a share of what is left of the time of kernels; gives the seconds that are left of it."""
+    run.phase(phase)
+    ground.keeping(ground.shares.others)
+    end = run.clock.left(ground.shares.others) * (1 - share)
+    return lambda: run.clock.left(ground.shares.others) - end
+
+
+def _found(looked: Derivations, run: Run, phase: str, bases: Iterable[Candidate], how: str = "derived by ") -> Iterator[Candidate]:
+    """What is found in some candidates, each looked at once; and its story."""
+    for base in dict.fromkeys(bases):
         made, tale = looked.of(base)
         if tale.late:
-            run.cut("deriving programs")
-        run.kernels.update((one, tale.told()) for one in made[:1])
+            run.cut(phase)
+        run.kernels.update((one, tale.told(how)) for one in made[:1])
         yield from made
 
 
