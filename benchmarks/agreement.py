@@ -2,7 +2,7 @@
 
     python -m benchmarks.agreement [--edited 400] [--seed 0] [--workers 2] [--seconds 10] [--library std] [--library taso]
 
-An edited rule has one edit (`dslc.prove.edited`). The interpreter tells its sides apart at random small shapes, or it
+An edited rule has one edit (`benchmarks.edited`). The interpreter tells its sides apart at random small shapes, or it
 does not; what it tells apart and a prover calls equal is a mistake in that prover. An edited rule that is proved and that the
 interpreter does not tell apart is another rule that holds.
 """
@@ -24,10 +24,10 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.edited import KINDS, Edited, sampled
 from dslc.interpret.check_rule import Outcome, check_substitution
-from dslc.prove.axioms import AxiomProver
-from dslc.prove.edited import KINDS, Edited, sampled
-from dslc.prove.provers import PROVERS, prover_verdict, subjects
+from dslc.prove.axioms.prover import AxiomProver
+from dslc.prove.run.provers import PROVERS, prover_verdict, subjects
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load

@@ -26,13 +26,13 @@ from pathlib import Path
 
 from benchmarks.attacking import Attack, Broken, Claimed
 from dslc.errors import DslcError
-from dslc.prove.digest import rule_digest
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.lock import lock_path, read_lock
 from dslc.prove.laws import load_with_laws
-from dslc.prove.lock import lock_path, read_lock
-from dslc.prove.provers import Definition, subjects
+from dslc.prove.run.provers import Definition, subjects
+from dslc.prove.run.verify import chosen, verify
+from dslc.prove.run.worker import definition_of
 from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.prove.verify import chosen, verify
-from dslc.prove.worker import definition_of
 from dslc.semantics.library import BUILTIN, Rules, modules_of
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 import argparse
 import time
 
+from benchmarks.edited import Edited, edited
 from dslc.interpret.check_rule import check_substitution
-from dslc.prove.edited import Edited, edited
-from dslc.prove.guards import find_guards
-from dslc.prove.provers import exact_verdict
+from dslc.prove.guards.proposals import find_guards
+from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.library import load
 
 

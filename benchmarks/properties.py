@@ -16,11 +16,11 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from dslc.prove.axiom_checks import collapse, redundant
-from dslc.prove.axioms import AxiomProver, law_theory
+from benchmarks.axiom_checks import collapse, redundant
+from benchmarks.small_shapes import SmallShapes, Tally, check
+from dslc.prove.axioms.prover import AxiomProver, law_theory
 from dslc.prove.laws import law_substitutions
-from dslc.prove.provers import prover_verdict
-from dslc.prove.small import SmallShapes, Tally, check
+from dslc.prove.run.provers import prover_verdict
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 from dslc.semantics.library import Rules, load

@@ -158,8 +158,8 @@ def verify(
         [('std.double_neg', 'proved')]
     """
     from dslc.errors import error
-    from dslc.prove.verify import chosen
-    from dslc.prove.verify import verify as run
+    from dslc.prove.run.verify import chosen
+    from dslc.prove.run.verify import verify as run
     from dslc.semantics.library import Rules as Loaded
     from dslc.semantics.library import load_many, modules_of
 

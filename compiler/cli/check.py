@@ -84,11 +84,11 @@ def check_files(paths: Sequence[Path], overlapping: bool = False, folders: Itera
     unmatched = _unmatched(rules, modules, found)
     places = {finding.span for finding in unmatched}
     found = [finding for finding in found if finding.code != "W0005" or finding.span not in places] + unmatched
-    from dslc.prove.check_laws import wrong_laws
+    from dslc.prove.run.check_laws import wrong_laws
 
     found += wrong_laws(rules, modules, found)
     if any(rule.syntax.partial and rule.module in modules for rule in rules.substitutions.values()):
-        from dslc.prove.partial import one_sided
+        from dslc.prove.partial.rules import one_sided
 
         found += one_sided(rules, modules, found)
     if any(rule.module in modules for rule in rules.lowerings.values()):

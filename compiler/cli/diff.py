@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dslc.interpret.instantiate import Instance
     from dslc.ir.graph import Value
     from dslc.ir.scalar import Scalar
-    from dslc.prove.difference import Difference
+    from dslc.prove.partial.difference import Difference
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
@@ -55,8 +55,8 @@ def command(
     """
     from dslc.cli.planes import plane, svg, text
     from dslc.errors import error
-    from dslc.prove.difference import NotCompared, difference
-    from dslc.prove.partial import wrongly_corrected
+    from dslc.prove.partial.difference import NotCompared, difference
+    from dslc.prove.partial.rules import wrongly_corrected
     from dslc.prove.verdict import Counterexample
 
     seconds = seconds_of(timeout, "--timeout")
@@ -138,7 +138,7 @@ def _calls(
 
 def _for_all_sizes(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float, output_format: str) -> None:
     """The set where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
-    from dslc.prove.difference import NotCompared, Why, parametric
+    from dslc.prove.partial.difference import NotCompared, Why, parametric
 
     began = time.perf_counter()
     region = parametric(rules, old, new, seconds)
@@ -185,7 +185,7 @@ def _sides(
 def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Sequence[str]) -> dict[str, Any]:
     """The names that the options give a value."""
     from dslc.errors import SourceText, Span, error
-    from dslc.prove.partial import sizes_of
+    from dslc.prove.partial.rules import sizes_of
     from dslc.semantics.env import Mismatch
 
     read: dict[str, tuple[int, ...]] = {}
@@ -217,8 +217,8 @@ def _given(rules: Rules, rule: SubstitutionDef, shapes: Sequence[str], binds: Se
 def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], seed: int) -> Instance:
     from dslc.errors import error
     from dslc.interpret.instantiate import Rejected
-    from dslc.prove.difference import NotCompared, difference
-    from dslc.prove.partial import instances, sides
+    from dslc.prove.partial.difference import NotCompared, difference
+    from dslc.prove.partial.rules import instances, sides
 
     first: Instance | None = None
     reasons: list[str] = []
@@ -249,7 +249,7 @@ def _instance(rules: Rules, rule: SubstitutionDef, given: Mapping[str, Any], see
 def _refused(problem: Any, programs: Sequence[str]) -> DslcError:
     """Why two programs are not compared, at the second one where they are calls."""
     from dslc.errors import SourceText, Span, error
-    from dslc.prove.difference import Why
+    from dslc.prove.partial.difference import Why
 
     codes = {Why.PIECES: "E0607", Why.DISAGREE: "E0608"}
     hints = {Why.PIECES: "a correction of so many pieces gains nothing; `--pieces N` allows more", Why.SIZES: "`--bind NAME=N`"}
@@ -263,7 +263,7 @@ def _record(found: Difference) -> dict[str, Any]:
 
 
 def _print(name: str, found: Difference, limit: float | None) -> None:
-    from dslc.prove.partial import percent
+    from dslc.prove.partial.rules import percent
 
     total = 1
     for size in found.shape:

@@ -48,9 +48,9 @@ def _find(name: str, known: dict[str, tuple[str, Any]]) -> str:
 
 def _status(rules: Rules, definition: Any) -> list[str]:
     """How much is known to be true of a definition, from its library's lock; then each prover's answer."""
-    from dslc.prove.digest import rule_digest
-    from dslc.prove.lock import lock_path, read_lock
-    from dslc.prove.verify import trusted_reason
+    from dslc.prove.known.digest import rule_digest
+    from dslc.prove.known.lock import lock_path, read_lock
+    from dslc.prove.run.verify import trusted_reason
     from dslc.semantics.definitions import PropertyDef, SubstitutionDef
 
     syntax = definition.syntax

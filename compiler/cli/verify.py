@@ -16,8 +16,8 @@ from dslc.cli.options import seconds_of
 
 if TYPE_CHECKING:
     from dslc.errors import Diagnostic
+    from dslc.prove.run.verify import Progress
     from dslc.prove.verdict import ProverName, RuleVerdict
-    from dslc.prove.verify import Progress
     from dslc.semantics.definitions import SubstitutionDef
     from dslc.semantics.library import Rules
 
@@ -67,7 +67,7 @@ def command(
     """
     from dslc.diagnostics.render import render, wants_color
     from dslc.prove.laws import load_with_laws
-    from dslc.prove.verify import PROVERS, verify
+    from dslc.prove.run.verify import PROVERS, verify
 
     limit = seconds_of(timeout, "--timeout")
     if limit <= 0:
@@ -171,10 +171,10 @@ def below(verdicts: Sequence[RuleVerdict], require: str | None) -> list[str]:
     return [] if enough is None else [verdict.rule for verdict in verdicts if verdict.status not in enough]
 def mistaken(rules: Rules, names: Sequence[str], mistakes: Sequence[Diagnostic]) -> dict[str, RuleVerdict]:
     """Verdicts of rules and laws that have a mistake, or whose operators and functions have one: nothing is proved of these."""
-    from dslc.prove.check_laws import mistake_in
-    from dslc.prove.digest import rule_digest
+    from dslc.prove.known.digest import rule_digest
+    from dslc.prove.run.check_laws import mistake_in
+    from dslc.prove.run.worker import definition_of
     from dslc.prove.verdict import RuleVerdict
-    from dslc.prove.worker import definition_of
 
     out = {}
     for name in names if mistakes else ():
@@ -207,10 +207,10 @@ def presumed(verdicts: Sequence[RuleVerdict]) -> list[str]:
 
 def _findings(rules: Rules, verdict: RuleVerdict, seed: int, guarded: bool = True) -> tuple[Diagnostic, ...]:
     """What a refuted rule's user is told: the counterexample, and (`guarded`) a guard under which it holds, where one is found."""
-    from dslc.prove.guards import find_guards, guard_diagnostics
-    from dslc.prove.provers import exact_verdict
-    from dslc.prove.verify import diagnostic_of
-    from dslc.prove.worker import definition_of
+    from dslc.prove.guards.proposals import find_guards, guard_diagnostics
+    from dslc.prove.run.provers import exact_verdict
+    from dslc.prove.run.verify import diagnostic_of
+    from dslc.prove.run.worker import definition_of
     from dslc.semantics.definitions import SubstitutionDef as _Substitution
 
     definition = definition_of(rules, verdict.rule)
@@ -251,7 +251,7 @@ def _chosen(rules: Rules, names: Sequence[str], patterns: Sequence[str]) -> list
     from fnmatch import fnmatchcase
 
     from dslc.errors import Diagnostic, DslcError
-    from dslc.prove.verify import chosen
+    from dslc.prove.run.verify import chosen
     from dslc.semantics.library import modules_of
 
     modules = modules_of(rules, names)
@@ -324,7 +324,7 @@ def markdown(rules: Rules, verdicts: Sequence[RuleVerdict], seconds: float) -> s
 
 
 def _library(rules: Rules, verdict: RuleVerdict) -> str:
-    from dslc.prove.worker import definition_of
+    from dslc.prove.run.worker import definition_of
 
     rule = rules.derivations.get(verdict.rule) or definition_of(rules, verdict.rule)
     return rule.module.library

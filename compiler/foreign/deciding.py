@@ -17,11 +17,11 @@ from dslc.foreign.keeping import Kept, digest_of
 from dslc.foreign.outcome import Imported, Outcome, Pending
 from dslc.foreign.translate import Translation
 from dslc.interpret.instantiate import Rejected, instantiate
-from dslc.prove.guards import SEARCHED
+from dslc.prove.guards.proposals import SEARCHED
+from dslc.prove.run.verify import conclude
+from dslc.prove.run.worker import Task
+from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import RELIABLE, ProverName, RuleVerdict, Verdict
-from dslc.prove.verify import conclude
-from dslc.prove.worker import Task
-from dslc.prove.workers import Workers
 from dslc.semantics.definitions import SubstitutionDef
 
 _INSTANCES = 200

@@ -17,8 +17,8 @@ from dslc.foreign.rule import ForeignRule, Operator, Output, Tensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
 from dslc.foreign.typing import Unknown
+from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RELIABLE
-from dslc.prove.verify import verify_rule
 from dslc.semantics.checks.duplicates import canonical
 from dslc.semantics.definitions import OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules

@@ -10,8 +10,8 @@ from pathlib import Path
 from dslc.foreign.define import definition, operators
 from dslc.foreign.outcome import LIVE, Imported
 from dslc.foreign.translate import Translation
-from dslc.prove.digest import rule_digest
-from dslc.prove.lock import LOCK, Lock, ProofCache, keep_json, read_lock, write_lock
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.lock import LOCK, Lock, ProofCache, keep_json, read_lock, write_lock
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.library import load_many
 

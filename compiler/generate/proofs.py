@@ -9,12 +9,12 @@ from types import TracebackType
 
 from dslc.errors import DslcError
 from dslc.generate.general import GeneralRule, definition, names_in, rule_text
-from dslc.prove.digest import rule_digest
-from dslc.prove.lock import LOCK, ProofCache, read_lock, write_lock
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.lock import LOCK, ProofCache, read_lock, write_lock
+from dslc.prove.run.verify import conclude
+from dslc.prove.run.worker import Task
+from dslc.prove.run.workers import Workers
 from dslc.prove.verdict import ProverName, RuleVerdict, Verdict
-from dslc.prove.verify import conclude
-from dslc.prove.worker import Task
-from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
 
 #: about so many seconds, counted in steps, after which the exact prover gives up, half of that for rules of more operators than

@@ -26,7 +26,7 @@ from dslc.match.pattern import (
     Variable,
 )
 from dslc.match.spelled import chosen, inside
-from dslc.prove.resting import held_traits
+from dslc.prove.known.resting import held_traits
 from dslc.semantics.composites import abbreviates
 from dslc.semantics.definitions import FunctionDef, OperatorDef, SubstitutionDef
 from dslc.semantics.library import Rules

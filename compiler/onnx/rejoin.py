@@ -24,7 +24,7 @@ from dslc.onnx.emit import NotWritable, Spec, _check_types, _listed, split_op
 from dslc.onnx.importer import node_view
 from dslc.onnx.known import KnownValues, static_shape
 from dslc.onnx.protos import ELEM_TYPES, attribute_value, make_attribute, schema_of
-from dslc.prove.resting import held_traits
+from dslc.prove.known.resting import held_traits
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import FunctionDef, OnnxClause, OperatorDef
 from dslc.semantics.env import Env

@@ -13,7 +13,7 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Node, Value
-from dslc.prove.resting import held_traits
+from dslc.prove.known.resting import held_traits
 from dslc.search.rewriting import rewritten
 from dslc.semantics.apply import apply
 from dslc.semantics.env import Mismatch, Unbound

@@ -15,7 +15,7 @@ from dslc.egraph.rewrite import state
 from dslc.ir.facts import Fact, fact_of
 from dslc.ir.graph import Call, Node, Value, with_args
 from dslc.match import CompiledRule
-from dslc.prove.resting import held_traits
+from dslc.prove.known.resting import held_traits
 from dslc.search.flatten import flatter
 from dslc.semantics.library import Rules
 

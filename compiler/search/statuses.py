@@ -9,11 +9,11 @@ from math import inf
 from pathlib import Path
 
 from dslc.match import CompiledRule
-from dslc.prove.digest import rule_digest
-from dslc.prove.lock import Lock, ProofCache, lock_path, read_lock
-from dslc.prove.resting import current
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.lock import Lock, ProofCache, lock_path, read_lock
+from dslc.prove.known.resting import current
+from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RELIABLE, RuleVerdict, Status
-from dslc.prove.verify import verify
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
 

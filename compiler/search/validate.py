@@ -29,7 +29,7 @@ from dslc.ir.scalar import Num, Number, Scalar, Sym, num, rebuild, walk
 from dslc.mutate.correct import Corrected
 from dslc.prove.counterexample import text_of
 from dslc.prove.exact import Equal, compare
-from dslc.prove.field import compare_values
+from dslc.prove.field.prover import compare_values
 from dslc.prove.sizes import at_sizes, with_sizes
 from dslc.search.candidate import Candidate
 from dslc.search.rewriting import rewritings

@@ -16,7 +16,7 @@ from dslc.foreign.importing import Outcome, import_rules
 from dslc.foreign.rule import KINDS, ForeignRule, Operator, Tensor
 from dslc.foreign.shapes import Clash
 from dslc.foreign.translate import translations
-from dslc.prove.verify import verify_rule
+from dslc.prove.run.verify import verify_rule
 from tests.foreign.shaped import IMAGE, KERNEL, X1, X2, X3, at, concat, conv, plain, rule, transpose
 
 SCALE, SHIFT, MEAN, VARIANCE = (Tensor(-k) for k in range(21, 25))

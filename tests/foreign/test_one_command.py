@@ -14,7 +14,7 @@ from dslc.foreign.importing import Outcome, import_rules
 from dslc.foreign.keeping import digest_of
 from dslc.foreign.rule import Operator
 from dslc.foreign.translate import translations
-from dslc.prove.lock import read_lock
+from dslc.prove.known.lock import read_lock
 from dslc.semantics.library import load_many
 from tests.foreign.shaped import RIGHT, WRONG, X1, X2, X3, at, plain, rule
 
@@ -52,7 +52,7 @@ def test_what_was_decided_is_not_decided_again(tmp_path: Path, monkeypatch: pyte
         raise AssertionError("asked again")
 
     with monkeypatch.context() as patched:
-        patched.setattr("dslc.prove.workers.answers", fail)
+        patched.setattr("dslc.prove.run.workers.answers", fail)
         again = import_rules(rules[::-1], "taso", tmp_path / "other.rules", workers=0, cache=cache)
         with pytest.raises(AssertionError, match="asked again"):
             import_rules(rules, "taso", tmp_path / "mine.rules", workers=0)

@@ -16,7 +16,7 @@ from dslc.generate.rewriting import Found
 from dslc.generate.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.generate.tries import Tries
 from dslc.ir.dtype import DType
-from dslc.prove.provers import exact_verdict
+from dslc.prove.run.provers import exact_verdict
 
 A, B, C, _, _ = matrices()
 X, Y, K, M = (input_term(k, type) for k, type in enumerate((IMAGE, IMAGE, KERNEL, KERNEL)))

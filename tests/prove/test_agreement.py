@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from benchmarks.agreement import Row, row, subjects_of, table
-from dslc.prove import instances
-from dslc.prove.edited import KINDS, Edited, edited, sampled
-from dslc.prove.lock import LOCK, read_lock
-from dslc.prove.provers import PROVERS, exact_verdict, prover_verdict
+from benchmarks.edited import KINDS, Edited, edited, sampled
+from dslc.prove.cover import instances
+from dslc.prove.known.lock import LOCK, read_lock
+from dslc.prove.run.provers import PROVERS, exact_verdict, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, find_library, load

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.axiom_checks import collapse, redundant, without_positions
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
 from dslc.ir.scalar import dimension
-from dslc.prove.axiom_checks import collapse, redundant, without_positions
-from dslc.prove.axioms import AxiomProver, LawTheory, axioms_verdict, law_theory
-from dslc.prove.field import field_verdict
+from dslc.prove.axioms.prover import AxiomProver, LawTheory, axioms_verdict, law_theory
+from dslc.prove.axioms.smt_process import Axiom, Found, Query, SmtProcess, Sort, Symbols, Term, Theory
+from dslc.prove.field.prover import field_verdict
 from dslc.prove.laws import law_substitutions
-from dslc.prove.smt_process import Axiom, Found, Query, SmtProcess, Sort, Symbols, Term, Theory
 from dslc.semantics.apply import apply
 from dslc.semantics.definitions import PropertyDef
 from dslc.semantics.library import Rules, load, load_many

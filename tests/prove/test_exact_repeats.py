@@ -16,7 +16,7 @@ import hashlib
 from dslc.analysis import isl
 from dslc.prove.exact import compare
 from dslc.prove.exact.terms import Algebra, Deadline
-from dslc.prove.instances import cover
+from dslc.prove.cover.instances import cover
 from dslc.semantics.library import load
 
 seen, steps = hashlib.sha256(), []
@@ -86,7 +86,7 @@ def test_steps_are_counted_in_the_outer_deadline_too() -> None:
 
 def test_a_rule_is_given_up_at_the_same_place_however_fast_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
     from dslc.prove.exact import terms
-    from dslc.prove.provers import exact_verdict
+    from dslc.prove.run.provers import exact_verdict
     from dslc.semantics.library import load
 
     rules, clock = load("std"), terms.time.process_time

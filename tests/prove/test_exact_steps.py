@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from dslc.ir.scalar import Reduce, Sym, apply, dimension, iterator, num, read, reduce, walk
+from dslc.prove.cover.instances import cover
 from dslc.prove.exact.equations import solved
 from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.windows import cases_of_sizes, generalized
-from dslc.prove.instances import cover
-from dslc.prove.provers import exact_verdict, subjects
+from dslc.prove.run.provers import exact_verdict, subjects
 from dslc.prove.verdict import Verdict
 from dslc.semantics.library import Rules, load
 

@@ -7,11 +7,11 @@ from functools import cache
 import pytest
 
 from dslc.ir.scalar import apply, dimension, iterator, num, read, reduce
+from dslc.prove.cover.instances import cover
 from dslc.prove.exact import Differs, Equal, Habit, Undecided, compare
 from dslc.prove.exact.terms import Algebra
 from dslc.prove.exact.windows import generalized
-from dslc.prove.instances import cover
-from dslc.prove.provers import subjects
+from dslc.prove.run.provers import subjects
 from dslc.semantics.library import Rules, load_many
 
 

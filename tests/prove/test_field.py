@@ -10,8 +10,8 @@ import pytest
 from dslc.interpret.field import P
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value, input_value
-from dslc.prove.degree import Degree, degrees
-from dslc.prove.field import DRAWS, field_verdict
+from dslc.prove.field.degree import Degree, degrees
+from dslc.prove.field.prover import DRAWS, field_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many

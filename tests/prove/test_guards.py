@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.edited import edited
-from dslc.prove.guards import find_guards, guard_diagnostics, guarded
+from benchmarks.edited import edited
+from dslc.prove.guards.proposals import find_guards, guard_diagnostics, guarded
 from dslc.prove.verdict import Verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load
@@ -56,7 +56,7 @@ def rules(tmp_path_factory: pytest.TempPathFactory) -> Rules:
 
 
 def exact(rules: Rules, sub: SubstitutionDef) -> Verdict:
-    from dslc.prove.provers import exact_verdict
+    from dslc.prove.run.provers import exact_verdict
 
     return exact_verdict(rules, sub)
 

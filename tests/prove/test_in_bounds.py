@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dslc.interpret.differ import READ_OUTSIDE
+from dslc.prove.run.verify import verify_rule
 from dslc.prove.verdict import RuleVerdict
-from dslc.prove.verify import verify_rule
 from dslc.semantics.library import Rules, load_many
 
 HEAD = """dslc 1

@@ -9,7 +9,7 @@ import pytest
 
 from dslc.ir.graph import Constant, Input, ScopeNode, topological
 from dslc.ir.scalar import Num, Sym
-from dslc.prove.instances import LEVELS, Cover, Uncovered, cover, covers
+from dslc.prove.cover.instances import LEVELS, Cover, Uncovered, cover, covers
 from dslc.prove.laws import law_substitutions
 from dslc.semantics.library import Rules, load
 
@@ -180,7 +180,7 @@ def test_a_pack_takes_the_rank_that_a_guard_gives(std: Rules) -> None:
 
 
 def test_a_cover_has_a_limit(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
+    monkeypatch.setattr("dslc.prove.cover.instances._MOST_PATHS", {None: 20, 2: 20, 1: 20})
     with pytest.raises(Uncovered, match="too many cases"):
         cover(std, std.substitutions["std.scale_into_biased_conv"])
 

@@ -9,10 +9,10 @@ from click.testing import CliRunner
 
 from dslc.cli.check import command as check
 from dslc.cli.verify import command as verify_command
-from dslc.prove.axioms import axioms_verdict
-from dslc.prove.resting import basis, held_traits
+from dslc.prove.axioms.prover import axioms_verdict
+from dslc.prove.known.resting import basis, held_traits
+from dslc.prove.run.verify import verify
 from dslc.prove.verdict import RuleVerdict
-from dslc.prove.verify import verify
 from dslc.semantics.library import Rules, load_many
 from tests.caches import apart
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dslc.prove.axioms import axioms_verdict
+from dslc.prove.axioms.prover import axioms_verdict
 from dslc.prove.laws import load_with_laws
 from dslc.semantics.library import load_many
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.digest import PROVER_VERSION, rule_digest
-from dslc.prove.lock import LOCK, ProofCache, read_lock, write_lock
+from dslc.prove.known.digest import PROVER_VERSION, rule_digest
+from dslc.prove.known.lock import LOCK, ProofCache, read_lock, write_lock
+from dslc.prove.run.verify import verify
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
-from dslc.prove.verify import verify
 from dslc.semantics.library import Rules, load_many
 from tests.caches import apart
 

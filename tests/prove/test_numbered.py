@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from dslc.prove.instances import cover
-from dslc.prove.numbered import at_combinations
-from dslc.prove.provers import exact_verdict
+from dslc.prove.cover.instances import cover
+from dslc.prove.cover.numbered import at_combinations
+from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.library import Rules, load
 
 HEADER = "dslc 1\nimport std (conv, concat)\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dslc.cli.check import check_files
-from dslc.prove.field import field_verdict
-from dslc.prove.partial import percent
-from dslc.prove.verify import diagnostic_of, verify_rule
+from dslc.prove.field.prover import field_verdict
+from dslc.prove.partial.rules import percent
+from dslc.prove.run.verify import diagnostic_of, verify_rule
 from dslc.semantics.library import Rules, load_many
 
 HEAD = "dslc 1\nimport std.pointwise (neg)\n"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dslc.prove.field import field_verdict
+from benchmarks.polynomials import Polynomials
+from benchmarks.small_shapes import SmallShapes, check
+from dslc.prove.field.prover import field_verdict
 from dslc.prove.laws import law_substitutions
-from dslc.prove.polynomials import Polynomials
-from dslc.prove.provers import exact_verdict
-from dslc.prove.small import SmallShapes, check
+from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules, load, load_many
 

@@ -12,10 +12,10 @@ from dslc.interpret.field import Field
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import ScopeNode, input_value, topological
 from dslc.ir.scalar import Sym, walk
-from dslc.prove.instances import cover, cover_of_maps
-from dslc.prove.provers import exact_verdict
-from dslc.prove.rank_text import telling_rank
-from dslc.prove.ranks import broadcasts, padded
+from dslc.prove.cover.instances import cover, cover_of_maps
+from dslc.prove.ranks.bound import broadcasts, padded
+from dslc.prove.ranks.reading import telling_rank
+from dslc.prove.run.provers import exact_verdict
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslc.interpret.check_rule import check_substitution
-from dslc.prove.field import field_verdict
+from dslc.prove.field.prover import field_verdict
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
 from dslc.semantics.library import Rules, load
 

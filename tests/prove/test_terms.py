@@ -9,9 +9,9 @@ import pytest
 from dslc.cli.rule_tests import run_tests
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, input_value
-from dslc.prove.instance_terms import term_operators
-from dslc.prove.provers import exact_verdict
-from dslc.prove.verify import verify_rule
+from dslc.prove.run.provers import exact_verdict
+from dslc.prove.run.verify import verify_rule
+from dslc.prove.terms import term_operators
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, load_many
 from dslc.semantics.linear import linear_at

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from dslc.prove.element_types import types_of
-from dslc.prove.lock import from_dict, to_dict
+from dslc.prove.known.lock import from_dict, to_dict
+from dslc.prove.run.verify import diagnostic_of, verify_rule
 from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.prove.verify import diagnostic_of, verify_rule
 from dslc.semantics.library import Rules, load_many
 
 HEAD = """dslc 1

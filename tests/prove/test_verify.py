@@ -13,15 +13,15 @@ from click.testing import CliRunner
 import dslc
 from dslc.cli.verify import command
 from dslc.errors import DslcError
-from dslc.prove.digest import modules_digest
-from dslc.prove.lock import LOCK, read_lock
-from dslc.prove.pool import Changed, Pool
-from dslc.prove.provers import replay
+from dslc.prove.known.digest import modules_digest
+from dslc.prove.known.lock import LOCK, read_lock
+from dslc.prove.run.pool import Changed, Pool
+from dslc.prove.run.provers import replay
+from dslc.prove.run.verify import conclude, has_laws, verify, verify_rule
+from dslc.prove.run.worker import Task, answers
+from dslc.prove.run.workers import Workers
 from dslc.prove.sizes import at_sizes
 from dslc.prove.verdict import Counterexample, RuleVerdict, Verdict
-from dslc.prove.verify import conclude, has_laws, verify, verify_rule
-from dslc.prove.worker import Task, answers
-from dslc.prove.workers import Workers
 from dslc.semantics.library import Rules, load_many
 from tests.caches import apart
 
@@ -153,7 +153,7 @@ def test_a_process_that_dies_is_replaced(rules: Rules) -> None:
 
 
 def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.pool.sys.executable", "/bin/false")
+    monkeypatch.setattr("dslc.prove.run.pool.sys.executable", "/bin/false")
     tasks = [Task("own.swapped", ("field",)), Task("own.wrong", ("field",))]
     with Workers(rules, 1, 60) as workers:
         assert workers.parallel and not workers.answers(wait=False)
@@ -163,7 +163,7 @@ def test_where_no_process_starts_this_one_proves(rules: Rules, monkeypatch: pyte
 
 
 def test_files_that_change_meanwhile_end_the_run(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dslc.prove.workers.modules_digest", lambda _: "another digest")
+    monkeypatch.setattr("dslc.prove.run.workers.modules_digest", lambda _: "another digest")
     with pytest.raises(DslcError) as problem:
         verify(rules, ["own.swapped"], 1, provers=("field",))
     assert [each.code for each in problem.value.diagnostics] == ["E0519"]

@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 
 from dslc.cli import verify
 from dslc.cli.verify import command
-from dslc.prove.guards import find_guards
+from dslc.prove.guards.proposals import find_guards
 from dslc.semantics.library import load
 
 RULE = "substitution twice(X: T[N]) -> Y {\n  Y = relu(relu(X))\n  =>\n  Y = relu(X)\n}\n"

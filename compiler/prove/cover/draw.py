@@ -1,0 +1,373 @@
+"""What the names of a rule stand for in a case: unknown sizes, unknown or enumerated attributes, ranks, unknown functions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from itertools import permutations
+from typing import Any
+
+from dslc.interpret.draft import Draft as Names
+from dslc.interpret.draft import entry_count, partly_bound
+from dslc.interpret.rule_text import Place, operator_hints
+from dslc.ir.dtype import DType
+from dslc.ir.graph import Value
+from dslc.ir.scalar import apply, as_scalar, dimension, sym
+from dslc.prove.cover.path import Assumed, Path, Restart
+from dslc.semantics.assuming import holds
+from dslc.semantics.definitions import OperatorDef, SubstitutionDef
+from dslc.semantics.env import Mismatch, MismatchKind, Unbound, Undecided
+from dslc.semantics.evaluate import evaluate, truth
+from dslc.semantics.lists import plain
+from dslc.semantics.types import solve
+from dslc.semantics.values import Numbers, texts, values
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+STEPS = (1, 2, 3)
+#: all steps are 1, or they are 1, 2, 3 in turn: from one attribute to the next and along a list
+SHIFTS = (None, 0, 1, 2)
+#: what else those are that guards do not keep above 0: all of them -1, the negatives of the turning ones, and 0
+SIGNED = ("minus", "turned", "zero")
+Shift = int | str | None
+#: how many values one number, and each of several, is looked at for (a prime: see `Draft.among`)
+MOST_VALUES = {"real": (13, 7), "number": (11, 5), "size": (7, 5)}
+# cases of numbers that are taken with all values of the others
+_ROWS = 250
+#: the longest list that is looked at where nothing says how many entries an attribute has
+MOST_LISTED = 3
+
+
+#: what is unknown: everything; all but what positions are multiplied with (strides); no attribute; no size either
+LEVELS = ("symbolic", "steps", "attributes", "sizes")
+
+
+@dataclass
+class Choice:
+    """How much is unknown, what must be numbers all the same, and how far ranks go.
+
+    `padded`: packs of which only the longest that a guard allows are looked at; `steps`: integer attributes that multiply or divide
+    positions, and are numbers; `multiplied`: those that stay unknown; `reals`: unknown numbers on which a condition depends;
+    `lists`: attributes that may have any number of entries, with the largest that is looked at;
+    `types`: what names of element types stand for, `dtype` where they are not in it.
+    """
+
+    level: str
+    most_rank: Mapping[str, int]
+    dtype: DType
+    padded: frozenset[str] = frozenset()
+    steps: set[str] = field(default_factory=set)
+    multiplied: set[str] = field(default_factory=set)
+    #: whether steps are lists of more than one entry
+    turning: bool = False
+    reals: set[str] = field(default_factory=set)
+    lists: dict[str, int] = field(default_factory=dict)
+    types: Mapping[str, DType] = field(default_factory=dict)
+    #: the numbers that the rule and what it reaches name
+    near: Numbers = field(default_factory=Numbers)
+    #: the values that numbers have in instances, by the names that they were drawn under
+    tried: dict[str, set[Any]] = field(default_factory=dict)
+    #: steps that guards do not keep above 0
+    signed: set[str] = field(default_factory=set)
+    #: unknown numbers of which guards alone speak
+    assumed: set[str] = field(default_factory=set)
+    #: integer attributes, and numbers, that are unknown
+    integers: set[str] = field(default_factory=set)
+    #: how many numbers of each kind a case has at most
+    together: dict[str, int] = field(default_factory=dict)
+
+
+def shifts(choice: Choice) -> tuple[Shift, ...]:
+    """The rows of numbers that steps are."""
+    return (*SHIFTS, *SIGNED) if choice.signed else SHIFTS
+
+
+def step(shift: Shift, place: int, signed: bool = False) -> int:
+    """The number at a place among all steps; `signed`: of one that need not be positive."""
+    turning = STEPS[place % len(STEPS)]
+    if isinstance(shift, str):
+        return {"minus": -1, "turned": -turning, "zero": 0}[shift] if signed else 1
+    return 1 if shift is None else STEPS[(shift + place) % len(STEPS)]
+
+
+@dataclass(kw_only=True)
+class Draft(Names):
+    """Names along a path of choices: unknown where that is enough."""
+
+    path: Path
+    assumed: Assumed
+    choice: Choice
+    #: whether an attribute was enumerated, or has as many entries, as a rank says
+    listed: bool = False
+    mixing: bool = False
+    #: how many entries lists of any length have in this case
+    lengths: dict[str, int] = field(default_factory=dict)
+    #: the names that stand in the rule
+    taken: frozenset[str] = frozenset()
+    #: the guards that hold by now, by their positions
+    held: set[int] = field(default_factory=set)
+    #: names without which a guard, by its position, has no value and binds nothing
+    missing: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    #: the values that numbers of each kind have, by their places in the table
+    columns: dict[tuple[str, str], int] = field(default_factory=dict)
+    numbers: list[tuple[str, Any]] = field(default_factory=list)
+    #: how many values those of each kind have that are taken with all values of the others
+    widths: dict[str, list[int]] = field(default_factory=dict)
+    #: the calls of the left side that were applied before all tensors were known, by their positions
+    applied: set[int] = field(default_factory=set)
+
+    def entry_name(self, name: str, at: int) -> str:
+        """The name of an entry of a list, which is no name that the rule has for something else."""
+        full = f"{name}{at}"
+        while full in self.taken:
+            full += "_"
+        return full
+
+    # ---- unknowns -------------------------------------------------------------------------------------------
+
+    def size(self, name: str) -> Any:
+        if self.choice.level == "sizes":
+            return self.among("size", name, values("size", near=self.choice.near, hints=self.text.hints.get(name, ())))
+        return plain(self.path.value(dimension(name)))
+
+    def integer(self, name: str, at: int | None = None, hints: Sequence[tuple[str, int]] = ()) -> Any:
+        """An integer, entry `at` of a list: along a list numbers of steps differ. `hints`: what guards say of it."""
+        if name in self.choice.steps:
+            self.choice.turning = self.choice.turning or bool(at)
+            positive = any(relation in {">", ">="} and bound + (relation == ">") > 0 for relation, bound in hints)
+            if not positive and name not in self.choice.signed:
+                self.choice.signed.add(name)
+                raise Restart
+            place = sorted(self.choice.steps).index(name) + (at or 0)
+            return step(self.path.pick("steps", shifts(self.choice)), place, name in self.choice.signed)
+        full = name if at is None else self.entry_name(name, at)
+        if self.choice.level in {"attributes", "sizes"}:
+            return self.among("number", full, values("int", near=self.choice.near, hints=hints), name)
+        self.assumed.integers[full] = name
+        return plain(self.path.value(sym(full)))
+
+    def among(self, kind: str, full: str, options: Sequence[Any], name: str = "") -> Any:
+        """A number out of some: the first two of a kind take all their values together, each later pair does, but not all of them.
+
+        Where sizes are unknown more than two take all their values together, as long as that gives few cases: guards may leave few.
+        With n values, n a prime, the k-th one takes that of the place x + k * y modulo n, where x and y are those of the first two: so
+        two of them take every pair of values along the paths.
+        """
+        if len(options) == 1:
+            # what a guard fixes goes with all values of the others
+            self.numbers.append((name or full, options[0]))
+            return options[0]
+        alone, several = MOST_VALUES[kind]
+        options = options[: several if self.choice.together.get(kind, 0) > 1 else alone]
+        before = [place for (each, _), place in self.columns.items() if each == kind]
+        if (kind, full) not in self.columns:
+            if len(before) > self.choice.together.get(kind, 0) - 1:
+                self.choice.together[kind] = len(before) + 1
+                if len(before) == 1:
+                    raise Restart
+            rows = math.prod(self.widths.get(kind, ())) * len(options)
+            if len(before) > 1 and (rows > _ROWS or self.choice.level != "attributes"):
+                at = (before[0] + (len(before) - 1) * before[1]) % len(options)
+            else:
+                at = self.path.pick((kind, full), range(len(options)))
+                self.widths.setdefault(kind, []).append(len(options))
+            self.columns[kind, full] = at
+        found = options[self.columns[kind, full] % len(options)]
+        self.numbers.append((name or full, found))
+        return found
+
+    def real(self, name: str, at: int | None = None) -> Any:
+        if name in self.choice.reals:
+            full = name if at is None else self.entry_name(name, at)
+            return self.among("real", full, values("float", near=self.choice.near), name)
+        full = name if at is None else self.entry_name(name, at)
+        unknown = sym(full)
+        self.assumed.reals[unknown] = name
+        return plain(self.path.value(unknown))
+
+    def entries(self) -> frozenset[str]:
+        """The unknowns that are entries of lists."""
+        integers = (full for full, name in self.assumed.integers.items() if full != name)
+        return frozenset((*integers, *(str(unknown.name) for unknown, name in self.assumed.reals.items() if unknown.name != name)))
+
+    def bind(self, name: str, value: Any) -> None:
+        if isinstance(value, tuple):
+            self.env.ranks.setdefault(name, len(value))
+        super().bind(name, value)
+
+    def refused(self, reason: str) -> Exception:
+        return Undecided(reason)
+
+    def solve_conditions(self) -> None:
+        """Binds what an equation among the guards determines, and assumes the guards that have a value by now."""
+        for place, condition in enumerate(self.text.conditions):
+            if place in self.held or not self._worth(place):
+                continue
+            self._broadcasts(condition)
+            try:
+                solve((), (condition,), self.env)
+            except Undecided:
+                raise
+            except Mismatch as problem:
+                if problem.kind is not MismatchKind.UNBOUND:
+                    raise
+                self.missing[place] = self._unbound(condition)
+                continue
+            self.held.add(place)
+
+    def _worth(self, place: int) -> bool:
+        """Whether a guard that had no value may have one by now."""
+        names = self.missing.get(place)
+        return not names or any(self.env.has(name) for name in names)
+
+    def _unbound(self, condition: t.Expr) -> tuple[str, ...]:
+        """The first name without a value on each side of an equation, or in another guard; none where more is in the way."""
+        equation = isinstance(condition, t.Compare) and condition.ops == ("==",)
+        found = []
+        for part in condition.operands if isinstance(condition, t.Compare) and equation else (condition,):
+            try:
+                evaluate(part, self.env)
+            except Unbound as unknown:
+                # `a.b` is an attribute of what `a` stands for
+                found.append(unknown.name.partition(".")[0])
+            except Mismatch:
+                return ()
+        return tuple(found)
+
+    def _broadcasts(self, condition: t.Expr) -> None:
+        """`broadcast(Q, L) == L`: every size of Q is the one of L or 1 (that one of L is 1 is no case of its own)."""
+        if not isinstance(condition, t.Compare) or condition.ops != ("==",):
+            return
+        for call, other in (condition.operands, condition.operands[::-1]):
+            if isinstance(call, t.Call) and call.function == "broadcast":
+                try:
+                    target, lists = evaluate(other, self.env), [evaluate(arg, self.env) for arg in call.args]
+                except Unbound:
+                    return
+                if target in lists:
+                    for arg, each in zip(call.args, lists, strict=True):
+                        if isinstance(arg, t.Name) and arg.id in self.choice.padded and len(each) < len(target):
+                            raise Mismatch("the same with leading axes of size 1 is looked at")
+                        self._fits(each, target)
+
+    def _fitting(self, name: str) -> int | None:
+        """The rank of a pack that a guard lets broadcast to a shape: shorter ones are the same, longer ones never fit."""
+        for call, other, names in _broadcast_guards(self.text.conditions):
+            if name in names:
+                try:
+                    target = evaluate(other, self.env)
+                    if any(evaluate(arg, self.env) == target for arg in call.args if not _is_name(arg, name)):
+                        return len(target)
+                except Unbound:
+                    continue
+        return None
+
+    def _fits(self, sizes: tuple[Any, ...], target: tuple[Any, ...]) -> None:
+        if len(sizes) > len(target):
+            raise Mismatch("more axes than the shape to broadcast to")
+        for size, wanted in zip(reversed(sizes), reversed(target), strict=False):
+            one, other = as_scalar(size), as_scalar(wanted)
+            self.assumed.one_of((apply("==", one, other), apply("==", one, as_scalar(1))))
+
+    # ---- sizes ---------------------------------------------------------------------------------------------
+
+    def pack(self, name: str) -> tuple[Any, ...]:
+        rank = self.env.ranks.get(name)
+        if rank is None:
+            most = self.choice.most_rank.get(name, 2)
+            fitting = self._fitting(name) if name in self.choice.padded else None
+            ranks = range(most + 1) if fitting is None else range(fitting, min(fitting, most) + 1)
+            rank = self.path.pick(("rank", name), tuple(ranks))
+        return tuple(self.size(self.entry_name(name, k)) for k in range(rank))
+
+    def dtype(self, name: str) -> DType:
+        return self.choice.types.get(name, self.choice.dtype)
+
+    # ---- attributes ------------------------------------------------------------------------------------------
+
+    def entry(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+        if attr.type.name in {"axes", "permutation"}:
+            return self._axes_entries(name, place, args[0].type.rank if args else 0)
+        hints = operator_hints(op).get(attr.name, ())
+        if not place.starred:
+            return self.integer(name, hints=hints)
+        self.listed = True
+        count = entry_count(op, attr, args, partly_bound(op, args, self.env), place.results)
+        entries = self._length(name, attr) if count is None else max(0, count - place.siblings)
+        return tuple(self.integer(name, k, hints) for k in range(entries))
+
+    def _length(self, name: str, attr: t.Attr) -> int:
+        """How many entries a list has of which nothing says it; as many as are declared, or more, where an operator is used so."""
+        least = attr.type.dims[0].value if attr.type.dims and isinstance(attr.type.dims[0], t.Int) else 0
+        self.mixing = self.mixing or attr.type.dims is None
+        most = self.choice.lists[name] = max(MOST_LISTED, least + 1)
+        self.lengths[name] = self.path.pick(("length", name), tuple(range(least, most + 1)))
+        return self.lengths[name]
+
+    def _axes_entries(self, name: str, place: Place, rank: int) -> Any:
+        self.listed = self.mixing = True
+        if not place.starred:
+            return self.path.pick(("axis", name), tuple(range(rank)))
+        lists = [p for n in range(rank - place.siblings + 1) for p in permutations(range(rank), n)]
+        return self.path.pick(("axes", name), lists)
+
+    def operand(self, name: str, op: OperatorDef, place: Place) -> Any:
+        """A number where a tensor is expected: of the type of the tensors beside it, else of both kinds."""
+        at = next(k for k, arg in enumerate(place.call.args) if isinstance(arg, t.Name) and arg.id == name)
+        types = [param.type.name for param in op.syntax.params if param.type is not None]
+        shared = at < len(types) and types.count(types[at]) > 1
+        integral = shared and self.choice.dtype.is_integer
+        kinds = ("integer",) if integral else ("real",) if shared else ("integer", "real")
+        if self.path.pick(("kind", name), kinds) == "integer":
+            return self.integer(name)
+        return self.real(name)
+
+    def attribute(self, name: str, op: OperatorDef, attr: t.Attr, args: list[Value], place: Place) -> Any:
+        kind, rank = attr.type.name, args[0].type.rank if args else 0
+        ask = self.path.pick
+        self.listed = self.listed or attr.type.dims is not None or kind in {"axis", "axes", "permutation", "ints", "floats"}
+        self.mixing = self.mixing or kind in {"permutation", "ints"}
+        hints = (*operator_hints(op).get(attr.name, ()), *self.text.hints.get(name, ()))
+        one = self.real if kind in {"float", "floats"} else partial(self.integer, hints=hints)
+        if attr.type.dims is not None or kind in {"ints", "floats"}:
+            count = entry_count(op, attr, args, partly_bound(op, args, self.env), place.results)
+            return tuple(one(name, k) for k in range(self._length(name, attr) if count is None else count))
+        if kind in {"int", "float"}:
+            return one(name)
+        if kind == "dtype":
+            return self.dtype(name)
+        if kind == "string":
+            return ask(("string", name), texts(op, attr))
+        if kind in {"bool", "axis", "axes", "permutation"}:
+            return ask((kind, name), values(kind, rank))
+        raise Undecided(f"an attribute of the type {kind}")
+
+
+@lru_cache(maxsize=64)
+def names_in(sub: SubstitutionDef) -> frozenset[str]:
+    """The names that stand in a rule."""
+    return frozenset(node.id for node in walk_expr(sub.syntax) if isinstance(node, t.Name))
+
+
+@lru_cache(maxsize=64)
+def _broadcast_guards(conditions: tuple[t.Expr, ...]) -> tuple[tuple[t.Call, t.Expr, frozenset[str]], ...]:
+    """The guards `broadcast(Q, L) == L`: the call, the other side, and the names among the operands."""
+    equations = [c.operands for c in conditions if isinstance(c, t.Compare) and c.ops == ("==",)]
+    return tuple(
+        (call, other, frozenset(arg.id for arg in call.args if isinstance(arg, t.Name)))
+        for operands in equations
+        for call, other in (operands, operands[::-1])
+        if isinstance(call, t.Call) and call.function == "broadcast"
+    )
+
+
+def _is_name(expr: t.Expr, name: str) -> bool:
+    return isinstance(expr, t.Name) and expr.id == name
+
+
+def hold(draft: Draft, condition: t.Expr) -> None:
+    """Assumes a guard. Raises Mismatch where it never holds in this case."""
+    if not holds(truth(draft.needing(draft.env, condition)), draft.env.rules.assuming):
+        raise Mismatch(f"`{condition.span.text}` does not hold", condition.span)

@@ -1,0 +1,240 @@
+"""The field prover: both sides of a rule on random inputs modulo 2^31 - 1, at random small sizes.
+
+PET (section 5) compares m + 1 positions of each box of an m-dimensional result, since a multilinear program is fixed by them
+(in a dimension of width 1 there is one position only). The instances here are so small that every position is compared, which
+includes those. What is left is the chance of the random inputs: two different quotients of polynomials agree at one random
+point with probability (degree / p) at most (Schwartz, Zippel), so `t` draws err with probability (degree / p)^t.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dslc.interpret.check_rule import difference, draw
+from dslc.interpret.domain import Domain, Redraw
+from dslc.interpret.draws import ORDINARY, Draws
+from dslc.interpret.field import Field, P
+from dslc.interpret.floats import Floats
+from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.run import InterpretError, InterpretKind, run_scopes
+from dslc.interpret.terms import term_choices
+from dslc.ir.dtype import DType
+from dslc.ir.graph import ScopeNode, Value, topological
+from dslc.ir.scalar import Apply, walk
+from dslc.prove.counterexample import outside, replayed, smaller_counterexample, types_differ
+from dslc.prove.element_types import admits, types_of
+from dslc.prove.field.degree import difference_degree
+from dslc.prove.verdict import Counterexample, Types, Verdict
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: independent random inputs for each instance
+DRAWS = 2
+# a rule whose guards are this hard to meet is not decided
+_ATTEMPTS = 4000
+_ATTEMPTS_WITH_TERMS = 600
+# after the first instance: where few draws fit, few instances are enough for a cheap refutation
+_FURTHER = 100
+# one instance is enough where the guards ask for so many elements
+_LARGE = 1 << 20
+_REDRAWS = 8
+_FEW = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """One instance: `how` it was compared, and by how much the draws may err where that is known."""
+
+    how: str  # "field", "floats", "types" (they differ), "none": no inputs were found for which the sides are defined
+    error_bound: float | None = None
+    counterexample: Counterexample | None = None
+
+
+def field_verdict(
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, instances: int = 4, operators: int = 6, deadline: float | None = None,
+    types: Types | None = None, small: bool = True,
+) -> Verdict:  # fmt: skip
+    """Compares the sides at `instances` random sizes (for each of some operators, where a term stands for one).
+
+    `types`: the element types; the first ones that the rule admits by default. `small`: whether a smaller counterexample is looked for.
+
+    `differs` carries a counterexample that was replayed. `equal` is no proof: `error_bound` is the probability that the
+    instances tried hide a difference, None where that is not known because a function is no polynomial, or because an integer,
+    a boolean or a constant is no random element of the field. `deadline` is a time of `time.monotonic`.
+    """
+    began = time.perf_counter()
+    rng = np.random.default_rng(seed)
+    kinds: list[Compared] = []
+    reasons: list[str] = []
+    types = types if types is not None else next(iter(types_of(rules, sub)), Types())
+    if sub.syntax.partial:
+        from dslc.prove.partial.rules import ROOMY, partial_verdict
+
+        parts = (instances - instances // 2, ORDINARY), (instances // 2, ROOMY)
+        found = (one for count, draws in parts for one in _drawn(rules, sub, rng, count, operators, deadline, types, draws))
+        return partial_verdict(rules, sub, found, deadline)
+    for instance, reason in _drawn(rules, sub, rng, instances, operators, deadline, types):
+        if instance is None:
+            reasons.append(reason)
+            continue
+        try:
+            outcome = compare_instance(rules, sub, instance, rng)
+        except Rejected as problem:
+            # an operator inside another one's definition does not take these types
+            reasons.append(str(problem))
+            continue
+        if outcome.counterexample is not None:
+            shown = (smaller_counterexample(rules, sub, instance) if small else None) or outcome.counterexample
+            return Verdict("field", "differs", _since(began), counterexample=shown)
+        kinds.append(outcome)
+        if sum(value.type.elements for value in instance.inputs) > _LARGE:
+            break
+    compared = [one for one in kinds if one.how != "none"]
+    if not compared:
+        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
+        return Verdict("field", "unknown", _since(began), f"no instance was found; most often: {common}")
+    floats = sum(one.how == "floats" for one in compared)
+    bounds = [one.error_bound for one in compared]
+    bound = None if floats or None in bounds else max(b for b in bounds if b is not None)
+    scope = f"{len(compared)} random instances"
+    reason = ""
+    if floats:
+        reason = f"{floats} of {len(compared)} only in float64: functions that are random modulo p have laws there"
+    elif bound is None:
+        reason = "what is no polynomial, or no random element, occurs"
+    return Verdict("field", "equal", _since(began), reason, scope, error_bound=bound)
+
+
+def _since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1e3, 3)
+
+
+def _drawn(
+    rules: Rules, sub: SubstitutionDef, rng: np.random.Generator, wanted: int, operators: int, deadline: float | None, types: Types,
+    draws: Draws = ORDINARY,
+) -> Iterator[tuple[Instance | None, str]]:  # fmt: skip
+    """Instances, and why other draws were none."""
+    for terms in term_choices(rules, sub, rng, operators):
+        if terms and not admits(rules, sub, types.at, terms):
+            continue
+        found = first = 0
+        for attempt in range(_ATTEMPTS_WITH_TERMS if terms else _ATTEMPTS):
+            if found == wanted or (found and attempt > first + _FURTHER) or (deadline is not None and time.monotonic() > deadline):
+                break
+            try:
+                instance = instantiate(rules, sub, rng, terms, types.dtypes[:1] or (DType.F32,), types.at, draws)
+            except Rejected as problem:
+                yield None, str(problem)
+                continue
+            found, first = found + 1, first or attempt
+            yield instance, ""
+
+
+def compare_instance(rules: Rules, sub: SubstitutionDef, instance: Instance, rng: np.random.Generator) -> Compared:
+    """Both sides of one instance: their types, then every element, over the field and where that cannot tell over float64."""
+    drawn = dict(shown(sub, instance))
+    mistyped = types_differ(instance, drawn)
+    if mistyped is not None:
+        return Compared("types", counterexample=mistyped)
+    names = tuple(instance.left)
+    left, right = (tuple(side[name] for name in names) for side in (instance.left, instance.right))
+    return compare_values(rules, left, right, names, instance.inputs, rng, drawn)
+
+
+def compare_values(
+    rules: Rules,
+    left: Sequence[Value],
+    right: Sequence[Value],
+    names: Sequence[str],
+    inputs: Sequence[Value],
+    rng: np.random.Generator,
+    drawn: dict[str, str],
+) -> Compared:
+    """As `compare_instance`, for two lists of values of static shape and equal types over common inputs."""
+    try:
+        scopes = expand(rules, (*left, *right))
+    except Mismatch as problem:
+        raise Rejected(problem.reason) from None
+    sides = scopes[: len(left)], scopes[len(left) :]
+    if sides[0] == sides[1]:
+        return Compared("field", 0.0)
+    out = outside(rules, left, right, names, inputs, rng, drawn)
+    if out is not None:
+        return Compared("field", counterexample=out)
+    degree = difference_degree(*sides)
+    # a few elements may agree by chance where a function has few values, so small results are compared more often
+    draws = 2 * DRAWS if sum(value.type.elements for value in left) < _FEW else DRAWS
+    agrees, seen = True, 0
+    for _ in range(draws):
+        found = _differs(sides, inputs, Field(int(rng.integers(1 << 20))), rng)
+        if found is None:
+            continue
+        seen += 1
+        if found:
+            agrees = False
+            break
+    if seen == 0:
+        agrees = False  # not even one draw is defined over the field
+    if agrees:
+        return Compared("field", None if degree is None else (degree / P) ** seen)
+    certain = degree is not None and seen > 0
+    if not certain:
+        verdicts = [_differs(sides, inputs, Floats(rounded=False), rng, positive) for positive in (False, True) * draws]
+        if all(found is None for found in verdicts):
+            return Compared("none")
+        if not any(verdicts):
+            # what a conversion rounds may be less than the comparison of floats tolerates
+            shown = replayed(rules, left, right, names, inputs, rng, drawn, exactly=True) if _converts(scopes) else None
+            return Compared("floats") if shown is None else Compared("field", counterexample=shown)
+    counterexample = replayed(rules, left, right, names, inputs, rng, drawn, certain)
+    return Compared("none") if counterexample is None else Compared("field", counterexample=counterexample)
+
+
+def _converts(scopes: Sequence[Value]) -> bool:
+    """Whether element types are converted."""
+    nodes = topological(value.node for value in scopes)
+    bodies = [node.scope.body for node in nodes if isinstance(node, ScopeNode)]
+    return any(isinstance(part, Apply) and part.name.startswith("convert:") for body in bodies for part in walk(body))
+
+
+def _differs(
+    sides: tuple[tuple[Value, ...], tuple[Value, ...]],
+    inputs: Sequence[Value],
+    domain: Domain,
+    rng: np.random.Generator,
+    positive: bool = False,
+) -> bool | None:
+    """Whether the sides differ on one draw; None where no inputs were found for which both are defined."""
+    left, right = sides
+    for attempt in range(_REDRAWS):
+        feeds = {value: draw(value.type, domain, rng, attempt, positive) for value in inputs}
+        try:
+            results = run_scopes((*left, *right), feeds, domain)
+        except Redraw:
+            continue
+        except InterpretError as problem:
+            if problem.kind is not InterpretKind.OTHER:
+                continue
+            return None
+        pairs = zip(left, results[: len(left)], results[len(left) :], strict=True)
+        return any(difference(value.type, a, b, domain, undefined=True) is not None for value, a, b in pairs)
+    return None
+
+
+def shown(sub: SubstitutionDef, instance: Instance) -> Iterator[tuple[str, str]]:
+    """What the names of a rule stand for, as text; names that occur in no type and no attribute are left out."""
+    from dslc.interpret.instantiate import show
+
+    used = {node.id.partition(".")[0] for node in walk_expr(sub.syntax) if isinstance(node, t.Name)}
+    used |= {call.rest for call in walk_expr(sub.syntax) if isinstance(call, t.Call) and call.rest is not None}
+    for name, value in instance.drawn.items():
+        if name in used or isinstance(value, str):
+            yield name, show(value)

@@ -1,0 +1,1 @@
+"""Guards that make a rule hold."""

@@ -1,0 +1,1 @@
+"""What is known of rules: digests, locks, this user's own evidence, and what a proof rests on."""

@@ -1,0 +1,55 @@
+"""Whose word a verdict is: what this user's runs have proved is kept in the user's cache; a lock is only a file beside the rules."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import shutil
+import site
+import sysconfig
+from pathlib import Path
+
+import dslc
+from dslc.folders import cache_folder
+from dslc.prove.known.lock import ProofCache
+
+# what provers consist of; evidence of others is no evidence of these
+_PROVERS = ("ir", "semantics", "analysis", "interpret", "prove")
+# evidence of so many other states of the provers stays
+_KEPT = 3
+
+
+def own_evidence() -> ProofCache:
+    """The verdicts, by digest, that these provers gave in this user's runs."""
+    return ProofCache(_folder(cache_folder() / "evidence"))
+
+
+@functools.cache
+def _folder(parent: Path) -> Path:
+    folder = parent / _stamp()
+    if not folder.exists() and parent.is_dir():
+        others = sorted((one for one in parent.iterdir() if one.is_dir()), key=lambda one: one.stat().st_mtime)
+        for old in others[:-_KEPT]:
+            shutil.rmtree(old, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def _stamp() -> str:
+    """Sizes and times of the provers' files: after a change in one of them everything is proved again."""
+    root = Path(dslc.__file__).parent
+    total = hashlib.sha256()
+    for stage in _PROVERS:
+        for path in sorted((root / stage).rglob("*.py")):
+            found = path.stat()
+            total.update(f"{path.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\0".encode())
+    return total.hexdigest()[:16]
+
+
+def installed(path: Path) -> bool:
+    """Whether a file belongs to an installed package: what it says is the package's word, and nothing is written there."""
+    folders = [sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *site.getsitepackages(), site.getusersitepackages()]
+    found = path.resolve()
+    return any(found.is_relative_to(Path(folder).resolve()) for folder in folders if folder) or bool(
+        {"site-packages", "dist-packages"} & set(found.parts)
+    )

@@ -1,0 +1,217 @@
+"""`dslc.lock`: what is known of a library's rules, kept beside it; and the same for single rules in the cache folder.
+
+A lock is JSON with one line for each rule, sorted by name, so that two versions of it can be compared and merged as text. What
+it says of a rule counts as long as the rule's digest is the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from dslc.prove.known.digest import PROVER_VERSION
+from dslc.prove.verdict import (
+    ANSWERS,
+    STATUSES,
+    Counterexample,
+    RuleVerdict,
+    Status,
+    Types,
+    TypeStatus,
+    Verdict,
+    types_from,
+)
+from dslc.semantics.definitions import PropertyDef, SubstitutionDef
+
+LOCK = "dslc.lock"
+_FORMAT = 2
+_LARGEST = 64 << 20
+_STOPPED = re.compile(r"stopped after ([0-9.e+-]+) s")
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The verdicts of one file by rule; `problem` says why a file that is there counts for nothing."""
+
+    verdicts: Mapping[str, RuleVerdict]
+    problem: str = ""
+
+    def of(self, rule: str, digest: str, limit: float = 0.0) -> RuleVerdict | None:
+        """What is known of a rule as it is now; nothing where a prover was stopped earlier than after `limit` seconds."""
+        found = self.verdicts.get(rule)
+        if found is None or found.digest != digest:
+            return None
+        decided = found.status in {"proved", "refuted"}
+        return found if decided or not any(_stopped(one) < limit for one in found.verdicts) else None
+
+
+EMPTY = Lock({})
+
+
+def stopped(limit: float) -> str:
+    """The reason of a prover that took too long."""
+    return f"stopped after {limit:g} s"
+
+
+def _stopped(verdict: Verdict) -> float:
+    """After how many seconds a prover was stopped; infinity where it was not."""
+    found = _STOPPED.fullmatch(verdict.reason)
+    return float(found[1]) if found is not None else inf
+
+
+def lock_path(definition: SubstitutionDef | PropertyDef) -> Path:
+    """Where the verdict of a rule is kept: beside the file that defines it."""
+    return Path(definition.module.file.source.path).resolve().parent / LOCK
+
+
+def read_lock(path: Path) -> Lock:
+    """The lock of a folder: empty where there is none, and with its `problem` where it cannot be used."""
+    try:
+        if path.stat().st_size > _LARGEST:
+            return Lock({}, f"{path} is too large to be a lock")
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return EMPTY
+    except (OSError, UnicodeDecodeError) as problem:
+        return Lock({}, f"{path} cannot be read: {problem}")
+    try:
+        data = json.loads(text)
+        if data["format"] != _FORMAT or data["prover"] != PROVER_VERSION:
+            return Lock({}, f"{path} was written by another version of the provers")
+        return Lock({name: from_dict(name, entry) for name, entry in data["rules"].items()})
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return Lock({}, f"{path} is damaged")
+
+
+def write_lock(path: Path, verdicts: Mapping[str, RuleVerdict]) -> str:
+    """Writes a lock that is complete or as it was; gives a note where that is not possible, or where a useless one was set aside."""
+    lines = [f"  {json.dumps(name)}: {json.dumps(to_dict(verdicts[name]), sort_keys=True)}" for name in sorted(verdicts)]
+    head = f'{{"format": {_FORMAT}, "prover": {PROVER_VERSION}, "rules": {{\n'
+    text = head + ",\n".join(lines) + ("\n" if lines else "") + "}}\n"
+    note = ""
+    if read_lock(path).problem:
+        aside = path.with_name(f"{path.name}.old")
+        with contextlib.suppress(OSError):
+            os.replace(path, aside)
+            note = f"{path.name} could not be used and was set aside as {aside}"
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        if path.exists() and path.read_text("utf-8") == text:
+            return note
+        partial.write_text(text, "utf-8")
+        os.replace(partial, path)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        return f"{path} cannot be written: {problem.strerror}"
+    return note
+
+
+def to_dict(verdict: RuleVerdict) -> dict[str, Any]:
+    """Plain values; without times, so that proving again changes nothing."""
+    out: dict[str, Any] = {"digest": verdict.digest, "status": verdict.status}
+    if verdict.reason:
+        out["reason"] = verdict.reason
+    if verdict.by_type:
+        out["types"] = [_type_entry(types, one) for types, one in verdict.by_type.items()]
+    if verdict.rests:
+        out["rests"] = dict(verdict.rests)
+    out["verdicts"] = []
+    for one in verdict.verdicts:
+        entry: dict[str, Any] = {"prover": one.prover, "answer": one.answer}
+        for name in ("reason", "scope"):
+            if getattr(one, name):
+                entry[name] = getattr(one, name)
+        if one.error_bound is not None:
+            entry["error_bound"] = one.error_bound
+        if one.needs:
+            entry["needs"] = list(one.needs)
+        if one.presumes:
+            entry["presumes"] = list(one.presumes)
+        if one.rests:
+            entry["rests"], entry["weakest"] = list(one.rests), one.weakest
+        if one.counterexample is not None:
+            entry["counterexample"] = {k: v for k, v in asdict(one.counterexample).items() if v or k in {"drawn", "position"}}
+        out["verdicts"].append(entry)
+    return out
+
+
+def _type_entry(types: Types, one: TypeStatus) -> dict[str, Any]:
+    entry: dict[str, Any] = {"kinds": {name: str(kind) for name, kind in types.kinds}, "status": one.status}
+    return {**entry, "reason": one.reason} if one.reason else entry
+
+
+def from_dict(name: str, entry: Mapping[str, Any]) -> RuleVerdict:
+    """The inverse; raises KeyError, TypeError or ValueError for what is no verdict."""
+    by_type = {
+        types_from(each["kinds"].items()): TypeStatus(each["status"], str(each.get("reason", "")))
+        for each in entry.get("types", ())
+    }
+    for status in (entry["status"], *(one.status for one in by_type.values())):
+        if status not in STATUSES:
+            raise ValueError(status)
+    verdicts = []
+    for one in entry["verdicts"]:
+        if one["prover"] not in {"field", "exact", "axioms"} or one["answer"] not in ANSWERS:
+            raise ValueError(one["prover"])
+        found = one.get("counterexample")
+        example = None
+        if found is not None:
+            texts = {key: str(found.get(key, "")) for key in ("output", "left", "right", "monomial", "trace")}
+            drawn = {str(key): str(value) for key, value in found["drawn"].items()}
+            example = Counterexample(drawn=drawn, position=tuple(int(k) for k in found["position"]), **texts)
+        bound = one.get("error_bound")
+        verdicts.append(
+            Verdict(
+                one["prover"], one["answer"], reason=str(one.get("reason", "")), scope=str(one.get("scope", "")),
+                counterexample=example, error_bound=None if bound is None else float(bound),
+                needs=tuple(str(condition) for condition in one.get("needs", ())),
+                presumes=tuple(str(each) for each in one.get("presumes", ())),
+                rests=tuple(str(law) for law in one.get("rests", ())), weakest=_status(one.get("weakest", "proved")),
+            )
+        )  # fmt: skip
+    rests = tuple((str(law), str(digest)) for law, digest in entry.get("rests", {}).items())
+    digest, reason = str(entry["digest"]), str(entry.get("reason", ""))
+    return RuleVerdict(name, entry["status"], tuple(verdicts), digest, reason, by_type, rests)
+
+
+def _status(text: Any) -> Status:
+    found = next((one for one in STATUSES if one == text), None)
+    if found is None:
+        raise ValueError(text)
+    return found
+
+
+def keep_json(path: Path, value: Any) -> None:
+    """Keeps a value in a cache; a folder that cannot be written keeps nothing."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial.write_text(json.dumps(value, sort_keys=True), "utf-8")
+        os.replace(partial, path)
+
+
+class ProofCache:
+    """Verdicts by digest in a cache folder: for rules whose library has no lock that says anything of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / "proofs"
+
+    def get(self, rule: str, digest: str) -> RuleVerdict | None:
+        try:
+            found = from_dict(rule, json.loads((self._folder / f"{digest}.json").read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            return None
+        return found if found.digest == digest else None
+
+    def put(self, verdicts: Iterable[RuleVerdict]) -> None:
+        """Keeps verdicts; a folder that cannot be written keeps nothing."""
+        for verdict in verdicts:
+            keep_json(self._folder / f"{verdict.digest}.json", to_dict(verdict))

@@ -1,0 +1,341 @@
+"""Where two programs over the same inputs differ, at given sizes: found modulo p, proved by inclusion.
+
+Both programs are computed modulo 2^31 - 1 on common random inputs; wherever two elements are not equal, they differ, and a position
+that no draw shows differs with probability (degree / p)^draws at most (Schwartz, Zippel; PET, theorem 2). What is no polynomial stands
+for an unknown function. The positions become few disjoint strided boxes, and the exact prover shows that outside of them the
+programs are equal for all inputs: it asks for the set of positions at which their normal forms differ, and whether that lies inside.
+PET's own way (boxes) is asked beside it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from dslc.interpret.check_rule import draw
+from dslc.interpret.domain import Array, Redraw
+from dslc.interpret.field import Field, P
+from dslc.interpret.run import InterpretError, run_scopes
+from dslc.interpret.unknown import UnknownFunctions
+from dslc.ir.graph import Input, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
+from dslc.prove.exact.answers import Equal
+from dslc.prove.exact.compare import compare
+from dslc.prove.exact.compare import difference as exact_difference
+from dslc.prove.exact.regions import Region
+from dslc.prove.exact.terms import Unsolved
+from dslc.prove.field.degree import difference_degree
+from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, shape_of, split_points
+from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+#: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
+DRAWS = 2
+# outputs of more elements are drawn once where nothing is proved
+_MANY = 1 << 20
+# where functions are no polynomials a draw may hide a difference: so many are tried
+_DRAWS_OF_FUNCTIONS = 24
+_REDRAWS = 8
+# elements of all intermediate tensors together: beyond, the sizes are too large to be computed
+_MOST_ELEMENTS = 1 << 28
+
+
+class Why(Enum):
+    """Why two programs are not compared; what is decided depends on this, never on the words of a message."""
+
+    TYPES = "their outputs have different types"
+    SIZES = "sizes are unknown"
+    LARGE = "the tensors are too large"
+    UNDEFINED = "no random input was found for which both are defined"
+    PIECES = "the set has too many pieces"
+    DATA = "what is read depends on elements"
+    DISAGREE = "the two ways disagree"
+
+
+class NotCompared(Exception):
+    """Two programs whose difference is not found."""
+
+    def __init__(self, why: Why, detail: str = "") -> None:
+        super().__init__(f"{why.value}{': ' if detail else ''}{detail}")
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Where one output of two programs differs.
+
+    `boxes`: disjoint; `share`: the part of the output's positions that they hold; `proved`: outside of them the programs are equal for
+    all inputs, by the exact prover; `agree`: whether PET's way finds no other set, None where it does not apply; `seconds`: what all
+    outputs took. `error_bound`: the probability that a position that differs is missing, where that is not proved and a bound is known.
+    """
+
+    boxes: tuple[Box, ...]
+    share: float
+    proved: bool
+    agree: bool | None
+    seconds: float
+    shape: tuple[int, ...] = ()
+    error_bound: float | None = None
+    #: of PET's way: the part of the output that is in boxes that failed, and at how many positions it looked
+    boxed: float | None = None
+    looked: int = 0
+
+    @property
+    def mask(self) -> Mask:
+        """The positions as a boolean array of the output's shape."""
+        return mask_of(self.boxes, self.shape)
+
+
+def difference(
+    rules: Rules, old: Sequence[Value], new: Sequence[Value], *,
+    seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0,
+) -> tuple[Difference, ...]:  # fmt: skip
+    """Where each output of two programs differs: both have static shapes, over common inputs, with equal types of outputs.
+
+    Args:
+        pieces: how many boxes one output's set may have.
+        prove: whether the exact prover is asked, and PET's way; `seconds` is what the prover may take.
+
+    Raises:
+        NotCompared: no set is found, or the two ways disagree; `why` says what it was.
+    """
+    began = time.perf_counter()
+    left, right = expanded(rules, old, new)
+    chooser = _Outside(rules, left, right, seconds) if prove else None
+    cuts = _points(left, right) if prove else (None,) * len(left)
+    found: list[Difference] = []
+    draws = _Draws(left, right, seed)
+    for number, drawn in enumerate(draws.found(1 if prove else _few(left))):
+        mask = drawn.found
+        boxes = _boxes(mask, pieces)
+        proved = chooser is not None and chooser.equal(number, boxes)
+        if chooser is not None and not proved and drawn.unknown is None:
+            # what few draws hide others show
+            drawn = draws.more()[number]
+            mask, before = drawn.found, mask
+            if not np.array_equal(mask, before):
+                boxes = _boxes(mask, pieces)
+                proved = chooser.equal(number, boxes)
+        elif chooser is not None and not proved and drawn.unknown is not None:
+            # what the draws did not show may be hidden: the larger set is safe
+            mask = drawn.unknown
+            boxes = _boxes(mask, pieces)
+            proved = chooser.equal(number, boxes)
+        if not proved and _depends_on_elements((left[number], right[number])):
+            raise NotCompared(Why.DATA)
+        # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
+        agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None else None)
+        share = float(mask.sum()) / mask.size if mask.size else 0.0
+        bound = 0.0 if proved else drawn.error_bound
+        found.append(Difference(boxes, share, proved, agree, 0.0, mask.shape, bound, boxed, looked))
+    taken = time.perf_counter() - began
+    return tuple(replace(each, seconds=taken) for each in found)
+
+
+def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
+    try:
+        return strided_boxes(mask, pieces)
+    except TooManyPieces as problem:
+        raise NotCompared(Why.PIECES, f"more than {problem.limit}") from None
+
+
+def _depends_on_elements(values: Sequence[Value]) -> bool:
+    """Whether somewhere is read at positions that are elements: where two programs differ then depends on them."""
+    scopes = (node.scope for node in topological(value.node for value in values) if isinstance(node, ScopeNode))
+    reads = (part for scope in scopes for part in walk(scope.body) if isinstance(part, Read))
+    return any(index.reads for part in reads for index in part.index)
+
+
+def _points(left: tuple[Value, ...], right: tuple[Value, ...]) -> tuple[Points | None, ...]:
+    """The split points that both programs have together, for each output; None where theorem 1 does not apply."""
+    try:
+        return tuple(joined(one, other) for one, other in zip(split_points(left), split_points(right), strict=True))
+    except NoBoxes:
+        return (None,) * len(left)
+
+
+def _by_boxes(mask: Mask, points: Points | None) -> tuple[bool | None, float | None, int]:
+    """Whether PET's way agrees, the share that it finds, and at how many positions it looks. Raises NotCompared where it does not."""
+    if points is None:
+        return None, None, 0
+    failed, looked = failing(mask, points)
+    if (mask & ~failed).any():
+        position = tuple(int(k) for k in np.argwhere(mask & ~failed)[0])
+        raise NotCompared(Why.DISAGREE, f"boxes accept {list(position)}, which differs: this is a bug of dslc, please report it")
+    return True, float(failed.sum()) / failed.size, looked
+
+
+class _Outside:
+    """Whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
+
+    The set of positions at which their normal forms differ is compared with the boxes. Where it has no normal form, or is too large as
+    functions occur, the programs are compared with 0 in the place of what is in the boxes.
+    """
+
+    def __init__(self, rules: Rules, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
+        self._rules = rules
+        self._sides = list(zip(left, right, strict=True))
+        self._seconds = seconds / 2
+        self._region: Region | None = None
+        with suppress(Unsolved):
+            self._region = exact_difference(rules, left, right, seconds=self._seconds)
+
+    def equal(self, number: int, boxes: Sequence[Box]) -> bool:
+        """Whether one output is shown to be equal outside of boxes."""
+        one, other = self._sides[number]
+        region = self._region
+        if one == other or (region is not None and region.defined[number] and region.lies_in(number, boxes)):
+            return True
+        if region is not None and region.exact:
+            return False
+        old, new = (restricted(side, boxes, inside=False) for side in (one, other))
+        return isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal)
+
+
+def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> Region | None:
+    """Where two programs differ at sizes that stay unknown; None where that has no normal form. Raises NotCompared for other types."""
+    left, right = _expanded(rules, old, new)
+    try:
+        return exact_difference(rules, left, right, seconds=seconds)
+    except Unsolved:
+        return None
+
+
+def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
+    """A result with 0 at all positions but those `inside` some boxes, or but those outside."""
+    place = [traversal(axis) for axis in range(len(value.type.shape))]
+    own = read(0, tuple(place))
+    element: Scalar = num(0) if inside else own
+    for box in boxes:
+        conditions: list[Scalar] = []
+        for it, start, stop, step, size in zip(place, box.start, box.stop, box.step, shape_of(value.type), strict=True):
+            conditions += [apply("<=", num(start), it)] * (start > 0) + [apply("<", it, num(stop))] * (stop < size)
+            conditions += [apply("==", apply("%", apply("-", it, num(start)), num(step)), num(0))] * (step > 1)
+        held = own if inside else num(0)
+        where = reduce(lambda one, other: apply("and", one, other), conditions) if conditions else None
+        element = held if where is None else apply("select", where, held, element)
+    return scope_value(Scope(value.type.shape, element, value.type.dtype), (value,))
+
+
+def _expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Both programs without calls. Raises NotCompared where their types differ."""
+    if [value.type for value in old] != [value.type for value in new]:
+        shown = [", ".join(str(value.type) for value in side) for side in (old, new)]
+        raise NotCompared(Why.TYPES, f"{shown[0]} and {shown[1]}")
+    try:
+        both = expand(rules, (*old, *new))
+    except Mismatch as problem:
+        raise NotCompared(Why.TYPES, problem.reason) from None
+    return both[: len(old)], both[len(old) :]
+
+
+def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+    """Both programs without calls, at sizes that are numbers. Raises NotCompared where they cannot be compared."""
+    left, right = _expanded(rules, old, new)
+    nodes = list(topological(value.node for value in (*left, *right)))
+    if not all(value.type.is_static for node in nodes for value in node.values):
+        raise NotCompared(Why.SIZES)
+    if sum(int(value.type.elements) for node in nodes for value in node.values) > _MOST_ELEMENTS:
+        raise NotCompared(Why.LARGE, f"more than {_MOST_ELEMENTS} elements")
+    return left, right
+
+
+@dataclass(frozen=True, slots=True)
+class _Drawn:
+    """What draws show of one output.
+
+    `found`: where both sides differed on some draw; `unknown`: where they do if nothing is known of functions, which laws of functions
+    may make too large; None where there are only polynomials, or where it is the same.
+    """
+
+    found: Mask
+    unknown: Mask | None
+    error_bound: float | None
+
+
+def _few(values: Sequence[Value]) -> int:
+    """How many draws are made where nothing is proved of what they show."""
+    return DRAWS if sum(int(value.type.elements) for value in values) < _MANY else 1
+
+
+class _Draws:
+    """Random inputs of two programs: each asked for once."""
+
+    def __init__(self, left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> None:
+        self._sides = left, right
+        self._degree = difference_degree(left, right)
+        self._rng = np.random.default_rng(seed)
+        self._made = 0
+        self._masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+        self._found: list[_Drawn] | None = None
+
+    def found(self, draws: int) -> list[_Drawn]:
+        """What so many draws show of polynomials, each output alone; of other functions as many are made as are needed."""
+        left, right = self._sides
+        if left == right:
+            return [_Drawn(mask, None, 0.0) for mask in self._masks]
+        if self._degree is None:
+            self._found = self._found or self._of_functions()
+            return self._found
+        if draws > self._made:
+            more = _differing(left, right, self._rng, Field, draws - self._made)
+            self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
+            self._made = draws
+        return [_Drawn(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
+
+    def more(self) -> list[_Drawn]:
+        """As `found`, with as many draws as are worth it where nothing is proved."""
+        if self._degree is not None:
+            return self.found(DRAWS)
+        masks = _differing(*self._sides, self._rng, Field, _DRAWS_OF_FUNCTIONS)
+        self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
+        return self._found
+
+    def _of_functions(self) -> list[_Drawn]:
+        left, right = self._sides
+        found = _differing(left, right, self._rng, Field, DRAWS)
+        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
+        for _ in range(_DRAWS_OF_FUNCTIONS):
+            if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
+                break
+            # in the order of a draw an element may be hidden by a larger one
+            more = _differing(left, right, self._rng, Field, 1)
+            found = [one | other for one, other in zip(found, more, strict=True)]
+            unknown = [one | other for one, other in zip(found, unknown, strict=True)]
+        return [_Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)]
+
+
+def _differing(
+    left: tuple[Value, ...], right: tuple[Value, ...], rng: np.random.Generator, domain: type[Field], draws: int
+) -> list[Mask]:
+    masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
+    for _ in range(draws):
+        found = _run((*left, *right), rng, domain)
+        masks = [known | (a != b) for known, a, b in zip(masks, found[: len(left)], found[len(left) :], strict=True)]
+    return masks
+
+
+def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]) -> tuple[Array, ...]:
+    """Both programs on common random inputs for which they are defined. Raises NotCompared where there are none."""
+    inputs = [node.values[0] for node in topological(value.node for value in outputs) if isinstance(node, Input)]
+    reason = ""
+    for attempt in range(_REDRAWS):
+        field = domain(int(rng.integers(1 << 20)))
+        feeds: Mapping[Value, Any] = {value: draw(value.type, field, rng, attempt) for value in inputs}
+        try:
+            return tuple(run_scopes(outputs, feeds, field))
+        except (Redraw, InterpretError) as problem:
+            reason = str(problem)
+    raise NotCompared(Why.UNDEFINED, reason)
+
+
+__all__ = ["Box", "Difference", "NotCompared", "Why", "difference", "restricted"]

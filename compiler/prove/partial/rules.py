@@ -1,0 +1,206 @@
+"""Partial substitutions at sizes: instances at given shapes, what differs there, and whether a correction of one's own is right."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dslc.errors import Diagnostic
+from dslc.interpret.draws import ORDINARY, Draws
+from dslc.interpret.instantiate import Instance, Rejected, instantiate
+from dslc.interpret.terms import term_choices
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value
+from dslc.prove.counterexample import replayed, types_differ
+from dslc.prove.field.prover import shown
+from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
+from dslc.prove.run.check_laws import mistake_in
+from dslc.prove.verdict import Counterexample, Verdict
+from dslc.semantics.definitions import Module, SubstitutionDef
+from dslc.semantics.env import Env, Mismatch, MismatchKind
+from dslc.semantics.library import Rules
+from dslc.semantics.types import solve
+
+_ATTEMPTS = 4000
+#: sizes at which a rule that differs in part is mostly seen to do so
+ROOMY = Draws(sizes=(2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16), ranks=(1, 2, 3))
+# what a warning may take, and from so many instances on it is given
+_SECONDS = 1.0
+_ENOUGH, _MOST = 8, 24
+# what the exact prover may take for one instance of a verdict
+_PROOF = 4.0
+
+
+def sizes_of(rules: Rules, sub: SubstitutionDef, shapes: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """What the names in declared types stand for where parameters have some shapes.
+
+    Raises:
+        KeyError: no parameter has that name.
+        Mismatch: a shape that does not fit the declared type, or another one.
+    """
+    params = {param.name: param for param in sub.syntax.params}
+    env = Env(sub.module, rules)
+    for name, shape in shapes.items():
+        declared = params[name].type
+        if declared is not None:
+            # a size that stands in several types has one value; what a type alone leaves open is found later
+            try:
+                solve(((declared, TensorType(DType.F32, tuple(shape))),), (), env)
+            except Mismatch as problem:
+                if problem.kind is not MismatchKind.UNBOUND:
+                    raise
+    return {name: value for name, value in env.values.items() if not isinstance(value, DType | Value)}
+
+
+def instances(
+    rules: Rules, sub: SubstitutionDef, seed: int = 0, fixed: Mapping[str, Any] | None = None, draws: Draws = ORDINARY,
+    attempts: int = _ATTEMPTS,
+) -> Iterator[Instance | Rejected]:  # fmt: skip
+    """Random instances with some names given, and why other draws were none."""
+    rng = np.random.default_rng(seed)
+    chosen = replace(draws, fixed=dict(fixed or {}))
+    choices = list(term_choices(rules, sub, rng, 4))
+    for attempt in range(attempts if choices else 0):
+        try:
+            yield instantiate(rules, sub, rng, choices[attempt % len(choices)], (DType.F32,), draws=chosen)
+        except Rejected as reason:
+            yield reason
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Both sides of an instance, and its correction, in the order of its outputs."""
+
+    names: tuple[str, ...]
+    left: tuple[Value, ...]
+    right: tuple[Value, ...]
+
+
+def sides(instance: Instance) -> Sides:
+    """The outputs of an instance's sides."""
+    names = tuple(instance.left)
+    return Sides(names, tuple(instance.left[name] for name in names), tuple(instance.right[name] for name in names))
+
+
+def wrongly_corrected(
+    rules: Rules, sub: SubstitutionDef, instance: Instance, found: Sequence[Difference], seed: int = 0
+) -> Counterexample | bool:
+    """A position at which the sides differ and the author's own correction is not the left side; else whether it is proved right."""
+    both = sides(instance)
+    proved = True
+    drawn = dict(shown(sub, instance))
+    for name, left, each in zip(both.names, both.left, found, strict=True):
+        corrected = instance.corrected.get(name)
+        if corrected is None:
+            continue
+        if corrected.type != left.type:
+            return Counterexample(drawn, name, (), str(left.type), str(corrected.type))
+        pair = [restricted(value, each.boxes, inside=True) for value in (left, corrected)]
+        (wrong,) = difference(rules, pair[:1], pair[1:], seed=seed, seconds=_PROOF)
+        proved = proved and wrong.proved
+        if wrong.boxes:
+            rng = np.random.default_rng(seed)
+            shown_as = replayed(rules, pair[:1], pair[1:], (name,), instance.inputs, rng, drawn)
+            return shown_as or Counterexample(drawn, name, wrong.boxes[0].start, "another number", "the correction")
+    return proved
+
+
+def partial_verdict(
+    rules: Rules, sub: SubstitutionDef, drawn: Iterable[tuple[Instance | None, str]], deadline: float | None = None
+) -> Verdict:
+    """What share of each instance differs, proved outside of it; `differs` where types do, or where its own correction is wrong."""
+    began = time.perf_counter()
+    lines: dict[str, float] = {}
+    reasons: list[str] = []
+    count = 0
+
+    def verdict(answer: Any, reason: str = "", counterexample: Counterexample | None = None) -> Verdict:
+        return Verdict("field", answer, round((time.perf_counter() - began) * 1e3, 3), reason, counterexample=counterexample)
+
+    for instance, reason in drawn:
+        if instance is None:
+            reasons.append(reason)
+            continue
+        names = dict(shown(sub, instance))
+        mistyped = types_differ(instance, names)
+        if mistyped is not None:
+            return verdict("differs", counterexample=mistyped)
+        count += 1
+        both = sides(instance)
+        at = ", ".join(f"{name} = {value}" for name, value in names.items())
+        try:
+            found = difference(rules, both.left, both.right, seconds=_PROOF)
+            right = wrongly_corrected(rules, sub, instance, found)
+        except NotCompared as problem:
+            lines[f"not compared at {at} ({problem})"] = 0.0
+            continue
+        if isinstance(right, Counterexample):
+            return verdict("differs", counterexample=right)
+        correction = f", its correction is {'proved' if right else 'not proved'}" if instance.corrected else ""
+        lines[f"{shares(both.names, found)}{correction} at {at}"] = max(each.share for each in found)
+        if deadline is not None and time.monotonic() > deadline:
+            break
+    if not count:
+        common = max(sorted(set(reasons)), key=reasons.count) if reasons else "no operator fits its terms"
+        return verdict("unknown", f"no instance was found; most often: {common}")
+    largest = sorted(lines, key=lines.__getitem__, reverse=True)
+    return verdict("unknown", f"partial: the types agree at {count} sizes; " + "; ".join(largest))
+
+
+def shares(names: Sequence[str], found: Sequence[Difference]) -> str:
+    """`30.8 % differs, the rest is proved`."""
+    said = [percent(each.share) + (f" of {name}" if len(names) > 1 else "") for name, each in zip(names, found, strict=True)]
+    rest = "the rest is proved" if all(each.proved for each in found) else "the rest is not proved"
+    return f"{' and '.join(said)} differs, {rest}"
+
+
+def percent(share: float) -> str:
+    """`30.8 %`; what is not nothing and not all is shown as neither."""
+    text = f"{100 * share:.1f}"
+    if 0 < share < 1 and text in {"0.0", "100.0"}:
+        return "less than 0.1 %" if share < 0.5 else "more than 99.9 %"
+    return f"{text} %"
+
+
+def one_sided(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagnostic] = (), seed: int = 0) -> Iterator[Diagnostic]:
+    """W0012 for each partial substitution of some modules whose sides are equal wherever they were compared, W0013 for nowhere."""
+    chosen = frozenset(modules)
+    for sub in rules.substitutions.values():
+        if sub.syntax.partial and sub.module in chosen and mistake_in(rules, sub, mistakes) is None:
+            found = _one_sided(rules, sub, seed)
+            if found is not None:
+                yield found
+
+
+def _one_sided(rules: Rules, sub: SubstitutionDef, seed: int) -> Diagnostic | None:
+    until = time.monotonic() + _SECONDS
+    seen: list[float] = []
+    for draws in (ORDINARY, ROOMY):
+        compared = 0
+        for instance in instances(rules, sub, seed, draws=draws):
+            if time.monotonic() > until or compared >= _MOST // 2:
+                break
+            if isinstance(instance, Rejected):
+                continue
+            both = sides(instance)
+            try:
+                found = difference(rules, both.left, both.right, prove=False)
+            except NotCompared:
+                continue
+            compared += 1
+            seen += [each.share for each in found if each.shape == () or 0 not in each.shape]
+            if any(0 < share < 1 for share in seen) or (0.0 in seen and 1.0 in seen):
+                return None
+    if len(seen) < _ENOUGH:
+        return None
+    name, sizes = sub.syntax.name, f"at {len(seen)} random sizes"
+    code, where, hint = (
+        ("W0012", "everywhere", "an ordinary substitution is proved, and needs no correction")
+        if seen[0] == 0
+        else ("W0013", "nowhere", "a correction would compute all of the output again")
+    )
+    return Diagnostic(code, f"the sides of `{name}` are equal {where} {sizes}", sub.syntax.span, severity="warning", hint=hint)

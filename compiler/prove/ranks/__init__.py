@@ -1,0 +1,1 @@
+"""Which ranks stand for all: what the text of a rule says of an axis. docs/proofs.md, "Ranks"."""

@@ -1,0 +1,298 @@
+"""Whether a rule, and all that it uses, says the same of an axis whatever other axes there are: docs/proofs.md, Lemma 3.
+
+Every expression is given a kind: a number, a list with an entry for every axis of some segments, a list of positions in such a list,
+a position. What is allowed is listed; all else is `Unnatural`, and then nothing is concluded about other ranks.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.ir.dtype import DTYPES
+from dslc.prove.ranks.bound import padded
+from dslc.prove.ranks.kinds import (
+    Count,
+    Entries,
+    Every,
+    Fixed,
+    Number,
+    One,
+    Pack,
+    Part,
+    Place,
+    Places,
+    Segments,
+    Spaces,
+    Tensor,
+    Truth,
+    Unnatural,
+)
+from dslc.prove.ranks.lists import NUMBER, ONE
+from dslc.prove.ranks.operators import Operators, UnknownFlag
+from dslc.prove.ranks.values import AxisEnv
+from dslc.prove.terms import unknown_operators
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+_MOST_FLAGS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the text of a rule says of axes, for some values of its flags.
+
+    `packs` go together axis by axis. `named`: attributes that name one axis; `needed`: lists of axes that must keep one; `alike`: no
+    attribute tells axes apart, and no product of sizes occurs; `padded`: packs that are looked at in their longest shape.
+    """
+
+    spaces: Spaces
+    packs: frozenset[str]
+    named: tuple[str, ...]
+    needed: tuple[Segments, ...]
+    alike: bool
+    padded: frozenset[str]
+
+
+#: for all values of a rule's flags
+Readings = Mapping[tuple[tuple[str, bool], ...], Reading]
+
+
+def readings(sub: SubstitutionDef) -> Readings | None:
+    """What a rule says of axes, for all values of its flags; None where anything in it is unnatural."""
+    flags: tuple[str, ...] = ()
+    try:
+        while True:
+            found = {}
+            try:
+                for values in itertools.product((False, True), repeat=len(flags)):
+                    chosen = dict(zip(flags, values, strict=True))
+                    found[tuple(sorted(chosen.items()))] = _Rule(sub, chosen).read()
+                return found
+            except UnknownFlag as unknown:
+                flags = (*flags, unknown.name)
+                if len(flags) > _MOST_FLAGS:
+                    return None
+    except (Unnatural, RecursionError):
+        return None
+
+
+class _Rule(Operators):
+    """One reading of a rule."""
+
+    def __init__(self, sub: SubstitutionDef, flags: Mapping[str, bool]) -> None:
+        self.sub, self.flags = sub, flags
+        self.spaces = Spaces()
+        self.named: dict[str, None] = {}
+        self.needed: dict[Segments, None] = {}
+        self.folds = False
+        #: attributes, with the segments of the tensor along whose axes they are counted
+        self.counted: list[tuple[Place | Places | Every, Segments]] = []
+        terms = unknown_operators(sub)
+        if terms is None:
+            raise Unnatural("a term of which nothing is known")
+        self.terms = terms
+        self.longest = _longest(sub)
+
+    def read(self) -> Reading:
+        syntax = self.sub.syntax
+        env = AxisEnv(self.sub.module, rule=True)
+        for param in syntax.params:
+            if param.star or param.type is None or param.type.dims is None:
+                raise Unnatural("a parameter without a type")
+            env.values.setdefault(param.type.name, NUMBER)
+            if not self.longest.keys() & {node.id for node in walk_expr(param.type.dims) if isinstance(node, t.Name)}:
+                env.values[param.name] = Tensor(self.declared(param.type.dims, env))
+        guards = [condition for statement in syntax.left if isinstance(statement, t.Where) for condition in statement.conditions]
+        self.broadcasting(env)
+        for statement in syntax.left:
+            self.statement(statement, env)
+        for guard in guards:
+            self.guard(guard, env)
+        left = [env.values[name] for name in syntax.outputs]
+        inner = env.child()
+        for statement in syntax.right:
+            if isinstance(statement, t.Search):
+                raise Unnatural("a parameter that is searched for")
+            for condition in statement.conditions if isinstance(statement, t.Where) else ():
+                self.guard(condition, inner)
+            self.statement(statement, inner)
+        for name, one in zip(syntax.outputs, left, strict=True):
+            self.spaces.unify(self.segments(one), self.segments(inner.values[name]))
+        packs = {each.name for value in env.values.values() if isinstance(value, Entries) for each in value.segments
+                 if isinstance(each, Pack)}  # fmt: skip
+        if len({self.spaces.root(name) for name in packs}) != 1:
+            raise Unnatural("packs that do not go together")
+        self.counts()
+        needed = tuple(map(self.spaces.normal, self.needed))
+        alike = not (self.spaces.targets or self.folds)
+        return Reading(self.spaces, frozenset(packs), tuple(self.named), needed, alike, frozenset(self.longest))
+
+    def broadcasting(self, env: AxisEnv) -> None:
+        """Packs that broadcast to a list are looked at as long as it is (Lemma 2), each size as it is there, or 1."""
+        for pack, target in self.longest.items():
+            found = self.value(target, env)
+            if not isinstance(found, Entries) or not self.flat(found):
+                raise Unnatural("axes that may be broadcast, each by itself")
+            own = env.values[pack] = Entries(self.segments(found), True, self.flat(found))
+            for param in self.sub.syntax.params:
+                if param.type is not None and any(isinstance(node, t.Name) and node.id == pack for node in walk_expr(param.type)):
+                    env.values[param.name] = Tensor(own.segments, own.flat)
+
+    def counts(self) -> None:
+        """Attributes are positions in lists of all axes, as many as those along which they are counted."""
+        for value, front in self.counted:
+            target = value.segments if isinstance(value, Every) else self.spaces.target(value)
+            if not self.spaces.as_many(target, front):
+                raise Unnatural("an attribute that names some of the axes only")
+
+    def declared(self, dims: tuple[t.Expr, ...], env: AxisEnv) -> Segments:
+        """The segments of a type, whose names become known."""
+        out: list[Any] = []
+        for element in dims:
+            inner = element.value if isinstance(element, t.Pack) else element
+            if isinstance(element, t.Pack):
+                if not isinstance(inner, t.Name):
+                    raise Unnatural("a list of sizes that is computed")
+                known = env.values.setdefault(inner.id, Entries((Pack(inner.id),), sizes=True))
+                out += self.segments(known)
+            else:
+                for name in (node.id for node in walk_expr(inner) if isinstance(node, t.Name)):
+                    env.values.setdefault(name, NUMBER)
+                for slot in inner.slots if isinstance(inner, t.TupleExpr) else (inner,):
+                    self.number(self.value(slot, env))
+                out.append(One())
+        return tuple(out)
+
+    def statement(self, statement: t.GraphStatement, env: AxisEnv) -> None:
+        if isinstance(statement, t.Where | t.TermDecl | t.Tags | t.Verify | t.Trusted):
+            return
+        if isinstance(statement, t.Bind) or (isinstance(statement, t.Let) and statement.target.places is None):
+            value = self.value(statement.value, env)
+            names = statement.names if isinstance(statement, t.Bind) else (statement.target.name,)
+            values = value if isinstance(value, tuple) else (value,)
+            if len(values) != len(names):
+                raise Unnatural("results without names")
+            env.values.update(zip(names, values, strict=True))
+            return
+        raise Unnatural("a statement that is not understood")
+
+    # ---- guards ---------------------------------------------------------------------------------------------------
+
+    def guard(self, condition: t.Expr, env: AxisEnv) -> None:
+        """What is asked must hold with fewer axes where it holds with all of them."""
+        if isinstance(condition, t.Binary) and condition.op == "and":
+            self.guard(condition.left, env)
+            self.guard(condition.right, env)
+            return
+        if _of_types(condition):
+            return
+        if (counted := _some(condition)) is not None:
+            value = self.value(counted, env)
+            if isinstance(value, Count):
+                self.needed[value.segments] = None
+                return
+        if (listed := _not_empty(condition)) is not None:
+            value = self.value(listed, env)
+            if isinstance(value, Places):
+                self.needed[value.segments] = None
+            elif not isinstance(value, Every):
+                raise Unnatural("how many axes there are")
+            return
+        if isinstance(condition, t.Compare) and condition.ops == ("==",):
+            if self.defines(condition, env):
+                return
+            one, other = (self.value(operand, env) for operand in condition.operands)
+            if isinstance(one, Count) and isinstance(other, Place):
+                self.spaces.unify(one.segments, (Part(self.spaces.target(other), other.axis, -1),))
+                return
+            if isinstance(one, Count) and isinstance(other, Fixed):
+                # the pack in front of the place was cut there
+                if other.at < 0 or self.spaces.normal(one.segments) != ONE * other.at:
+                    raise Unnatural("how many axes there are")
+                return
+            if isinstance(one, Places | Every) and isinstance(other, Places | Every):
+                self.equal_lists(one, other)
+                return
+            if isinstance(one, Entries) and isinstance(other, Entries):
+                self.spaces.unify(one.segments, other.segments, equal_length=True)
+                return
+        found = self.value(condition, env)
+        if not isinstance(found, Number | Truth | Entries) or (isinstance(found, Number) and found.folded):
+            raise Unnatural("a guard that is not understood")
+
+    def equal_lists(self, one: Places | Every, other: Places | Every) -> None:
+        """Equal lists of positions in one list are lists of the same axes."""
+        if isinstance(one, Every):
+            one, other = other, one
+        if isinstance(one, Every):
+            raise Unnatural("how many axes there are")
+        target = other.segments if isinstance(other, Every) else self.spaces.target(other)
+        self.spaces.aim(one, target)
+        self.spaces.declare_equal(one.segments, other.segments)
+
+    def defines(self, condition: t.Compare, env: AxisEnv) -> bool:
+        """`c * prod(S) == 1` for a number c that stands in no other guard and in no type: at every rank there is such a c."""
+        for product, other in (condition.operands, condition.operands[::-1]):
+            if not (isinstance(product, t.Binary) and product.op == "*" and isinstance(product.left, t.Name)):
+                continue
+            name, folded = product.left.id, self.value(product.right, env)
+            guards = [c for s in self.sub.syntax.left if isinstance(s, t.Where) for c in s.conditions]
+            types = [param.type for param in self.sub.syntax.params]
+            uses = sum(isinstance(node, t.Name) and node.id == name for node in walk_expr((tuple(guards), tuple(types))))
+            free = isinstance(other, t.Int) and other.value == 1 and uses == 1 and env.module is self.sub.module
+            if free and isinstance(folded, Number) and folded.folded:
+                return True
+        return False
+
+
+def _longest(sub: SubstitutionDef) -> dict[str, t.Expr]:
+    """The packs of which a guard says what they broadcast to, and of which nothing else is asked; with that list."""
+    found: dict[str, t.Expr] = {}
+    only = padded(sub)
+    for statement in sub.syntax.left:
+        for condition in statement.conditions if isinstance(statement, t.Where) else ():
+            if isinstance(condition, t.Compare) and condition.ops == ("==",):
+                call, target = condition.operands
+                if isinstance(call, t.Call) and call.function == "broadcast" and target in call.args and len(call.args) == 2:
+                    names = [arg.id for arg in call.args if isinstance(arg, t.Name) and arg.id in only]
+                    found.update((name, target) for name in names)
+    return found
+
+
+def _of_types(condition: t.Expr) -> bool:
+    """`T in [f32, f64]`, `T != bool`: what is asked of an element type is asked at every rank."""
+    if not isinstance(condition, t.Compare) or len(condition.operands) != 2 or not isinstance(condition.operands[0], t.Name):
+        return False
+    other = condition.operands[1]
+    named = other.elements if isinstance(other, t.ListExpr) else (other,)
+    return bool(named) and all(isinstance(each, t.Name) and each.id in DTYPES for each in named)
+
+
+def _some(condition: t.Expr) -> t.Expr | None:
+    """`rank(S)` of `rank(S) > 0` and `rank(S) >= 1`: it must keep an axis."""
+    if not isinstance(condition, t.Compare) or len(condition.ops) != 1 or not isinstance(condition.operands[1], t.Int):
+        return None
+    count, least = condition.operands[0], condition.operands[1].value
+    asks = (condition.ops[0], least) in {(">", 0), (">=", 1)}
+    return count if asks and isinstance(count, t.Call) and count.function in {"rank", "len"} else None
+
+
+def _not_empty(condition: t.Expr) -> t.Expr | None:
+    """The list a of `len(a) > 0 or rank(S) == 0`."""
+    if not isinstance(condition, t.Binary) or condition.op != "or":
+        return None
+    some, none = condition.left, condition.right
+    if not (isinstance(some, t.Compare) and isinstance(none, t.Compare) and (some.ops, none.ops) == ((">",), ("==",))):
+        return None
+    calls = [each.operands[0] for each in (some, none)]
+    zeros = [each.operands[1] for each in (some, none)]
+    if not all(isinstance(zero, t.Int) and zero.value == 0 for zero in zeros):
+        return None
+    count, rank = calls
+    if isinstance(count, t.Call) and count.function == "len" and isinstance(rank, t.Call) and rank.function == "rank":
+        return count.args[0] if len(count.args) == 1 else None
+    return None

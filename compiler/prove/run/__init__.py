@@ -1,0 +1,1 @@
+"""All provers on all rules: one interface, worker processes, and the status that follows."""

@@ -1,0 +1,51 @@
+"""Laws and traits that are false, as `dslc check` reports them: by the field prover alone, which takes milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from dslc.errors import Diagnostic
+from dslc.folders import cache_folder
+from dslc.prove.known.digest import rule_digest, used_by
+from dslc.prove.known.lock import keep_json
+from dslc.prove.known.resting import known_verdict
+from dslc.prove.run.provers import Definition, prover_verdict
+from dslc.prove.run.verify import diagnostic_of
+from dslc.prove.verdict import RuleVerdict
+from dslc.semantics.definitions import Module, PropertyDef
+from dslc.semantics.library import BUILTIN, Rules
+
+
+def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:
+    """The first error in a rule or law, or in an operator or function that it uses."""
+    errors = [mistake for mistake in mistakes if mistake.severity == "error" and mistake.span is not None]
+    spans = [definition.syntax.span, *(one.syntax.span for one in used_by(rules, definition))] if errors else []
+    return next((m for m in errors if m.span is not None and any(m.span.starts_in(span) for span in spans)), None)
+
+
+def wrong_laws(rules: Rules, modules: Iterable[Module], mistakes: Sequence[Diagnostic] = (), seed: int = 0) -> Iterator[Diagnostic]:
+    """E0502 with a counterexample for each law of some modules that the field prover refutes; what it found equal is kept.
+
+    Laws with mistakes, and laws about operators with some, are left out.
+    """
+    chosen = frozenset(modules)
+    for law in rules.laws.values():
+        if law.module in chosen and mistake_in(rules, law, mistakes) is None:
+            found = _refuted(rules, law, seed)
+            if found is not None:
+                yield found
+
+
+def _refuted(rules: Rules, law: PropertyDef, seed: int) -> Diagnostic | None:
+    known = known_verdict(rules, law, law.module.library in BUILTIN)
+    if known is not None and known.status != "refuted":
+        return None
+    digest = rule_digest(rules, law)
+    place = cache_folder() / "checked" / f"{digest}.json"
+    if known is None and place.exists():
+        return None
+    verdict = prover_verdict(rules, law, "field", seed=seed)
+    if verdict.answer != "differs":
+        keep_json(place, law.name)
+        return None
+    return diagnostic_of(law, RuleVerdict(law.name, "refuted", (verdict,), digest))

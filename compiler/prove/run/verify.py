@@ -1,0 +1,349 @@
+"""What is known of rules: all provers on each of them, their agreement, and the status that follows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from dslc.errors import Diagnostic, DslcError
+from dslc.ir.dtype import DType, TypeClass
+from dslc.prove.counterexample import text_of
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.evidence import installed, own_evidence
+from dslc.prove.known.lock import EMPTY, LOCK, Lock, lock_path, read_lock, write_lock
+from dslc.prove.known.resting import current, note
+from dslc.prove.run.provers import PROVERS, Definition
+from dslc.prove.run.worker import Task, answers, definition_of
+from dslc.prove.run.workers import Workers
+from dslc.prove.verdict import RELIABLE, STATUSES, ProverName, RuleVerdict, Status, Types, TypeStatus, Verdict
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import Module, OperatorDef, PropertyDef, SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: seconds that one prover may take for one rule
+LIMIT = 30.0
+# what was proved is written after so many seconds, so that a run that is killed loses little
+_KEEP = 10.0
+
+#: told of every verdict: how many are done, how many there are, and the verdict
+Progress = Callable[[int, int, RuleVerdict], None]
+
+
+def verify_rule(
+    rules: Rules,
+    definition: Definition,
+    provers: Sequence[ProverName] = PROVERS,
+    *,
+    seed: int = 0,
+    milliseconds: int = 3000,
+    thorough: bool = False,
+    axioms: Any = None,
+) -> RuleVerdict:
+    """The verdict of one rule or law, in this process and without a hard limit of time.
+
+    Args:
+        milliseconds: for the axioms prover.
+        thorough: ask all provers, also after one has found a difference.
+        axioms: a running `AxiomProver` to use.
+
+    Raises:
+        DslcError: E0510 where the provers disagree.
+    """
+    task = Task(definition.name, tuple(provers), seed, milliseconds, thorough=thorough)
+    if definition.name not in rules.substitutions and definition.name not in rules.laws:
+        rules = with_rule(rules, definition)
+    return conclude(rules, definition, answers(rules, task, axioms))
+
+
+def with_rule(rules: Rules, definition: Definition) -> Rules:
+    """The rules with one more."""
+    if isinstance(definition, SubstitutionDef):
+        return replace(rules, substitutions={**rules.substitutions, definition.name: definition})
+    return replace(rules, laws={**rules.laws, definition.name: definition})
+
+
+def verify(
+    rules: Rules,
+    names: Sequence[str] | None = None,
+    workers: int = 2,
+    lock: Path | Literal["beside"] | None = None,
+    progress: Progress | None = None,
+    *,
+    provers: Sequence[ProverName] = PROVERS,
+    limit: float = LIMIT,
+    seed: int = 0,
+    thorough: bool = False,
+    notes: list[str] | None = None,
+    trust: bool = False,
+) -> tuple[RuleVerdict, ...]:
+    """The verdicts of substitutions and laws, in their order.
+
+    Args:
+        names: qualified; all by default.
+        workers: processes; 0 proves in this one, without limits of time.
+        lock: a `dslc.lock` to write, or "beside" each library (but for installed ones). With it, what this user's runs have proved
+            of unchanged rules is not proved again.
+        trust: believe what the lock says of unchanged rules, whoever wrote it.
+        limit: seconds for one prover and one rule.
+        notes: collects what is to be said of the locks.
+
+    Raises:
+        DslcError: E0510 where the provers disagree, E0519 where files change in the meantime.
+    """
+    definitions: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
+    if names is not None:
+        wanted = set(names)
+        definitions = [one for one in definitions if one.name in wanted]
+    digests = {one.name: rule_digest(rules, one) for one in definitions}
+    # an answer of some provers only is not what a lock promises
+    locks = _Locks(rules, lock if set(provers) == set(PROVERS) else None, limit, notes if notes is not None else [], trust)
+    found: dict[str, RuleVerdict] = {}
+    for one in definitions:
+        old = locks.of(one, digests[one.name])
+        if old is not None:
+            found[one.name] = old
+    every = tuple(provers) != PROVERS
+    tasks = [
+        Task(
+            one.name, tuple(provers), seed, int(limit * 1e3) // 10, thorough=thorough, second=every or has_laws(rules, one)
+        )
+        for one in definitions
+        if one.name not in found
+    ]
+    done, written = len(found), time.monotonic()
+    try:
+        with Workers(rules, workers if tasks else 0, limit) as pool:
+            # laws first: what is known of them is what rules may rest on
+            for about_laws in (True, False):
+                laws = tuple((one.rule, one.status, one.reason) for one in found.values() if one.rule in rules.laws)
+                note(rules, laws)
+                chosen_tasks = [replace(task, laws=laws) for task in tasks if (task.rule in rules.laws) is about_laws]
+                for task, verdicts in pool.run(chosen_tasks):
+                    definition = definition_of(rules, task.rule)
+                    verdict = conclude(rules, definition, verdicts, digests[task.rule])
+                    found[task.rule] = verdict
+                    locks.keep(verdict)
+                    done += 1
+                    if time.monotonic() > written + _KEEP:
+                        locks.write(found)
+                        written = time.monotonic()
+                    if progress is not None:
+                        progress(done, len(definitions), verdict)
+    finally:
+        locks.write(found)
+    return tuple(found[one.name] for one in definitions)
+
+
+def has_laws(rules: Rules, definition: Definition) -> bool:
+    """Whether laws of the rules speak of every operator that a substitution uses: then the axioms prover gives a second opinion."""
+    if not isinstance(definition, SubstitutionDef):
+        return False
+    spoken = rules_cache(rules, "spoken").setdefault("laws", frozenset().union(*(_operators(law) for law in rules.laws.values())))
+    used = _operators(definition)
+    return bool(used) and used <= spoken
+
+
+def _operators(definition: Definition) -> frozenset[str]:
+    """The operators that a definition calls."""
+    called = (node.function for node in walk_expr(definition.syntax) if isinstance(node, t.Call))
+    found = (definition.module.lookup(name) for name in called)
+    return frozenset(op.name for op in found if isinstance(op, OperatorDef))
+
+
+class _Locks:
+    """The locks of a run, read when first asked for."""
+
+    def __init__(
+        self, rules: Rules, where: Path | Literal["beside"] | None, limit: float, notes: list[str], trust: bool = False
+    ) -> None:
+        self._rules, self._where, self._limit, self._notes, self._trust = rules, where, limit, notes, trust
+        self._read: dict[Path, Lock] = {}
+        self._own = own_evidence()
+
+    def of(self, definition: Definition, digest: str) -> RuleVerdict | None:
+        if self._where is None:
+            return None
+        path = lock_path(definition) if self._where == "beside" else self._where
+        if path not in self._read:
+            self._read[path] = read_lock(path)
+            if self._read[path].problem:
+                self._notes.append(f"{self._read[path].problem}; its rules are proved again")
+        # anyone may have written the lock: it is believed where it is trusted; what was proved here is in the user's own cache
+        own = self._own.get(definition.name, digest)
+        kept = Lock({definition.name: own}) if own is not None else EMPTY
+        known = kept.of(definition.name, digest, self._limit)
+        if known is None and self._trust:
+            known = self._read[path].of(definition.name, digest, self._limit)
+        return known if known is not None and current(self._rules, known) else None
+
+    def keep(self, verdict: RuleVerdict) -> None:
+        """Notes what was proved just now as the user's own evidence."""
+        if self._where is not None:
+            self._own.put([verdict])
+
+    def write(self, found: dict[str, RuleVerdict]) -> None:
+        """Verdicts of this run beside those of rules that it did not concern; none of rules that are gone."""
+        if self._where is None:
+            return
+        present = {*self._rules.substitutions, *self._rules.laws}
+        libraries = {module.library for module in self._rules.modules}
+        for path, lock in self._read.items():
+            if installed(path):
+                continue
+            kept = {
+                name: verdict
+                for name, verdict in lock.verdicts.items()
+                if name in present or name.rpartition(".")[0] not in libraries
+            }
+            for name, verdict in found.items():
+                if self._where != "beside" or lock_path(definition_of(self._rules, name)) == path:
+                    kept[name] = verdict
+            note = write_lock(path, kept)
+            if note:
+                self._notes.append(note)
+
+
+# ---- the status ---------------------------------------------------------------------------------------------------
+
+
+def conclude(
+    rules: Rules, definition: Definition, verdicts: Sequence[Verdict], digest: str | None = None
+) -> RuleVerdict:
+    """The strongest status that the verdicts allow for each of the element types that the rule admits, and the weakest of these.
+
+    Raises:
+        DslcError: E0510 where one prover finds a difference in what another has shown to be equal for all shapes.
+    """
+    statuses: dict[Types, TypeStatus] = {}
+    for types in dict.fromkeys(types for one in verdicts for types, _ in one.parts) or {Types(): None}:
+        by = {one.prover: found for one in verdicts if (found := _part(one, types)) is not None}
+        answers = {one.answer for one in by.values()}
+        if "vacant" in answers and not answers & {"equal", "differs"}:
+            continue
+        unlimited = [one for one in by.values() if one.answer == "equal" and one.prover != "field" and not one.scope]
+        refuting = next((one for one in by.values() if one.answer == "differs"), None)
+        if refuting is not None and unlimited:
+            raise _disagreement(definition, unlimited[0], refuting)
+        statuses[types] = TypeStatus(*_status(definition, by, refuting))
+    by_type = statuses
+    if not statuses:
+        statuses = {Types(): TypeStatus("undecided", next((one.reason for one in verdicts if one.reason), "nothing to prove"))}
+    status = max((one.status for one in statuses.values()), key=STATUSES.index)
+    reasons = {types: one.reason for types, one in statuses.items() if one.status == status and one.reason}
+    reason = "; ".join(dict.fromkeys(reasons.values()))
+    exact, axioms = ({one.prover: one for one in verdicts}.get(prover) for prover in ("exact", "axioms"))
+    laws = axioms.rests if axioms is not None and (exact is None or exact.answer != "equal") else ()
+    rests = tuple((law, rule_digest(rules, rules.laws[law])) for law in laws)
+    own = digest or rule_digest(rules, definition)
+    return RuleVerdict(definition.name, status, tuple(verdicts), own, reason, by_type, rests)
+
+
+def _part(verdict: Verdict, types: Types) -> Verdict | None:
+    """What a prover says of some element types; a prover that says nothing of any was stopped, or asked about all at once."""
+    return dict(verdict.parts).get(types) if verdict.parts else verdict
+
+
+def _status(definition: Definition, by: dict[ProverName, Verdict], refuting: Verdict | None) -> tuple[Status, str]:
+    if refuting is not None:
+        return "refuted", ""
+    if isinstance(definition, SubstitutionDef) and definition.syntax.partial:
+        field = by.get("field")
+        return "undecided", field.reason if field is not None else "partial"
+    exact, axioms, field = by.get("exact"), by.get("axioms"), by.get("field")
+    if exact is not None and exact.answer == "equal":
+        return ("bounded", exact.scope) if exact.scope else ("proved", "")
+    if axioms is not None and axioms.answer == "equal":
+        undecided = f", where the exact prover says: {exact.reason}" if exact is not None else ""
+        if axioms.weakest == "trusted":
+            return "trusted", f"follows from laws that are trusted: {', '.join(axioms.rests)}"
+        bound = f" ({axioms.scope})" if axioms.scope else ""
+        return "bounded", f"follows from the laws that the axioms prover holds{bound}{undecided}"
+    trusted = trusted_reason(definition)
+    if trusted is not None:
+        return "trusted", trusted
+    reason = next((one.reason for one in (exact, field, axioms) if one is not None and one.reason), "")
+    if field is not None and field.answer == "equal":
+        return "tested", reason
+    return "undecided", reason
+
+
+def trusted_reason(definition: Definition) -> str | None:
+    """Why the rule's author trusts it, where its text says so."""
+    syntax = definition.syntax
+    if isinstance(syntax, t.Property):
+        return syntax.trusted
+    return next((s.reason for s in (*syntax.left, *syntax.right) if isinstance(s, t.Trusted)), None)
+
+
+def _disagreement(definition: Definition, equal: Verdict, differs: Verdict) -> DslcError:
+    message = f"the {equal.prover} prover shows `{definition.name}` for every shape, and the {differs.prover} prover refutes it"
+    found = differs.counterexample
+    return DslcError(
+        [
+            Diagnostic(
+                "E0510", message, definition.syntax.span, counterexample=text_of(found) if found is not None else "",
+                hint="one of the provers is wrong: this is a bug of dslc, please report it",
+            )
+        ]
+    )  # fmt: skip
+
+
+def diagnostic_of(definition: Definition, verdict: RuleVerdict) -> Diagnostic | None:
+    """What a refuted rule's user is told; None for every other status."""
+    found = verdict.counterexample
+    if verdict.status != "refuted" or found is None:
+        return None
+    law = not isinstance(definition, SubstitutionDef)
+    if found.position == () and not found.trace:
+        code, what = ("E0502" if law else "E0312"), "differ in type"
+    else:
+        code, what = ("E0502" if law else "E0501"), "differ"
+    message = f"the sides of `{definition.name}` {what}"
+    if isinstance(definition, SubstitutionDef) and definition.syntax.partial and code == "E0501":
+        code, message = "E0605", f"the correction of `{definition.name}` is wrong where its sides differ"
+    if isinstance(definition, PropertyDef) and definition.trait is not None:
+        operator, trait = definition.trait
+        message = f"`{operator.rpartition('.')[2]}` is not `{trait}`: {message}"
+    guard = type_guard(verdict)
+    hint = f"it holds `where {guard}`" if guard else ""
+    return Diagnostic(code, message, definition.syntax.span, counterexample=text_of(found), hint=hint)
+
+
+def type_guard(verdict: RuleVerdict) -> str:
+    """The guard under which a wrong rule with one type variable is shown; empty where it is shown for no element types."""
+    kept = verdict.usable(RELIABLE) or ()
+    if not kept or any(len(types.kinds) != 1 for types in kept):
+        return ""
+    name, kinds = kept[0].kinds[0][0], {types.kinds[0][1] for types in kept}
+    if kinds == {TypeClass.FLOATS}:
+        return f"floating({name})"
+    if kinds == {TypeClass.SIGNED, TypeClass.UNSIGNED}:
+        return f"integer({name})"
+    members = [dtype for kind in kinds for dtype in (kind.members if isinstance(kind, TypeClass) else (kind,))]
+    return f"{name} in [{', '.join(str(dtype) for dtype in DType if dtype in members)}]"
+
+
+def chosen(rules: Rules, modules: Sequence[Module]) -> list[str]:
+    """The names of all substitutions and laws of some modules."""
+    inside = set(modules)
+    found: list[Definition] = [*rules.substitutions.values(), *rules.laws.values()]
+    return [one.name for one in found if one.module in inside]
+
+
+__all__ = [
+    "LIMIT",
+    "LOCK",
+    "PROVERS",
+    "chosen",
+    "conclude",
+    "diagnostic_of",
+    "trusted_reason",
+    "verify",
+    "verify_rule",
+    "with_rule",
+]

@@ -1,0 +1,154 @@
+"""The process that proves: it loads the rules once, then answers for one rule after the other (run as `python -m`).
+
+Messages are pickled values behind their length. The first one says which files to load; the answer is the digest of their texts.
+Then each task is answered by a verdict for every prover, as soon as it is known, and by None at its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import struct
+import sys
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import IO, Any
+
+from dslc.errors import DslcError
+from dslc.prove.garbage import rare_collections
+from dslc.prove.known.digest import modules_digest
+from dslc.prove.known.resting import note
+from dslc.prove.run.provers import Definition, prover_verdict
+from dslc.prove.verdict import ProverName, Status, Types, Verdict
+from dslc.prove.written import written
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.library import Rules, load_many
+
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One rule and the provers that are to be asked about it, in this order."""
+
+    rule: str
+    provers: tuple[ProverName, ...]
+    seed: int = 0
+    milliseconds: int = 3000
+    #: about so long, counted in steps, the exact prover may take
+    seconds: float = inf
+    #: ask all provers, also after one has found a difference
+    thorough: bool = False
+    #: ask the axioms prover also where the exact one has shown the sides to be equal
+    second: bool = True
+    #: look for a small counterexample of what is wrong
+    small: bool = True
+    #: only look for guards, with the first prover's name: the rule is known to be wrong
+    guards: bool = False
+    #: the rule itself where it is in no file, and its operators: qualified names, each with the one that the text has for it
+    text: str = ""
+    operators: tuple[tuple[str, str], ...] = ()
+    #: what is known of laws by now: name, status, reason
+    laws: tuple[tuple[str, Status, str], ...] = ()
+
+
+def send(stream: IO[bytes], message: Any) -> None:
+    data = pickle.dumps(message)
+    stream.write(_LENGTH.pack(len(data)) + data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes]) -> Any:
+    """The next message. Raises EOFError where the other side is gone."""
+    (length,) = _LENGTH.unpack(_exactly(stream, _LENGTH.size))
+    return pickle.loads(_exactly(stream, length))
+
+
+def _exactly(stream: IO[bytes], count: int) -> bytes:
+    parts = []
+    while count:
+        part = stream.read(count)
+        if not part:
+            raise EOFError
+        parts.append(part)
+        count -= len(part)
+    return b"".join(parts)
+
+
+def definition_of(rules: Rules, name: str) -> Definition:
+    found: Definition | None = rules.substitutions.get(name) or rules.laws.get(name)
+    if found is None:
+        raise KeyError(name)
+    return found
+
+
+def answers(rules: Rules, task: Task, axioms: Any = None) -> list[Verdict]:
+    """The verdicts of one task; see `answered`."""
+    return list(answered(rules, task, axioms))
+
+
+def answered(rules: Rules, task: Task, axioms: Any = None) -> Iterator[Verdict]:
+    """The verdicts of one task, each as soon as it is known; see `answer`.
+
+    After a difference nobody is asked any more about the element types in question, unless the task is thorough; and no second opinion
+    where it wants none.
+    """
+    shown = False
+    refuted: set[Types] = set()
+    for prover in task.provers:
+        if prover == "axioms" and shown and not (task.second or task.thorough):
+            continue
+        verdict = answer(rules, task, prover, axioms, () if task.thorough else refuted)
+        yield verdict
+        refuted.update(types for types, part in verdict.parts if part.answer == "differs")
+        open_ = any(part.answer != "differs" for _, part in verdict.parts)
+        if verdict.answer == "differs" and not open_ and not task.thorough:
+            return
+        shown = shown or (prover == "exact" and verdict.answer == "equal")
+
+
+def answer(
+    rules: Rules, task: Task, prover: ProverName, axioms: Any = None, without: Collection[Types] = ()
+) -> Verdict:
+    """One prover's verdict; a prover that fails has not decided, and says why."""
+    note(rules, task.laws)
+    try:
+        definition = written(rules, task.text, dict(task.operators)) if task.text else definition_of(rules, task.rule)
+        if task.guards and isinstance(definition, SubstitutionDef):
+            from dslc.prove.guards.proposals import guards_verdict
+
+            return guards_verdict(rules, definition, task.seed)
+        return prover_verdict(
+            rules, definition, prover, seed=task.seed, milliseconds=task.milliseconds, axioms=axioms, seconds=task.seconds,
+            without=without, small=task.small,
+        )  # fmt: skip
+    except DslcError as problem:
+        return Verdict(prover, "unknown", reason=problem.diagnostics[0].message if problem.diagnostics else str(problem))
+    except Exception as problem:
+        if os.environ.get("DSLC_DEBUG"):
+            raise
+        return Verdict(prover, "unknown", reason=f"the prover failed: {type(problem).__name__}: {problem}"[:500])
+
+
+def main() -> None:
+    """Serves until the other side closes its end."""
+    # what a library prints must not end up among the messages
+    output = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        places = receive(sys.stdin.buffer)
+        rules = load_many([place for place in places if not Path(place).is_dir()], [Path(p) for p in places if Path(p).is_dir()])
+        send(output, modules_digest(rules.modules))
+        with rare_collections():
+            while True:
+                task: Task = receive(sys.stdin.buffer)
+                for verdict in answered(rules, task):
+                    send(output, verdict)
+                send(output, None)
+
+
+if __name__ == "__main__":
+    main()
