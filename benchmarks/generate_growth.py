@@ -26,10 +26,10 @@ FAMILIES = {"matrix": MATRIX, "convolution": IMAGE, "small": SMALL}
 
 
 def measure(name: str, operators: int, count: int, workers: int, memory: int, send: Any) -> None:
-    from dslc.generate.cluster import mapper_for
-    from dslc.generate.enumerate import enumerate_family
-    from dslc.generate.inputs import Sizes, families
+    from dslc.generate.enumeration.cluster import mapper_for
+    from dslc.generate.enumeration.levels import enumerate_family
     from dslc.generate.settings import Settings
+    from dslc.generate.terms.inputs import Sizes, families
     from dslc.semantics.library import load_many
 
     start = time.perf_counter()

@@ -17,14 +17,14 @@ import time
 from collections import Counter
 from functools import partial
 
-from dslc.generate.dimensions import Ungeneral
-from dslc.generate.general import GeneralRule, generalise, less_general, narrowed
-from dslc.generate.graphs import count_graphs
-from dslc.generate.inputs import Sizes, families
+from dslc.generate.enumeration.graphs import count_graphs
+from dslc.generate.general.dimensions import Ungeneral
+from dslc.generate.general.rules import GeneralRule, generalise, less_general, narrowed
 from dslc.generate.proofs import Proofs
-from dslc.generate.prune import Values, without_common, without_renamed
-from dslc.generate.term import Conjecture, inputs, subterms
-from dslc.generate.trees import outputs
+from dslc.generate.pruning.renamed import Values, without_common, without_renamed
+from dslc.generate.terms.inputs import Sizes, families
+from dslc.generate.terms.term import Conjecture, inputs, subterms
+from dslc.generate.terms.trees import outputs
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.library import Rules, load
 

@@ -112,7 +112,7 @@ def command(
 
 def write(library: Library, settings: Settings, out: Path, seconds: float) -> str:
     """Writes the library file, and what was proved into the lock beside it; a note where that is not possible."""
-    from dslc.generate.naming import named
+    from dslc.generate.general.naming import named
     from dslc.generate.proofs import write_proofs
     from dslc.generate.rulefile import header_of, library_text, write_file
 

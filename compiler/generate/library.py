@@ -17,20 +17,20 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from dslc.errors import error
-from dslc.generate.ahead import Enumerated, Told, all_enumerated
-from dslc.generate.classes import Classes, family_inputs
-from dslc.generate.derivable import Known
-from dslc.generate.dimensions import Ungeneral
-from dslc.generate.foresee import derivable_pairs
-from dslc.generate.general import GeneralRule, generalise, names_in, narrowed, rule_text
-from dslc.generate.inputs import CONSTANTS, Family, Sizes, families
-from dslc.generate.join import along_axes, joined, taken_apart
+from dslc.generate.enumeration.ahead import Enumerated, Told, all_enumerated
+from dslc.generate.general.dimensions import Ungeneral
+from dslc.generate.general.join import along_axes, joined, taken_apart
+from dslc.generate.general.rules import GeneralRule, generalise, names_in, narrowed, rule_text
+from dslc.generate.general.tries import Tries
 from dslc.generate.proofs import Proofs
-from dslc.generate.prune import Values, key, most_general, reduced, without_renamed
+from dslc.generate.pruning.classes import Classes, family_inputs
+from dslc.generate.pruning.derivable import Known
+from dslc.generate.pruning.foresee import derivable_pairs
+from dslc.generate.pruning.renamed import Values, key, most_general, reduced, without_renamed
 from dslc.generate.settings import Progress, Settings, Stages
-from dslc.generate.term import Conjecture, Equation, Term, inputs, size, subterms
-from dslc.generate.trees import outputs
-from dslc.generate.tries import Tries
+from dslc.generate.terms.inputs import CONSTANTS, Family, Sizes, families
+from dslc.generate.terms.term import Conjecture, Equation, Term, inputs, size, subterms
+from dslc.generate.terms.trees import outputs
 from dslc.prove.garbage import rare_collections
 from dslc.prove.verdict import RELIABLE, RuleVerdict
 from dslc.semantics.definitions import OperatorDef

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dslc.errors import DslcError
-from dslc.generate.general import GeneralRule, definition, names_in, rule_text
+from dslc.generate.general.rules import GeneralRule, definition, names_in, rule_text
 from dslc.prove.known.digest import rule_digest
 from dslc.prove.known.lock import LOCK, ProofCache, read_lock, write_lock
 from dslc.prove.run.verify import conclude

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from dslc.errors import SourceText
-from dslc.generate.general import GeneralRule, operators_of, rule_text, short_names
-from dslc.generate.inputs import Family
-from dslc.generate.naming import described, named
+from dslc.generate.general.naming import described, named
+from dslc.generate.general.rules import GeneralRule, operators_of, rule_text, short_names
+from dslc.generate.general.text import Writer, declared, is_default, output_names, tensor_names, written
 from dslc.generate.settings import Settings, Stages
-from dslc.generate.term import Term, inputs, values
-from dslc.generate.text import Writer, declared, is_default, output_names, tensor_names, written
+from dslc.generate.terms.inputs import Family
+from dslc.generate.terms.term import Term, inputs, values
 from dslc.ir.dtype import DType
 from dslc.ir.graph import input_value
 from dslc.semantics.composites import spelled_out

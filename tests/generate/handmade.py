@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from dslc.generate.menu import cut_attribute
-from dslc.generate.term import Item, Term, TermType, input_term
-from dslc.generate.trees import outputs
+from dslc.generate.terms.menu import cut_attribute
+from dslc.generate.terms.term import Item, Term, TermType, input_term
+from dslc.generate.terms.trees import outputs
 from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules, load
 from dslc.syntax import tree as t

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from handmade import add, matrices, taso
 
-from dslc.generate import ahead
-from dslc.generate.ahead import Enumerated, all_enumerated, enumerated
-from dslc.generate.general import GeneralRule, generalise
-from dslc.generate.inputs import Family, Sizes, families
+from dslc.generate.enumeration import ahead
+from dslc.generate.enumeration.ahead import Enumerated, all_enumerated, enumerated
+from dslc.generate.general.rules import GeneralRule, generalise
 from dslc.generate.proofs import Proofs
 from dslc.generate.settings import Settings
-from dslc.generate.term import Conjecture
+from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.term import Conjecture
 from dslc.prove.verdict import RuleVerdict
 
 SETTINGS = Settings(max_operators=2, workers=2)

@@ -6,11 +6,11 @@ from functools import partial
 
 from handmade import taso
 
-from dslc.generate.classes import Classes, family_inputs
-from dslc.generate.enumerate import enumerate_family
-from dslc.generate.inputs import Sizes, families
-from dslc.generate.term import substitute
-from dslc.generate.trees import outputs
+from dslc.generate.enumeration.levels import enumerate_family
+from dslc.generate.pruning.classes import Classes, family_inputs
+from dslc.generate.terms.inputs import Sizes, families
+from dslc.generate.terms.term import substitute
+from dslc.generate.terms.trees import outputs
 
 OPERATORS = ("matmul", "ewadd", "transpose", "concat", "split")
 

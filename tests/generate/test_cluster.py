@@ -12,14 +12,14 @@ import pytest
 from handmade import taso
 
 from dslc.errors import DslcError
-from dslc.generate.cluster import mapper_for, on_cluster
-from dslc.generate.enumerate import Enumeration, enumerate_family
-from dslc.generate.evaluate import Chunk, State
-from dslc.generate.inputs import Family, Sizes, families
+from dslc.generate.enumeration.cluster import mapper_for, on_cluster
+from dslc.generate.enumeration.evaluate import Chunk, State
+from dslc.generate.enumeration.levels import Enumeration, enumerate_family
+from dslc.generate.enumeration.workers import Mapper, serial
 from dslc.generate.library import generate
 from dslc.generate.rulefile import library_text
 from dslc.generate.settings import Settings
-from dslc.generate.workers import Mapper, serial
+from dslc.generate.terms.inputs import Family, Sizes, families
 from dslc.interpret.domain import Array
 
 distributed = pytest.importorskip("distributed")

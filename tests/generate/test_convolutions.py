@@ -7,11 +7,11 @@ from handmade import IMAGE, KERNEL, SMALL, add, halves, op
 from test_finds_std import reaches
 from test_library import has
 
-from dslc.generate.general import definition, names_in, rule_text
+from dslc.generate.general.rules import definition, names_in, rule_text
 from dslc.generate.library import Library, generate
-from dslc.generate.prune import key
+from dslc.generate.pruning.renamed import key
 from dslc.generate.settings import Settings
-from dslc.generate.term import Conjecture, Term, input_term, inputs, values
+from dslc.generate.terms.term import Conjecture, Term, input_term, inputs, values
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches

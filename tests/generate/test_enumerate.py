@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dslc.generate.enumerate import Enumeration, all_terms, enumerate_family
-from dslc.generate.evaluate import Chunk, State, evaluate_chunk
-from dslc.generate.fingerprint import first_hash, second_hash
-from dslc.generate.graphs import count_graphs
-from dslc.generate.inputs import Family, Sizes, families
-from dslc.generate.menu import InPlay, items
-from dslc.generate.resume import Store, digest
-from dslc.generate.term import (
+from dslc.generate.enumeration.evaluate import Chunk, State, evaluate_chunk
+from dslc.generate.enumeration.fingerprint import first_hash, second_hash
+from dslc.generate.enumeration.graphs import count_graphs
+from dslc.generate.enumeration.levels import Enumeration, all_terms, enumerate_family
+from dslc.generate.enumeration.resume import Store, digest
+from dslc.generate.enumeration.workers import forked, serial
+from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.menu import InPlay, items
+from dslc.generate.terms.term import (
     Item,
     Term,
     TermType,
@@ -30,8 +31,7 @@ from dslc.generate.term import (
     subterms,
     values,
 )
-from dslc.generate.trees import outputs
-from dslc.generate.workers import forked, serial
+from dslc.generate.terms.trees import outputs
 from dslc.interpret.domain import Array
 from dslc.interpret.field import Field, P
 from dslc.interpret.run import run

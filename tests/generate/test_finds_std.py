@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dslc.generate.general import definition
+from dslc.generate.general.rules import definition
 from dslc.generate.library import generate
 from dslc.generate.settings import Settings
 from dslc.interpret.instantiate import Rejected, instantiate

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 from handmade import add, halves, matmul, matrices, op, taso
 
 from dslc.cli.main import cli
-from dslc.generate.general import GeneralRule, definition, generalise
-from dslc.generate.join import along_axes, joined, taken_apart
+from dslc.generate.general.join import along_axes, joined, taken_apart
+from dslc.generate.general.rules import GeneralRule, definition, generalise
 from dslc.generate.library import Library, generate
-from dslc.generate.prune import key
+from dslc.generate.pruning.renamed import key
 from dslc.generate.rulefile import library_text, write_file
 from dslc.generate.settings import Settings
-from dslc.generate.term import Conjecture, Equation, Term
+from dslc.generate.terms.term import Conjecture, Equation, Term
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
 from dslc.match import GraphIndex, apply_match, compile_directions, find_matches
@@ -124,7 +124,7 @@ def test_attributes_that_do_not_matter_become_variables() -> None:
 def convolutions() -> GeneralRule:
     from handmade import IMAGE, KERNEL
 
-    from dslc.generate.term import input_term
+    from dslc.generate.terms.term import input_term
 
     x, k, m = input_term(0, IMAGE), input_term(1, KERNEL), input_term(2, KERNEL)
     # an activation would make the sum wrong: it stays as it is, stride and padding do not matter

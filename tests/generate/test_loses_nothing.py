@@ -11,13 +11,13 @@ from dataclasses import replace
 
 from handmade import taso
 
-from dslc.generate.classes import Classes, family_inputs
-from dslc.generate.derivable import Known
-from dslc.generate.enumerate import enumerate_family
-from dslc.generate.inputs import Family, Sizes, families
+from dslc.generate.enumeration.levels import enumerate_family
 from dslc.generate.library import generate
+from dslc.generate.pruning.classes import Classes, family_inputs
+from dslc.generate.pruning.derivable import Known
 from dslc.generate.settings import Settings
-from dslc.generate.term import Term, applied, input_term, inputs
+from dslc.generate.terms.inputs import Family, Sizes, families
+from dslc.generate.terms.term import Term, applied, input_term, inputs
 
 OPERATORS = ("matmul", "ewadd", "transpose")
 

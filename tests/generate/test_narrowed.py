@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from handmade import IMAGE, KERNEL, SMALL, op, taso
 
-from dslc.generate.dimensions import Ungeneral
-from dslc.generate.general import GeneralRule, definition, generalise, names_in, narrowed, rule_text
-from dslc.generate.naming import described, stem
-from dslc.generate.term import Conjecture, Term, input_term
+from dslc.generate.general.dimensions import Ungeneral
+from dslc.generate.general.naming import described, stem
+from dslc.generate.general.rules import GeneralRule, definition, generalise, names_in, narrowed, rule_text
+from dslc.generate.terms.term import Conjecture, Term, input_term
 from dslc.prove.run.verify import verify_rule
 
 X, K, POINT = input_term(0, IMAGE), input_term(1, KERNEL), input_term(2, SMALL)

@@ -6,7 +6,7 @@ from functools import partial
 
 from handmade import MATRIX, add, halves, matmul, matrices, op, taso
 
-from dslc.generate.prune import (
+from dslc.generate.pruning.renamed import (
     Values,
     below_common_roots,
     key,
@@ -16,8 +16,8 @@ from dslc.generate.prune import (
     without_renamed,
     without_same,
 )
-from dslc.generate.term import Conjecture, input_term
-from dslc.generate.trees import outputs
+from dslc.generate.terms.term import Conjecture, input_term
+from dslc.generate.terms.trees import outputs
 
 A, B, C, D, E = matrices()
 BUILD = partial(outputs, taso())

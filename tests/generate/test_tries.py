@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from handmade import IMAGE, KERNEL, add, matmul, matrices, op, taso
 
-from dslc.generate import settle
-from dslc.generate.classes import Classes
-from dslc.generate.derivable import Known
-from dslc.generate.enumerate import enumerate_family
-from dslc.generate.foresee import derivable_pairs
-from dslc.generate.general import GeneralRule, definition, generalise, less_general
-from dslc.generate.inputs import Sizes, families
-from dslc.generate.rewriting import Found
-from dslc.generate.term import Conjecture, Equation, Term, TermType, input_term
-from dslc.generate.tries import Tries
+from dslc.generate.enumeration import settle
+from dslc.generate.enumeration.levels import enumerate_family
+from dslc.generate.enumeration.rewriting import Found
+from dslc.generate.general.rules import GeneralRule, definition, generalise, less_general
+from dslc.generate.general.tries import Tries
+from dslc.generate.pruning.classes import Classes
+from dslc.generate.pruning.derivable import Known
+from dslc.generate.pruning.foresee import derivable_pairs
+from dslc.generate.terms.inputs import Sizes, families
+from dslc.generate.terms.term import Conjecture, Equation, Term, TermType, input_term
 from dslc.ir.dtype import DType
 from dslc.prove.run.provers import exact_verdict
 

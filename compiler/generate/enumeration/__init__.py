@@ -1,0 +1,1 @@
+"""All terms up to a number of operators, evaluated in bulk, and the equations between them (TASO, section 2.2)."""

@@ -1,0 +1,159 @@
+"""One menu item applied to many arguments at once, over the field of 2^31 - 1 elements or over floats.
+
+An operator's equations are scopes; a leading iterator over the batch is put before every scope and every read of something that
+depends on an argument, and the result is evaluated as any scope is. Nothing here knows an operator by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dslc.generate.terms.term import Item
+from dslc.interpret.domain import Array, Domain
+from dslc.interpret.run import run_scopes
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import (
+    Call,
+    Constant,
+    Node,
+    Scope,
+    ScopeNode,
+    Value,
+    input_value,
+    rebuild,
+    replace,
+    scope_value,
+    topological,
+    with_args,
+)
+from dslc.ir.scalar import Read, Scalar, iterator, read, walk
+from dslc.ir.scopes import substitute
+from dslc.semantics.apply import apply
+from dslc.semantics.elaborate import elaborate
+from dslc.semantics.env import fail
+from dslc.semantics.library import Rules
+
+# operators are spelled out in others no deeper than this
+_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An item at given argument types: parameters, and its results as scopes and constants only."""
+
+    params: tuple[Value, ...]
+    results: tuple[Value, ...]
+
+    def run(self, args: Sequence[Array], domain: Domain) -> list[Array]:
+        """The results for arguments with a leading batch axis; an item without arguments gives results without one."""
+        if not self.params:
+            return run_scopes(self.results, {}, domain)
+        batch = len(args[0])
+        params = [_batched_input(param, batch) for param in self.params]
+        known = {param: (new, True) for param, new in zip(self.params, params, strict=True)}
+        wanted = rebuild(self.results, lambda node, pairs: _for_all(node, pairs, batch), known)
+        arrays = run_scopes([value for value, _ in wanted], dict(zip(params, args, strict=True)), domain)
+        return [
+            array if moves else np.broadcast_to(array, (batch, *array.shape))
+            for array, (_, moves) in zip(arrays, wanted, strict=True)
+        ]
+
+
+def program(
+    rules: Rules, item: Item, types: tuple[TensorType, ...], attrs: Mapping[str, Any], stand_in: bool = True
+) -> Program:
+    """The meaning of an application. With `stand_in`, operators that another one stands in for are replaced by it.
+
+    Raises:
+        Mismatch, EvalError: as `apply`.
+    """
+    params = tuple(input_value(f"p{k}", type) for k, type in enumerate(types))
+    return Program(params, _meaning(rules, apply(rules, item.op, params, attrs), stand_in, _DEPTH))
+
+
+def _meaning(rules: Rules, values: tuple[Value, ...], stand_in: bool, depth: int) -> tuple[Value, ...]:
+    """Calls replaced by what they mean, or what stands in for them, until none is left."""
+    if depth == 0:
+        raise fail("E0317", "an operator is expanded without end", None)
+
+    def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        if not isinstance(node, Call):
+            return with_args(node, args)
+        other = rules.traits_of(node.op).named.get("stand_in") if stand_in else None
+        if other is not None:
+            return _meaning(rules, apply(rules, other, args), stand_in, depth - 1)
+        instance = elaborate(rules, node.op, tuple(arg.type for arg in args), node.attrs)
+        inner = _meaning(rules, instance.outputs, stand_in, depth - 1)
+        return replace(inner, dict(zip(instance.params, args, strict=True)))
+
+    return rebuild(values, step)
+
+
+def _for_all(node: Node, pairs: Sequence[tuple[Value, bool]], batch: int) -> list[tuple[Value, bool]]:
+    """The results of a node for every position of the batch, and whether they differ from one to the other."""
+    args, moves = tuple(value for value, _ in pairs), tuple(moves for _, moves in pairs)
+    if isinstance(node, ScopeNode) and any(moves):
+        return [(scope_value(_batched(node.scope, moves, batch), args), True)]
+    return [(value, False) for value in with_args(node, args)]
+
+
+def _batched_input(param: Value, batch: int) -> Value:
+    return input_value(f"batched {param}", TensorType(param.type.dtype, (batch, *param.type.shape)))
+
+
+def _batched(scope: Scope, moves: tuple[bool, ...], batch: int) -> Scope:
+    """The scope for every position of the batch; `moves`: which operands have the leading axis."""
+    groups = None if scope.groups is None else (1, *scope.groups)
+    return Scope((batch, *scope.extents), _lifted(scope.body, len(scope.extents), moves), scope.dtype, groups)
+
+
+_LIFTED: dict[tuple[Scalar, int, tuple[bool, ...]], Scalar] = {}
+
+
+def _lifted(body: Scalar, count: int, moves: tuple[bool, ...]) -> Scalar:
+    key = (body, count, moves)
+    found = _LIFTED.get(key)
+    if found is None:
+
+        def on_read(node: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+            return read(node.operand, (iterator("i0"), *index) if moves[node.operand] else index, other)
+
+        later = {iterator(f"i{k}"): iterator(f"i{k + 1}") for k in range(count)}
+        found = _LIFTED[key] = substitute(body, later, 0, on_read)
+    return found
+
+
+def heaviest(results: Sequence[Value]) -> int:
+    """How many elements one position of the batch needs at most: of any scope's result, or of a product that is summed."""
+    most = 1
+    for node in topological(value.node for value in results):
+        if isinstance(node, Constant):
+            continue
+        for value in node.values:
+            most = max(most, value.type.elements)
+        if isinstance(node, ScopeNode):
+            sizes = dict(zip(node.scope.iters, node.scope.extents, strict=True))
+            most = max(most, _reads(node.scope.body, sizes))
+    return most
+
+
+def _reads(body: Scalar, sizes: dict[Any, Any]) -> int:
+    from dslc.ir.scalar import Num, Reduce
+
+    known: dict[Any, int] = {it: int(str(size)) for it, size in sizes.items()}
+    most = 1
+    for node in walk(body):
+        if isinstance(node, Reduce):
+            for it, extent in zip(node.iters, node.extents, strict=True):
+                known[it] = int(extent.value) if isinstance(extent, Num) else 1
+    for node in walk(body):
+        if isinstance(node, Read):
+            count = 1
+            for it in node.free:
+                count *= known.get(it, 1)
+            most = max(most, count)
+    return most

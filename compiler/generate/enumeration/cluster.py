@@ -1,0 +1,90 @@
+"""Enumerations on a Dask cluster: chunks of argument tuples are evaluated by workers, in any order, and put in order again.
+
+The state of a level (the values of the representatives) goes to a worker once. A chunk is a pure function of the state
+and its numbers, so one that is lost with its worker is evaluated by another, and the result is the same. No worker is given a chunk
+before it has memory for it: at most two chunks a worker are on their way.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from dslc.errors import error
+from dslc.generate.enumeration.evaluate import evaluate_chunk
+from dslc.generate.enumeration.workers import Mapper, Work, forked, serial
+from dslc.generate.settings import Settings
+
+#: chunks on their way, for each worker
+_AHEAD = 2
+#: how often a chunk may lose its worker
+_RETRIES = 5
+
+
+def needs_cluster(settings: Settings) -> bool:
+    """Whether an address is given, or several workers for five and more operators."""
+    return settings.scheduler is not None or (settings.workers > 1 and settings.max_operators >= 5)
+
+
+@contextmanager
+def mapper_for(settings: Settings) -> Iterator[Mapper]:
+    """Who evaluates: a cluster where an address is given, or for five and more operators; else this machine's processes.
+
+    Raises:
+        DslcError: E0907 where Dask is not installed, E0902 where the scheduler does not answer.
+    """
+    if not needs_cluster(settings):
+        yield forked(settings.workers) if settings.workers > 1 else serial
+        return
+    try:
+        import distributed
+    except ImportError:
+        raise error("E0907", "Dask is not installed", hint="`pip install dslc[cluster]`") from None
+    # Dask's classes have no types
+    distributed_: Any = distributed
+    if settings.scheduler is None:
+        local = distributed_.LocalCluster(
+            n_workers=settings.workers, threads_per_worker=1, memory_limit=settings.memory, dashboard_address=None
+        )
+        with local as cluster, distributed_.Client(cluster) as client:
+            yield on_cluster(client)
+        return
+    try:
+        client = distributed_.Client(settings.scheduler, timeout="5s")
+    except (OSError, TimeoutError) as problem:
+        raise error("E0902", f"no scheduler answers at {settings.scheduler}: {problem}") from None
+    with client:
+        yield on_cluster(client)
+
+
+def on_cluster(client: Any) -> Mapper:
+    """A mapper that evaluates chunks on the workers of a `distributed.Client`.
+
+    The state is the result of a task, so that Dask makes it again where it was lost with all workers that had it.
+    """
+
+    def submitted(*task: Any) -> Any:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return client.submit(*task, retries=_RETRIES, pure=False)
+
+    def mapped(state: Any, tasks: Iterable[Any], work: Work = evaluate_chunk) -> Iterator[Any]:
+        held = submitted(_itself, state)
+        waiting: deque[Any] = deque()
+        todo = iter(tasks)
+        while True:
+            ahead = _AHEAD * max(1, len(client.nthreads()))
+            while len(waiting) < ahead and (task := next(todo, None)) is not None:
+                waiting.append(submitted(work, held, task))
+            if not waiting:
+                return
+            yield waiting.popleft().result()
+
+    return mapped
+
+
+def _itself(state: Any) -> Any:
+    return state

@@ -1,0 +1,256 @@
+"""What follows at one step from smaller equations: of the equations of a level one is left for each group that rewriting connects.
+
+A term is rewritten at its root by an equation of a lower level, in either direction; its arguments are representatives, so that
+everything below is rewritten already. A result of fewer operators is connected with its representative by the lower levels; one of
+as many is another term of this level, and the two stand in one group. Matching is by columns: an equation is compared with all
+terms of its root at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from dslc.generate.enumeration.fingerprint import mix
+from dslc.generate.enumeration.space import Table
+from dslc.generate.terms.term import Equation, Item, Term, inputs
+from dslc.interpret.domain import Array
+
+#: at most so many equations are used to rewrite, the smallest first
+RULES = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A term, its arguments in one of the orders that commutative items allow."""
+
+    term: Term
+    args: tuple[Pattern, ...] = ()
+
+
+@dataclass(frozen=True)
+class Applications:
+    """Terms by what they apply: item, output and rows of the arguments, in columns."""
+
+    item: Array
+    output: Array
+    args: Array
+
+    def keys(self, commutative: frozenset[int]) -> Array:
+        return _keys(self.item, self.output, self.args, commutative)
+
+
+def _keys(item: Array, output: Array, args: Array, commutative: frozenset[int]) -> Array:
+    """One word for each application, the same for both orders of the arguments of commutative items."""
+    args = args.astype(np.int64)
+    if commutative and args.shape[1] >= 2:
+        turned = np.isin(item, sorted(commutative)) & (args[:, 0] > args[:, 1])
+        args = args.copy()
+        args[turned, 0], args[turned, 1] = args[turned, 1], args[turned, 0]
+    key = mix(item.astype(np.uint64) * np.uint64(64) + output.astype(np.uint64))
+    for column in range(args.shape[1]):
+        with np.errstate(over="ignore"):
+            key = mix(key + (args[:, column] + 2).astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15))
+    return key
+
+
+@dataclass(frozen=True)
+class Found:
+    """Applications in the order of their keys, and what each is: a row of the table, or a position of a level.
+
+    `starts`: where the keys begin whose upper bits are 0, 1, ...; keys are spread evenly, so that there are few of each.
+    """
+
+    keys: Array
+    what: Array
+    starts: Array
+
+    @staticmethod
+    def of(keys: Array, what: Array) -> Found:
+        order = np.argsort(keys, kind="stable")
+        bits = max(1, len(keys).bit_length())
+        firsts = np.arange(1 << bits, dtype=np.uint64) << np.uint64(64 - bits)
+        ordered = keys[order]
+        return Found(ordered, what[order], np.append(np.searchsorted(ordered, firsts), len(keys)).astype(np.int32))
+
+    def find(self, keys: Array) -> Array:
+        out = np.full(len(keys), -1, dtype=np.int64)
+        bits = (len(self.starts) - 1).bit_length() - 1
+        bucket = (keys >> np.uint64(64 - bits)).astype(np.int64)
+        at, end = self.starts[bucket], self.starts[bucket + 1]
+        left = np.flatnonzero(at < end)
+        at, end, wanted = at[left], end[left], keys[left]
+        while len(left):
+            hit = self.keys[at] == wanted
+            out[left[hit]] = self.what[at[hit]]
+            at += 1
+            more = np.flatnonzero(~hit & (at < end))
+            left, at, end, wanted = left[more], at[more], end[more], wanted[more]
+        return out
+
+    def plus(self, other: Found) -> Found:
+        return Found.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.what, other.what]))
+
+
+class _Narrowed:
+    """Positions of a level by their item and output, and by those of their arguments; each list is made once."""
+
+    def __init__(self, level: Applications, codes: Array, wanted: Array) -> None:
+        """`codes`: of the rows of the table, see `_code`."""
+        self._level, self._codes = level, codes
+        own = level.item[wanted] * _OUTPUTS + level.output[wanted]
+        self._lists: dict[tuple[int | None, ...], dict[int, Array]] = {(): _grouped(own, wanted)}
+        self._none = np.zeros(0, dtype=np.int64)
+
+    def find(self, codes: tuple[int | None, ...]) -> Array:
+        """The positions of a root's code whose arguments have the codes that follow; None for any."""
+        *before, last = codes
+        if last is None:
+            return self.find(tuple(before))
+        found = self._lists.get(tuple(before))
+        if found is None:
+            positions = self.find(tuple(before))
+            kinds = self._codes[self._level.args[positions, len(before) - 1]]
+            found = self._lists[tuple(before)] = _grouped(kinds, positions)
+        return found.get(last, self._none)
+
+
+#: operators have fewer results
+_OUTPUTS = 64
+
+
+def _grouped(kinds: Array, positions: Array) -> dict[int, Array]:
+    order = np.argsort(kinds, kind="stable")
+    distinct, starts = np.unique(kinds[order], return_index=True)
+    parts = np.split(positions[order], starts[1:]) if len(distinct) else []
+    return {int(kind): part for kind, part in zip(distinct, parts, strict=True)}
+
+
+class Rewriting:
+    """Rewrites the terms of a level."""
+
+    def __init__(
+        self, table: Table, numbers: dict[Item, int], lower: Found, level: Applications, commutative: frozenset[int]
+    ) -> None:
+        """`numbers`: of the items and constants; `lower`: all terms of the levels below; `level`: all terms of this one."""
+        self._table, self._numbers, self._lower, self._level, self._commutative = (
+            table,
+            numbers,
+            lower,
+            level,
+            commutative,
+        )
+        self._here = Found.of(level.keys(commutative), np.arange(len(level.item)))
+        self._rows_of = {int(table.item[row]): int(row) for row in np.flatnonzero((table.args < 0).all(axis=1))}
+        self._widest = table.args.shape[1]
+
+    def steps(self, equations: Sequence[Equation], wanted: Array) -> Iterator[tuple[int, Array, Array, Array]]:
+        """One step of terms of the level at the positions `wanted`.
+
+        Yields the number of the equation, positions, the rows of the table that they become and the positions of this level that they
+        become (-1 for none).
+        """
+        narrowed = _Narrowed(self._level, self._table.item * _OUTPUTS + self._table.output, wanted)
+        for number, equation in enumerate(equations[:RULES]):
+            for source, target in ((equation.right, equation.left), (equation.left, equation.right)):
+                if not source.args or not set(inputs((target,))) <= set(inputs((source,))):
+                    continue
+                for pattern in self._orders(source):
+                    codes = (self._code(pattern.term), *(self._code(arg.term) for arg in pattern.args))
+                    positions, bound = self._matches(pattern, narrowed.find(codes))
+                    if len(positions):
+                        yield (number, positions, *self._built(target, bound, len(positions)))
+
+    def _orders(self, term: Term) -> Iterator[Pattern]:
+        if not term.args:
+            yield Pattern(term)
+            return
+        assert term.item is not None
+        for args in product(*(list(self._orders(arg)) for arg in term.args)):
+            yield Pattern(term, args)
+            if len(args) == 2 and self._numbers[term.item] in self._commutative and args[0] != args[1]:
+                yield Pattern(term, args[::-1])
+
+    def _code(self, term: Term) -> int | None:
+        """A number for the item and output of a term; None for an input, which stands for anything."""
+        return None if term.item is None else self._numbers[term.item] * _OUTPUTS + term.output
+
+    def _matches(self, pattern: Pattern, positions: Array) -> tuple[Array, dict[Term, Array]]:
+        """The positions that match, of those where the root and what is just below it do; and what inputs stand for."""
+        bound: dict[Term, Array] = {}
+        todo = [(arg, self._level.args[positions, k], True) for k, arg in enumerate(pattern.args)]
+        while todo and len(positions):
+            part, rows, checked = todo.pop()
+            term = part.term
+            keep: Array | None = None
+            if term.item is None:
+                if term in bound:
+                    keep = bound[term] == rows
+                else:
+                    bound[term] = rows
+            elif not checked:
+                keep = (self._table.item[rows] == self._numbers[term.item]) & (self._table.output[rows] == term.output)
+            if keep is not None and not keep.all():
+                positions, rows = positions[keep], rows[keep]
+                bound = {name: column[keep] for name, column in bound.items()}
+                todo = [(other, column[keep], known) for other, column, known in todo]
+            todo += [(arg, self._table.args[rows, k], False) for k, arg in enumerate(part.args)]
+        return positions, bound
+
+    def _built(self, target: Term, bound: dict[Term, Array], count: int) -> tuple[Array, Array]:
+        """The instances of the target: rows of the table where they have fewer operators, else positions of the level."""
+        none = np.full(count, -1, dtype=np.int64)
+        done: dict[Term, Array] = {}
+
+        def rows(term: Term) -> Array:
+            if term in bound:
+                return bound[term]
+            if term not in done:
+                assert term.item is not None
+                if not term.args:
+                    done[term] = np.full(count, self._rows_of.get(self._numbers[term.item], -1), dtype=np.int64)
+                else:
+                    keys, known = application(term)
+                    done[term] = np.where(known, self._lower.find(keys), -1)
+            return done[term]
+
+        def application(term: Term) -> tuple[Array, Array]:
+            assert term.item is not None
+            args = np.full((count, self._widest), -1, dtype=np.int64)
+            known = np.ones(count, dtype=bool)
+            for k, arg in enumerate(term.args):
+                args[:, k] = rows(arg)
+                known &= args[:, k] >= 0
+            item = np.full(count, self._numbers[term.item], dtype=np.int64)
+            return _keys(item, np.full(count, term.output, dtype=np.int64), args, self._commutative), known
+
+        below = rows(target)
+        if target.is_leaf:
+            return below, none
+        keys, known = application(target)
+        return below, np.where(known & (below < 0), self._here.find(keys), -1)
+
+
+def components(count: int, left: Array, right: Array) -> Array:
+    """The smallest member of each node's connected component."""
+    labels = np.arange(count)
+    nodes, places = np.unique(np.concatenate([left, right]), return_inverse=True)
+    labels[nodes] = nodes[_components(len(nodes), places[: len(left)], places[len(left) :])]
+    return labels
+
+
+def _components(count: int, left: Array, right: Array) -> Array:
+    labels = np.arange(count)
+    while len(left):
+        low = np.minimum(labels[left], labels[right])
+        before = labels.copy()
+        np.minimum.at(labels, labels[left], low)
+        np.minimum.at(labels, labels[right], low)
+        while not np.array_equal(labels, jumped := labels[labels]):
+            labels = jumped
+        if np.array_equal(before, labels):
+            break
+    return labels

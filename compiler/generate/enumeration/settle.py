@@ -1,0 +1,199 @@
+"""Which terms of a level are equations that don't follow from smaller ones: asked for parts of a level, one by one.
+
+A part holds the terms of some fingerprints, so that terms of one value are in one part, and rewriting leads from a part into no
+other. A part is settled by a pure function of what is known of the levels below and of the part's terms: in this process or on a
+worker, in any order, and in bounded memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dslc.generate.enumeration.fingerprint import mix
+from dslc.generate.enumeration.rewriting import Applications, Found, Rewriting, components
+from dslc.generate.enumeration.space import Table
+from dslc.generate.terms.term import Equation, Item
+from dslc.interpret.domain import Array
+
+#: a part has about so many terms
+PART = 1 << 21
+#: so many connected pairs of terms are held at once
+_PAIRS = 1 << 21
+
+
+@dataclass(frozen=True)
+class Known:
+    """Fingerprints found so far in order, and the representative of each."""
+
+    hashes: Array
+    rows: Array
+
+    def find(self, hashes: Array) -> Array:
+        """The row of each fingerprint, -1 for new ones."""
+        if not len(self.hashes):
+            return np.full(len(hashes), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return np.where(self.hashes[at] == hashes, self.rows[at], -1)
+
+    def plus(self, hashes: Array, rows: Array) -> Known:
+        both = np.concatenate([self.hashes, hashes])
+        order = np.argsort(both, kind="stable")
+        return Known(both[order], np.concatenate([self.rows, rows])[order])
+
+
+@dataclass(frozen=True)
+class Below:
+    """The levels below: the representatives in `table`, `lower` every term, `known` the fingerprints, `classes` the first row of each
+    row's value, `rules` for each size the equations kept that may rewrite a term of this level. `numbers`: of the items and
+    constants; `commutative` those of them that are."""
+
+    table: Table
+    lower: Found
+    known: Known
+    classes: Array
+    rules: tuple[tuple[Equation, ...], ...]
+    numbers: dict[Item, int]
+    commutative: frozenset[int]
+
+    @property
+    def smallest(self) -> tuple[tuple[Equation, ...], ...]:
+        """Most follows from these, all but those of the level just below; of which there are most."""
+        return self.rules[:-1]
+
+    def rewriting(self, level: Applications) -> Rewriting:
+        return Rewriting(self.table, self.numbers, self.lower, level, self.commutative)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some terms of a level: all that have certain fingerprints, in order."""
+
+    hashes: Array
+    terms: Applications
+
+
+@dataclass(frozen=True)
+class Open:
+    """What is left of a part, or of all parts: `at`, the terms' places; `left`, what each is compared with: a row of the table, or -1 -
+    k for the k-th of these; `groups`: for terms that rewriting connects the number of one of them, -1 for what is settled."""
+
+    classes: int
+    equations: int
+    at: Array
+    left: Array
+    groups: Array
+
+    @property
+    def heads(self) -> Array:
+        """Whether a term is compared with itself."""
+        heads: Array = self.left == -1 - np.arange(len(self.left))
+        return heads
+
+
+def part_of(hashes: Array, parts: int) -> Array:
+    """The part of each fingerprint."""
+    return (mix(hashes) % np.uint64(parts)).astype(np.int16)
+
+
+def settled(below: Below, part: Part) -> Open:
+    """What does not follow at one step from the smallest equations."""
+    left = below.known.find(part.hashes)
+    new = np.flatnonzero(left < 0)
+    _, first, inverse = np.unique(part.hashes[new], return_index=True, return_inverse=True)
+    left[new] = -1 - new[first][inverse]
+    equations = np.flatnonzero(left != -1 - np.arange(len(left)))
+    # only what has the value of another term is looked at, in whose numbers most of this is
+    members = np.union1d(equations, -1 - left[equations][left[equations] < 0])
+    own = _within(left[members], members)
+    mine = Applications(part.terms.item[members], part.terms.output[members], part.terms.args[members])
+    wanted, rewriting, groups = np.searchsorted(members, equations), below.rewriting(mine), np.arange(len(members))
+    for rules in below.smallest:
+        wanted = wanted[groups[wanted] >= 0]
+        groups = grouped(below, rewriting, rules, wanted, part.hashes[members], own, None, groups)
+    kept = groups >= 0
+    kept[-1 - own[kept & (own < 0)]] = True
+    at = np.flatnonzero(kept)
+    places = np.where(groups[at] < 0, -1, _first_of(groups[at]))
+    return Open(len(first), len(equations), members[at], _within(own[at], at), places)
+
+
+def further(below: Below, level: Applications, hashes: Array, left: Open) -> Open:
+    """What does not follow from the equations of the level just below either, as far as that is seen among what is left."""
+    if not below.rules:
+        return left
+    equations = np.flatnonzero((left.groups >= 0) & ~left.heads)
+    groups = grouped(below, below.rewriting(level), below.rules[-1], equations, hashes, left.left, None, left.groups)
+    return Open(left.classes, left.equations, left.at, left.left, groups)
+
+
+def together(parts: Sequence[tuple[Array, Open]]) -> Open:
+    """What is left of all parts; with each the positions of its terms in the level."""
+    places = np.concatenate([positions[part.at] for positions, part in parts])
+    order = np.argsort(places, kind="stable")
+    rank = np.empty(len(order), dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    left, groups, start = [], [], 0
+    for _, part in parts:
+        own = part.left.copy()
+        own[own < 0] = -1 - rank[start - 1 - own[own < 0]]
+        left.append(own)
+        groups.append(np.where(part.groups < 0, -1, rank[start + part.groups]))
+        start += len(part.at)
+    classes, equations = sum(part.classes for _, part in parts), sum(part.equations for _, part in parts)
+    return Open(classes, equations, places[order], np.concatenate(left)[order], np.concatenate(groups)[order])
+
+
+def _first_of(groups: Array) -> Array:
+    """The first place of each one's group."""
+    _, first, inverse = np.unique(groups, return_index=True, return_inverse=True)
+    return first[inverse]
+
+
+def _within(left: Array, members: Array) -> Array:
+    """The sides of some members, with heads numbered within them."""
+    own = left.copy()
+    own[own < 0] = -1 - np.searchsorted(members, -1 - own[own < 0])
+    return own
+
+
+def grouped(
+    below: Below, rewriting: Rewriting, rules: Sequence[Equation], equations: Array, hashes: Array, left: Array,
+    ranks: tuple[Array, Array] | None, groups: Array | None = None,
+) -> Array:  # fmt: skip
+    """For each position the group of terms that rewriting connects, -1 for groups that are settled: connected with what the class
+    is compared with. `ranks`: of positions and of rules; a rule rewrites what has a higher rank only. `groups`: of an earlier call."""
+    before = np.arange(len(hashes)) if groups is None else groups
+    follows = before < 0
+    groups = np.where(follows, np.arange(len(hashes)), before)
+    pairs: list[Array] = []
+    held = 0
+    for number, positions, rows, others in rewriting.steps(rules, equations):
+        if ranks is not None:
+            allowed = ranks[0][positions] > ranks[1][number]
+            positions, rows, others = positions[allowed], rows[allowed], others[allowed]
+        lower = (rows >= 0) & (left[positions] >= 0)
+        lower[lower] = below.classes[rows[lower]] == left[positions[lower]]
+        follows[positions[lower]] = True
+        beside = others >= 0
+        beside[beside] = (hashes[others[beside]] == hashes[positions[beside]]) & (others[beside] != positions[beside])
+        if beside.any():
+            pairs.append(np.stack([positions[beside], others[beside]]))
+            held += pairs[-1].shape[1]
+        if held > _PAIRS:
+            groups, pairs, held = _connected(groups, pairs), [], 0
+    groups = _connected(groups, pairs)
+    done = np.zeros(len(hashes), dtype=bool)
+    done[groups[follows]] = True
+    done[groups[-1 - left[left < 0]]] = True
+    return np.where(done[groups], -1, groups)
+
+
+def _connected(groups: Array, pairs: Sequence[Array]) -> Array:
+    """The smallest member of each one's group, where `pairs` [2, pairs] are connected as well."""
+    if not pairs:
+        return groups
+    left, right = np.concatenate(pairs, axis=1)
+    return components(len(groups), groups[left], groups[right])[groups]

@@ -1,0 +1,92 @@
+"""The values of an enumeration's terms, in arrays by shape: each term from those of its arguments, many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+import numpy as np
+
+from dslc.generate.enumeration.evaluate import ELEMENTS, applied_values, random_values
+from dslc.generate.enumeration.space import INPUT, Table, Types, item_of
+from dslc.generate.terms.inputs import Family
+from dslc.generate.terms.term import parts
+from dslc.interpret.domain import Array, Domain
+from dslc.ir.dtype import TensorType
+from dslc.semantics.library import Rules
+
+
+class Values:
+    """`arrays`: for each shape's number [terms, *shape]; `places`: where each row's value is among those of its shape."""
+
+    def __init__(self, rules: Rules, family: Family, types: Types, domain: Domain, real: bool = False) -> None:
+        """`real`: floats between -1 and 1, and no operator stands in for another; else elements of the field."""
+        self._rules, self._family, self._types, self._domain, self._real = rules, family, types, domain, real
+        self.arrays: dict[int, Array] = {}
+        self.places = np.zeros(0, dtype=np.int64)
+
+    def leaf(self, table: Table, row: int, rng: np.random.Generator) -> Array:
+        """A random value for an input, a constant's own value: [1, *shape]."""
+        type = self._types.types[int(table.type[row])].tensor
+        if table.item[row] == INPUT:
+            return self._stored(random_values(type, 1, rng, self._real), type)
+        item = item_of(self._family, int(table.item[row]))
+        return self._stored(applied_values(self._rules, item, None, (), (), self._domain, self._real)[0][None], type)
+
+    def put(self, table: Table, rows: Array, values: Array) -> None:
+        """Values of terms of one shape."""
+        shape = self._types.shape_of[int(table.type[rows[0]])]
+        old = self.arrays.get(shape)
+        if len(self.places) < len(table):
+            self.places = np.concatenate([self.places, np.full(len(table) - len(self.places), -1, dtype=np.int64)])
+        self.places[rows] = np.arange(len(rows)) + (0 if old is None else len(old))
+        self.arrays[shape] = values if old is None else np.concatenate([old, values])
+
+    def get(self, table: Table, rows: Array) -> Array:
+        """The values of terms of one shape."""
+        found: Array = self.arrays[self._types.shape_of[int(table.type[rows[0]])]][self.places[rows]]
+        return found
+
+    def add(self, table: Table, rows: Array) -> None:
+        """Computes and keeps the values of terms whose arguments are known."""
+        for mine, values in self.computed(table, table, rows):
+            self.put(table, mine, values)
+
+    def computed(self, terms: Table, table: Table, rows: Array) -> Iterator[tuple[Array, Array]]:
+        """The values of rows of `terms`, whose arguments are rows of `table`, in groups of one shape."""
+        if not len(rows):
+            return
+        types = self._types
+        columns = [terms.item[rows]]
+        for j in range(terms.args.shape[1]):
+            columns.append(np.where(terms.args[rows, j] >= 0, table.type[terms.args[rows, j]], -1))
+        distinct, inverse = np.unique(np.stack(columns, axis=1), axis=0, return_inverse=True)
+        order = np.argsort(inverse.reshape(-1), kind="stable")
+        bounds = np.searchsorted(inverse.reshape(-1)[order], np.arange(len(distinct) + 1))
+        for k, entry in enumerate(distinct):
+            mine = rows[order[bounds[k] : bounds[k + 1]]]
+            item = item_of(self._family, int(entry[0]))
+            own = [types.types[int(kind)] for kind in entry[1:] if kind >= 0]
+            cut = parts(item, own[0]) if item.cut is not None else None
+            step = max(1, ELEMENTS // max((prod(type.shape) for type in own), default=1))
+            for start in range(0, len(mine), step):
+                part = mine[start : start + step]
+                args = [self._widened(self.get(table, terms.args[part, j])) for j in range(len(own))]
+                results = applied_values(
+                    self._rules, item, cut, tuple(t.tensor for t in own), args, self._domain, self._real
+                )
+                outputs = terms.output[part]
+                for output in np.unique(outputs):
+                    chosen = outputs == output
+                    type = types.types[int(terms.type[part[chosen][0]])].tensor
+                    # a constant's value is one for all
+                    values = results[int(output)] if own else results[int(output)][None].repeat(len(part), axis=0)
+                    yield part[chosen], self._stored(values[chosen], type)
+
+    def _stored(self, array: Array, type: TensorType) -> Array:
+        """In as few bytes as hold it: elements of the field (and the two infinities) fit 32 bits."""
+        return array.astype(np.float32 if self._real else np.uint32) if type.dtype.is_float else array
+
+    @staticmethod
+    def _widened(array: Array) -> Array:
+        return array.astype(np.int64) if array.dtype == np.uint32 else array

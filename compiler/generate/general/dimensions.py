@@ -1,0 +1,409 @@
+"""The most general types of a rule's tensors: which sizes have to be equal, and which are free.
+
+Every axis of every tensor of a rule gets a size of its own, a large number that is told from all others. Where an operator refuses
+them, it is asked which of its arguments' axes have to change together; those become one size, or the sum of the sizes that were joined
+there. What is left are the sizes that are free.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+
+from dslc.errors import DslcError
+from dslc.generate.terms.term import (
+    Conjecture,
+    Item,
+    Term,
+    TermType,
+    Tree,
+    applied,
+    input_term,
+    inputs,
+    subterms,
+    total,
+)
+from dslc.generate.terms.trees import outputs
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import input_value
+from dslc.semantics.apply import apply
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+_SCALE = 1 << 20
+_ROUNDS = 60
+_TOGETHER = 4
+
+
+class Ungeneral(Exception):
+    """Why no general type was found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """General types, as text of the language.
+
+    `tensors` has the sizes of each input as expressions over free sizes; `cuts`, for each application that cuts, the two sizes;
+    `sized` the values of the attributes that depend on sizes; `sizes` the free sizes with their values in the candidate itself.
+    """
+
+    tensors: dict[Term, tuple[str, ...]]
+    cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]]
+    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]]
+    sizes: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """An axis of an input, or an entry of an attribute that is given by sizes."""
+
+    owner: Term
+    attr: str
+    at: int
+
+
+class _Unifier:
+    """Sizes as numbers that are told apart: a slot's size is a number of its own, that of another slot, or a sum."""
+
+    def __init__(self, slots: Sequence[tuple[Slot, int]]) -> None:
+        self.base = dict(slots)
+        #: numbers that stay as they are
+        self.fixed: set[int] = set()
+        # the parity of sizes matters to odd kernels, and their order to paddings
+        self.tree: dict[Slot, Tree] = {s: n * _SCALE + 14 * (k + 1) + n % 2 for k, (s, n) in enumerate(slots)}
+
+    def slot_of(self, number: int) -> Slot | None:
+        return next((slot for slot, tree in self.tree.items() if tree == number), None)
+
+    def equal(self, a: Tree, b: Tree) -> bool:
+        """Makes two sizes equal; False where nothing changed."""
+        if a == b:
+            return False
+        for one, other in ((a, b), (b, a)):
+            free = isinstance(one, int) and one not in self.fixed and self.slot_of(one) is not None
+            if free and isinstance(one, int) and not _holds(other, one):
+                self.tree = {slot: _replaced(tree, one, other) for slot, tree in self.tree.items()}
+                return True
+        if isinstance(a, int) or isinstance(b, int):
+            return False
+        first = self.equal(a[0], b[0])
+        return first or self.equal(a[1], b[1])
+
+    def pin(self, tree: Tree) -> bool:
+        """Gives a free size back its original number."""
+        slot = self.slot_of(tree) if isinstance(tree, int) else None
+        if slot is None or tree == self.base[slot]:
+            return False
+        assert isinstance(tree, int)
+        self.tree = {s: _replaced(old, tree, self.base[slot]) for s, old in self.tree.items()}
+        return True
+
+
+def _holds(tree: Tree, number: int) -> bool:
+    return tree == number if isinstance(tree, int) else _holds(tree[0], number) or _holds(tree[1], number)
+
+
+def _replaced(tree: Tree, old: int, new: Tree) -> Tree:
+    if isinstance(tree, int):
+        return new if tree == old else tree
+    return (_replaced(tree[0], old, new), _replaced(tree[1], old, new))
+
+
+Tie = tuple["Slot", "Slot"]
+
+
+def general_types(rules: Rules, candidate: Conjecture, ties: Iterable[Tie] = (), fixed: Iterable[Slot] = ()) -> Typed:
+    """The most general sizes for which both sides of a rule are well typed and have equal types.
+
+    Args:
+        ties: what has one size from the start.
+        fixed: what keeps the size that it has in the candidate.
+
+    Raises:
+        Ungeneral: where none were found.
+    """
+    roots = (*candidate.sources, *candidate.targets)
+    unifier = _Unifier(tuple(dict.fromkeys(_slots(roots))))
+    for slot in fixed:
+        unifier.pin(unifier.tree[slot])
+        unifier.fixed.add(unifier.base[slot])
+    for a, b in ties:
+        unifier.equal(unifier.tree[a], unifier.tree[b])
+    for _ in range(_ROUNDS):
+        try:
+            terms = _retyped(rules, roots, unifier)
+        except _Refused as refusal:
+            if not _repair(rules, refusal, unifier):
+                raise Ungeneral(f"`{refusal.item}` fits no other sizes: {refusal.reason}") from None
+            continue
+        count = len(candidate.sources)
+        changed = False
+        for left, right in zip(roots[:count], roots[count:], strict=True):
+            one, other = terms[left].type, terms[right].type
+            if len(one.dims) != len(other.dims) or one.dtype is not other.dtype:
+                raise Ungeneral("the sides have different ranks")
+            for x, y in zip(one.dims, other.dims, strict=True):
+                if total(x) != total(y):
+                    if not unifier.equal(x, y):
+                        raise Ungeneral(f"the sides have sizes {total(x)} and {total(y)}")
+                    changed = True
+                    break
+            if changed:
+                break
+        if not changed:
+            return _named(roots, terms, unifier)
+    raise Ungeneral("the sizes do not settle")
+
+
+def attribute_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+    """Entries of one attribute that have one size, wherever it occurs (the windows of two poolings)."""
+    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
+    return tuple(
+        (a, b) for (a, m), (b, n) in combinations(found, 2) if m == n and a.attr and (a.attr, a.at) == (b.attr, b.at)
+    )
+
+
+def alike_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+    """The same axes of inputs of one type."""
+    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
+    return tuple(
+        (a, b)
+        for (a, _), (b, _) in combinations(found, 2)
+        if not a.attr and not b.attr and a.owner.type == b.owner.type and a.at == b.at
+    )
+
+
+def equal_ties(candidate: Conjecture) -> tuple[Tie, ...]:
+    """Everything that has one size."""
+    found = list(dict.fromkeys(_slots((*candidate.sources, *candidate.targets))))
+    return tuple((a, b) for (a, m), (b, n) in combinations(found, 2) if m == n)
+
+
+def axis_groups(candidate: Conjecture) -> tuple[tuple[tuple[Slot, ...], ...], ...]:
+    """What `equal_ties` makes one size each, by the axes of inputs of one type and the entries of attributes that it ties."""
+    sizes: dict[int, dict[object, list[Slot]]] = {}
+    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
+        place = (slot.attr, slot.at) if slot.attr else (slot.owner.type, slot.at)
+        sizes.setdefault(number, {}).setdefault(place, []).append(slot)
+    return tuple(tuple(map(tuple, groups.values())) for groups in sizes.values())
+
+
+def single_axes(candidate: Conjecture) -> tuple[tuple[Slot, ...], ...]:
+    """The axes of inputs that have one position only, those of inputs of one type together."""
+    found: dict[object, list[Slot]] = {}
+    for slot, number in dict.fromkeys(_slots((*candidate.sources, *candidate.targets))):
+        if number == 1 and not slot.attr:
+            found.setdefault((slot.owner.type, slot.at), []).append(slot)
+    return tuple(map(tuple, found.values()))
+
+
+def chain_ties(parts: Iterable[Sequence[Slot]]) -> tuple[Tie, ...]:
+    """Each part has one size."""
+    return tuple(tie for part in parts for tie in pairwise(part))
+
+
+def _slots(roots: Sequence[Term]) -> Iterator[tuple[Slot, int]]:
+    for term in inputs(roots):
+        for at, number in enumerate(term.type.shape):
+            yield Slot(term, "", at), number
+    for term in subterms(roots):
+        if term.item is None:
+            continue
+        for name in term.item.sized:
+            value = dict(term.item.attrs)[name]
+            for at, entry in enumerate(value if isinstance(value, tuple) else (value,)):
+                yield Slot(_key(term), name, at), int(str(entry))
+
+
+def _key(term: Term) -> Term:
+    """Output 0 of an application: what its attributes belong to."""
+    assert term.item is not None
+    return term if term.output == 0 else applied(term.item, term.args, 0, term.type)
+
+
+class _Refused(Exception):
+    def __init__(self, item: Item, args: tuple[Term, ...], original: Term, reason: str) -> None:
+        super().__init__(reason)
+        self.item, self.args, self.original, self.reason = item, args, original, reason
+
+
+def _sized_item(term: Term, unifier: _Unifier) -> Item:
+    item = term.item
+    assert item is not None
+    if not item.sized:
+        return item
+    attrs = []
+    for name, value in item.attrs:
+        if name in item.sized:
+            count = len(value) if isinstance(value, tuple) else 1
+            numbers = tuple(total(unifier.tree[Slot(_key(term), name, at)]) for at in range(count))
+            value = numbers if isinstance(value, tuple) else numbers[0]
+        attrs.append((name, value))
+    return Item(item.op, tuple(attrs), item.cut, item.axis, item.sized)
+
+
+def _retyped(rules: Rules, roots: Sequence[Term], unifier: _Unifier) -> dict[Term, Term]:
+    """The terms at the unifier's sizes."""
+    done: dict[Term, Term] = {}
+    for term in subterms(roots):
+        if term.item is None:
+            dims = tuple(unifier.tree[Slot(term, "", at)] for at in range(len(term.type.dims)))
+            done[term] = input_term(term.index, TermType(term.type.dtype, dims))
+            continue
+        args = tuple(done[arg] for arg in term.args)
+        item = _sized_item(term, unifier)
+        try:
+            done[term] = outputs(rules, item, args)[term.output]
+        except (Mismatch, DslcError) as problem:
+            raise _Refused(item, args, term, str(problem)) from None
+    return done
+
+
+# ---- what an operator wants ------------------------------------------------------------------------------------
+
+
+def _repair(rules: Rules, refusal: _Refused, unifier: _Unifier) -> bool:
+    """Ties what the operator that refused wants to be tied; False where nothing changed."""
+    original = refusal.original
+    assert original.item is not None
+    positions: list[Tree] = [tree for arg in refusal.args for tree in arg.type.dims]
+    for name in original.item.sized:
+        value = dict(original.item.attrs)[name]
+        count = len(value) if isinstance(value, tuple) else 1
+        positions += [unifier.tree[Slot(_key(original), name, at)] for at in range(count)]
+    shapes = tuple(arg.type.tensor for arg in original.args)
+    tied, pinned = _wants(rules, original.item, shapes)
+    changed = False
+    for a, b in tied:
+        if unifier.equal(positions[a], positions[b]):
+            return True
+    for at in pinned:
+        changed = unifier.pin(positions[at]) or changed
+    return changed
+
+
+def _wants(
+    rules: Rules, item: Item, types: tuple[TensorType, ...]
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    caches = rules.__dict__.setdefault("_caches", {}).setdefault("wants", {})
+    found = caches.get((item, types))
+    if found is None:
+        found = caches[(item, types)] = _find_wants(rules, item, types)
+    return found  # type: ignore[no-any-return]
+
+
+def _find_wants(
+    rules: Rules, item: Item, types: tuple[TensorType, ...]
+) -> tuple[tuple[tuple[int, int], ...], tuple[int, ...]]:
+    """Which positions (axes of the arguments, then entries of sized attributes) change together, and which cannot."""
+    sizes = [int(str(size)) for type in types for size in type.shape]
+    sized = dict(item.attrs)
+    for name in item.sized:
+        value = sized[name]
+        sizes += [int(str(v)) for v in (value if isinstance(value, tuple) else (value,))]
+
+    def fits(numbers: Sequence[int]) -> bool:
+        at, args, attrs = 0, [], dict(item.attrs)
+        for k, type in enumerate(types):
+            args.append(input_value(f"p{k}", TensorType(type.dtype, tuple(numbers[at : at + type.rank]))))
+            at += type.rank
+        for name in item.sized:
+            value = attrs[name]
+            count = len(value) if isinstance(value, tuple) else 1
+            new = tuple(numbers[at : at + count])
+            at += count
+            attrs[name] = new if isinstance(value, tuple) else new[0]
+        if item.cut is not None:
+            return True
+        try:
+            apply(rules, item.op, args, attrs)
+        except (Mismatch, DslcError):
+            return False
+        return True
+
+    base = [size * 64 if size > 1 and size % 2 == 0 else size * 65 if size > 1 else size for size in sizes]
+    if not fits(base):
+        base = sizes
+    free: set[int] = set()
+    tied: list[tuple[int, int]] = []
+    for count in range(1, _TOGETHER + 1):
+        for group in combinations([k for k in range(len(base)) if k not in free], count):
+            if len({sizes[k] for k in group}) > 1:
+                continue
+            if fits([size + 2 if k in group else size for k, size in enumerate(base)]):
+                free |= set(group)
+                tied += list(pairwise(group))
+    return tuple(tied), tuple(k for k in range(len(base)) if k not in free)
+
+
+# ---- names -----------------------------------------------------------------------------------------------------
+
+_LETTERS = ("M", "K", "N", "P", "Q", "U", "V", "I", "J", "O")
+
+
+def _named(roots: Sequence[Term], terms: dict[Term, Term], unifier: _Unifier) -> Typed:
+    names: dict[int, str] = {}
+    sizes: dict[str, int] = {}
+
+    def dim(tree: Tree) -> str:
+        if not isinstance(tree, int):
+            return f"{dim(tree[0])} + {dim(tree[1])}"
+        if tree < _SCALE:
+            return str(tree)
+        if tree not in names:
+            k = len(sizes)
+            name = _LETTERS[k % len(_LETTERS)] + (str(k // len(_LETTERS)) if k >= len(_LETTERS) else "")
+            slot = unifier.slot_of(tree)
+            if slot is None:
+                raise Ungeneral("a size is a computed one")
+            names[tree], sizes[name] = name, unifier.base[slot]
+        return names[tree]
+
+    tensors = {
+        term: tuple(dim(unifier.tree[Slot(term, "", at)]) for at in range(len(term.type.dims)))
+        for term in inputs(roots)
+    }
+    cuts: dict[tuple[Item, tuple[Term, ...]], tuple[str, str]] = {}
+    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]] = {}
+    for term in subterms(roots):
+        if term.item is None:
+            continue
+        if term.item.cut is not None:
+            assert term.item.axis is not None
+            tree = terms[term.args[0]].type.dims[term.item.axis]
+            if isinstance(tree, int):
+                raise Ungeneral("a tensor is cut that was not joined")
+            cuts[term.node] = (dim(tree[0]), dim(tree[1]))
+        for name in term.item.sized:
+            value = dict(term.item.attrs)[name]
+            count = len(value) if isinstance(value, tuple) else 1
+            new = [dim(unifier.tree[Slot(_key(term), name, at)]) for at in range(count)]
+            sized.setdefault(term.node, {})[name] = f"[{', '.join(new)}]" if isinstance(value, tuple) else new[0]
+    return Typed(tensors, cuts, _whole(sized, sizes, tensors), sizes)
+
+
+def _whole(
+    sized: dict[tuple[Item, tuple[Term, ...]], dict[str, str]],
+    sizes: dict[str, int],
+    tensors: dict[Term, tuple[str, ...]],
+) -> dict[tuple[Item, tuple[Term, ...]], dict[str, str]]:
+    """An attribute whose sizes are in no tensor is one variable; `sizes` loses its entries."""
+    bound = {name for dims in tensors.values() for dim in dims for name in dim.split(" + ")}
+    texts = {text for values in sized.values() for text in values.values()}
+    places: Counter[str] = Counter(name for text in texts for name in text.strip("[]").split(", "))
+    words: dict[str, str] = {}
+    for values in sized.values():
+        for attr, text in values.items():
+            names = text.strip("[]").split(", ")
+            if text in words or any(name in bound or name not in sizes or places[name] > 1 for name in names):
+                continue
+            taken = {*words.values(), *sizes}
+            words[text] = next(
+                w for w in (attr[:1], attr[:2], attr, *(f"{attr}{k}" for k in range(2, 9))) if w not in taken
+            )
+    for text in words:
+        for name in text.strip("[]").split(", "):
+            sizes.pop(name, None)
+    return {node: {attr: words.get(text, text) for attr, text in values.items()} for node, values in sized.items()}

@@ -1,0 +1,449 @@
+"""From a substitution between concrete terms to a general rule: free sizes, lists of sizes, attributes as variables.
+
+Whatever is generalised is tried first: the rule's text is instantiated at random sizes and attributes, and both sides are compared
+modulo a prime. The provers have the last word on what is left.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from dslc.errors import DslcError
+from dslc.generate.general.dimensions import (
+    Slot,
+    Tie,
+    Typed,
+    Ungeneral,
+    alike_ties,
+    attribute_ties,
+    axis_groups,
+    chain_ties,
+    equal_ties,
+    general_types,
+    single_axes,
+)
+from dslc.generate.general.groups import GROUPS, grouped_places
+from dslc.generate.general.text import TENSORS, Choice, Form, axis_of, body, choice, choices, declared
+from dslc.generate.terms.term import Conjecture, Item, Term, inputs, subterms
+from dslc.interpret.check_rule import check_substitution
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Value, input_value
+from dslc.prove.written import written
+from dslc.semantics.apply import apply, rules_cache
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+from dslc.semantics.values import OTHER_TEXT, texts
+from dslc.syntax.vocabulary import KEYWORDS
+
+# of the lines of a documentation
+_WIDTH = 108
+_TRIALS = 2
+#: of a rule that a prover has refuted in a more general form
+_STRICT = 4
+#: a form that fits none of so many random sizes is not tried
+_DRAWS = 400
+_RANKS = (1, 2, 3)
+_SIZES = (2, 3, 4, 5)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GeneralRule:
+    """A rule as it will be written. `arrow` is `<=>` where either side binds what the other needs."""
+
+    candidate: Conjecture
+    typed: Typed
+    form: Form
+    arrow: str
+
+    @property
+    def size(self) -> int:
+        """The number of operators of the larger side."""
+        from dslc.generate.terms.term import size
+
+        return max(size(self.candidate.sources), size(self.candidate.targets))
+
+
+def generalise(rules: Rules, candidate: Conjecture) -> GeneralRule:
+    """The most general rule of which a candidate is an instance.
+
+    Raises:
+        Ungeneral: where not even its sizes can be made free.
+    """
+    problem = "the sides differ at other sizes"
+    for ties in (_nothing, _attributes, _needed, _everything):
+        try:
+            typed = general_types(rules, candidate, ties(rules, candidate))
+        except Ungeneral as found:
+            problem = str(found)
+            continue
+        for rule in _directed(rules, candidate, typed):
+            if holds(rules, rule):
+                rule = _loosened(rules, candidate, rule) if ties is _everything else rule
+                return _packed(rules, _grouped(rules, _with_holes(rules, rule)))
+    raise Ungeneral(problem)
+
+
+def _nothing(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
+    return ()
+
+
+def _attributes(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
+    return attribute_ties(candidate)
+
+
+def _needed(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
+    """Of the axes that inputs of one type have in common those that cannot be told apart."""
+    base, kept = attribute_ties(candidate), list(alike_ties(candidate))
+    for tie in tuple(kept):
+        rest = [other for other in kept if other is not tie]
+        try:
+            general_types(rules, candidate, (*base, *rest))
+        except Ungeneral:
+            continue
+        kept = rest
+    return (*base, *kept)
+
+
+def _everything(rules: Rules, candidate: Conjecture) -> tuple[Tie, ...]:
+    return equal_ties(candidate)
+
+
+def narrowed(rules: Rules, candidate: Conjecture) -> GeneralRule:
+    """A rule where the most general one does not hold: what has one size in the candidate keeps one, axes of one position stay so (a
+    kernel of 1x1), as far as that is needed; and it is tried at more sizes.
+
+    Raises:
+        Ungeneral: where that does not hold either.
+    """
+    fixed = single_axes(candidate)
+    typed = general_types(rules, candidate, equal_ties(candidate), [slot for group in fixed for slot in group])
+    for rule in _directed(rules, candidate, typed):
+        if holds(rules, rule, _STRICT):
+            return _packed(rules, _with_holes(rules, _loosened(rules, candidate, rule, fixed, _STRICT), _STRICT))
+    raise Ungeneral("the sides differ at other sizes, also where equal ones stay equal")
+
+
+def _loosened(
+    rules: Rules,
+    candidate: Conjecture,
+    rule: GeneralRule,
+    fixed: tuple[tuple[Slot, ...], ...] = (),
+    trials: int = _TRIALS,
+) -> GeneralRule:
+    """Of what has one size the axes, one after the other, that may have another; then those of the `fixed` ones that may have any."""
+    single = {slot for group in fixed for slot in group}
+    parts: list[list[tuple[Slot, ...]]] = [
+        kept for groups in axis_groups(candidate) if (kept := [group for group in groups if not set(group) & single])
+    ]
+
+    def tried(parts: Sequence[Sequence[tuple[Slot, ...]]], fixed: Iterable[tuple[Slot, ...]]) -> GeneralRule | None:
+        ties = chain_ties([slot for one in other for slot in one] for other in parts)
+        try:
+            typed = general_types(rules, candidate, ties, [slot for group in fixed for slot in group])
+        except Ungeneral:
+            return None
+        fitting = (new for new in _directed(rules, candidate, typed) if new.arrow == rule.arrow)
+        found = next((new for new in fitting if holds(rules, new, trials)), None)
+        return found if found is not None and len(found.typed.sizes) > len(rule.typed.sizes) else None
+
+    for part in tuple(parts):
+        for group in tuple(part)[1:]:
+            trial = [[one for one in other if one is not group] for other in parts] + [[group]]
+            if (found := tried(trial, fixed)) is not None:
+                rule, parts = found, trial
+    for group in fixed:
+        rest = tuple(other for other in fixed if other is not group)
+        if (found := tried([*parts, [group]], rest)) is not None:
+            rule, parts, fixed = found, [*parts, [group]], rest
+    return rule
+
+
+def _directed(rules: Rules, candidate: Conjecture, typed: Typed) -> list[GeneralRule]:
+    """The rule in the direction, or both, in which the left side binds what the right side needs."""
+    turned = Conjecture(candidate.targets, candidate.sources)
+    found = []
+    for one, other in ((candidate, turned), (turned, candidate)):
+        if _binds(one, typed):
+            both = _binds(other, typed) and not any(term.is_leaf for term in one.targets)
+            found.append(GeneralRule(one, typed, Form(), "<=>" if both else "=>"))
+    return found[:1]
+
+
+def _binds(candidate: Conjecture, typed: Typed) -> bool:
+    """Whether the sources have all inputs, compute all outputs, and name the attributes that the targets name."""
+    if any(term.is_leaf for term in candidate.sources) or not set(inputs(candidate.targets)) <= set(
+        inputs(candidate.sources)
+    ):
+        return False
+    bound = {name for term in inputs(candidate.sources) for dim in typed.tensors[term] for name in dim.split(" + ")}
+    bound |= {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
+              if node in applications_of(candidate.sources)}  # fmt: skip
+    needed = {name for node, values in typed.sized.items() for text in values.values() for name in _words(text)
+              if node in applications_of(candidate.targets)}  # fmt: skip
+    return needed <= bound
+
+
+def applications_of(roots: Sequence[Term]) -> set[tuple[Item, tuple[Term, ...]]]:
+    """All applications, of constants too."""
+    return {term.node for term in subterms(roots) if term.item is not None}
+
+
+def _words(text: str) -> list[str]:
+    return [word for word in text.strip("[]").replace(" + ", ", ").split(", ") if word and not word.isdigit()]
+
+
+# ---- trying ------------------------------------------------------------------------------------------------------
+
+
+def short_names(operators: Iterable[str]) -> dict[str, str]:
+    """Each operator by its short name, by its qualified one where two have the same."""
+    names = sorted(set(operators))
+    shorts = [name.rpartition(".")[2] for name in names]
+    return {name: short if shorts.count(short) == 1 else name for name, short in zip(names, shorts, strict=True)}
+
+
+def rule_text(
+    rules: Rules, rule: GeneralRule, name: str, operators: Mapping[str, str], doc: str = "", tags: str = ""
+) -> str:
+    """A substitution in the language, not yet formatted."""
+    head, left, right = body(rules, rule.candidate, rule.typed, rule.form, operators)
+    lines = [f"substitution {name}{head} {{"]
+    if doc:
+        lines.append('"""' + "\n  ".join(textwrap.wrap(doc, _WIDTH)) + '"""')
+    lines += [left, rule.arrow, right]
+    if tags:
+        lines.append(f"tags {tags}")
+    return "\n".join([*lines, "}"])
+
+
+def definition(rules: Rules, rule: GeneralRule, name: str = "candidate") -> SubstitutionDef:
+    """A rule as the loader would give it.
+
+    Raises:
+        DslcError: where the text does not parse (a bug).
+    """
+    operators = names_in(rule)
+    text = rule_text(rules, rule, name, operators)
+    cache = rules_cache(rules, "generate.definitions")
+    found: SubstitutionDef | None = cache.get(text)
+    if found is None:
+        found = cache[text] = written(rules, text, operators)
+    return found
+
+
+def names_in(rule: GeneralRule) -> dict[str, str]:
+    """The operators of a rule: qualified names, each with the one that its text has for it."""
+    roots = (*rule.candidate.sources, *rule.candidate.targets)
+    return short_names({term.item.op for term in subterms(roots) if term.item is not None})
+
+
+def holds(rules: Rules, rule: GeneralRule, trials: int = _TRIALS) -> bool:
+    """Whether both sides agree at random sizes and attributes, modulo a prime (or as floats, where that cannot tell)."""
+    try:
+        outcome = check_substitution(rules, definition(rules, rule), trials=trials, attempts=_DRAWS, adverse=trials, small=False)
+    except (DslcError, Mismatch):
+        return False
+    return outcome.passed
+
+
+# ---- attributes --------------------------------------------------------------------------------------------------
+
+
+def _with_holes(rules: Rules, rule: GeneralRule, trials: int = 1) -> GeneralRule:
+    """Attributes that have one value wherever they occur become variables, where the rule still holds."""
+    found = choices(rules, rule.candidate)
+    # an axis says which dimension of a type is meant: it becomes a variable together with the type, or not at all
+    sources = choices(rules, Conjecture(rule.candidate.sources, ()))
+    open_choices = [
+        c
+        for c in dict.fromkeys(found)
+        if c[2] not in {"axis", "axes", "permutation", "ints"} and found.count(c) > 1 and c in sources
+    ]
+    if not open_choices:
+        return rule
+    named = _hole_names(open_choices, rule.typed)
+    kept: dict[Choice, str] = {}
+    for options in (open_choices, *([option] for option in open_choices)):
+        trial = {**kept, **{option: named[option] for option in options}}
+        words = [replace(rule, form=Form(values)) for values in _word_values(rules, rule, trial)]
+        # with every choice of words there are instances enough
+        if all(holds(rules, one, trials) for one in (replace(rule, form=Form(trial)), *words)):
+            kept = trial
+            if options is open_choices:
+                break
+    if rule.arrow == "<=>" and not set(kept) <= set(choices(rules, Conjecture(rule.candidate.targets, ()))):
+        return replace(rule, form=Form(kept), arrow="=>")
+    return replace(rule, form=Form(kept))
+
+
+def less_general(rules: Rules, rule: GeneralRule) -> GeneralRule | None:
+    """The next less general form: without variables for attributes that have no default, without groups, without any variables, at
+    one rank only."""
+    holes = rule.form.holes
+    usual = {option: name for option, name in holes.items() if option in _with_default(rules, rule)}
+    if len(usual) < len(holes):
+        return replace(rule, form=replace(rule.form, holes=usual))
+    if rule.form.grouped:
+        return replace(rule, form=replace(rule.form, grouped=frozenset()))
+    if holes:
+        return replace(rule, form=replace(rule.form, holes={}))
+    return replace(rule, form=Form()) if rule.form.pack else None
+
+
+def _with_default(rules: Rules, rule: GeneralRule) -> set[Choice]:
+    """The attribute values whose attributes have a default wherever they occur."""
+    found: dict[Choice, bool] = {}
+    for item in operators_of([rule]):
+        for name, value in item.attrs:
+            if name not in item.sized and not isinstance(value, DType):
+                option = choice(rules, item, name, value)
+                found[option] = found.get(option, True) and declared(rules, item, name).default is not None
+    return {option for option, usual in found.items() if usual}
+
+
+def _word_values(rules: Rules, rule: GeneralRule, named: Mapping[Choice, str]) -> Iterator[dict[Choice, str]]:
+    """Every choice of words for the variables of attributes that are words: random instances only have the default."""
+    words: dict[Choice, list[str]] = {}
+    for item in operators_of([rule]):
+        for name, value in item.attrs:
+            if name in item.sized or isinstance(value, DType):
+                continue
+            option = choice(rules, item, name, value)
+            if option in named and option[2] == "string":
+                known = texts(rules.operators[item.op], declared(rules, item, name))
+                words[option] = [f'"{word}"' for word in known if word != OTHER_TEXT]
+    for values in product(*words.values()) if words else ():
+        yield {**named, **dict(zip(words, values, strict=True))}
+
+
+def _hole_names(options: Sequence[Choice], typed: Typed) -> dict[Choice, str]:
+    """The first letter of an attribute, or more of it where that is taken."""
+    taken = set(typed.sizes) | {"a", "T"} | set(KEYWORDS)
+    taken |= {word for values in typed.sized.values() for text in values.values() for word in _words(text)}
+    out: dict[Choice, str] = {}
+    for option in options:
+        stem = option[0]
+        names = [stem[:1], stem[:2], stem[:3], *(f"{stem[:1]}{k}" for k in range(2, 20))]
+        out[option] = next(name for name in names if name not in taken)
+        taken.add(out[option])
+    return out
+
+
+# ---- groups ------------------------------------------------------------------------------------------------------
+
+
+def _grouped(rules: Rules, rule: GeneralRule) -> GeneralRule:
+    """Any number of groups where operators take sizes apart, if the rule holds so."""
+    places = grouped_places(rules, rule.candidate, TENSORS.index(GROUPS))
+    if not places or any("+" in rule.typed.tensors[term][axis] for term, axis in places):
+        return rule
+    # two of them first: a rule that has no instance but for one group is not more general
+    several = [replace(rule, form=replace(rule.form, grouped=places, groups=groups)) for groups in ("2", GROUPS)]
+    return several[-1] if all(holds(rules, one) for one in several) else rule
+
+
+# ---- ranks -------------------------------------------------------------------------------------------------------
+
+
+def _packed(rules: Rules, rule: GeneralRule) -> GeneralRule:
+    """Lists of sizes in place of single ones, where the rule has instances at other ranks and holds there."""
+    if rule.form.grouped:
+        return rule
+    for pack in ("all", "axis", "batch"):
+        if _may_pack(rules, rule, pack):
+            trial = replace(rule, form=replace(rule.form, pack=pack))
+            if holds(rules, trial):
+                return trial
+    return rule
+
+
+def _may_pack(rules: Rules, rule: GeneralRule, pack: str) -> bool:
+    tensors = list(rule.typed.tensors.values())
+    shapes = [dims for dims in tensors if dims]
+    if not shapes or len({len(dims) for dims in shapes}) != 1 or any("+" in dim for dims in shapes for dim in dims):
+        return False
+    axis = axis_of(rules, rule.candidate)
+    axes = {c for c in choices(rules, rule.candidate) if c[2] == "axis"}
+    if pack == "all":
+        return not axes and len(set(shapes)) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
+    if pack == "axis":
+        others = {tuple(dim for at, dim in enumerate(dims) if at != axis) for dims in shapes}
+        named = [choices(rules, Conjecture(side, ())) for side in (rule.candidate.sources, rule.candidate.targets)]
+        bound = all(any(c[2] == "axis" for c in side) for side in (named if rule.arrow == "<=>" else named[:1]))
+        whole = len(shapes) == len(tensors) and bool(axes) and axis >= 0 and bound
+        return whole and len(others) == 1 and all(_fits(rules, rule, pack, rank) for rank in _RANKS)
+    return (
+        not axes
+        and len(shapes) == len(tensors)
+        and len(shapes[0]) >= 2
+        and _fits(rules, rule, pack, len(shapes[0]) + 1)
+    )
+
+
+def _fits(rules: Rules, rule: GeneralRule, pack: str, rank: int) -> bool:
+    """Whether both sides have values, of equal types, for tensors of another rank (on the last of their axes)."""
+    sizes = {name: _SIZES[k % len(_SIZES)] + k // len(_SIZES) * 4 for k, name in enumerate(rule.typed.sizes)}
+    axis = axis_of(rules, rule.candidate)
+    feeds: dict[Term, Value] = {}
+    for term, dims in rule.typed.tensors.items():
+        numbers = [sizes[dim] if dim in sizes else int(dim) for dim in dims]
+        if not dims:
+            shape: list[int] = []
+        elif pack == "all":
+            shape = [2, 3, 4][:rank]
+        elif pack == "axis":
+            shape = [*[2, 3, 4][: rank - 1], numbers[axis]]
+        else:
+            shape = [2, *numbers]
+        feeds[term] = input_value(f"x{term.index}", TensorType(term.type.dtype, tuple(shape)))
+    try:
+        left = _at_rank(rules, rule.candidate.sources, rule, feeds, sizes, rank, pack)
+        right = _at_rank(rules, rule.candidate.targets, rule, feeds, sizes, rank, pack)
+    except (Mismatch, DslcError, Ungeneral):
+        return False
+    return all(a.type == b.type for a, b in zip(left, right, strict=True))
+
+
+def _at_rank(
+    rules: Rules,
+    roots: Sequence[Term],
+    rule: GeneralRule,
+    feeds: Mapping[Term, Value],
+    sizes: Mapping[str, int],
+    rank: int,
+    pack: str,
+) -> list[Value]:
+    done = dict(feeds)
+    for term in subterms(roots):
+        if term.item is None:
+            continue
+        attrs = dict(term.item.attrs)
+        for name, value in term.item.attrs:
+            if pack == "axis" and declared(rules, term.item, name).type.name == "axis":
+                attrs[name] = rank - 1
+            if name in term.item.sized:
+                if pack != "all" or not isinstance(value, tuple):
+                    raise Ungeneral("a constant's sizes")
+                attrs[name] = tuple(int(str(size)) for size in next(iter(feeds.values())).type.shape)
+        if term.item.cut is not None:
+            attrs[term.item.cut] = tuple(_sum(text, sizes) for text in rule.typed.cuts[term.node])
+        done[term] = apply(rules, term.item.op, [done[arg] for arg in term.args], attrs)[term.output]
+    return [done[root] for root in roots]
+
+
+def _sum(text: str, sizes: Mapping[str, int]) -> int:
+    return sum(sizes[part] if part in sizes else int(part) for part in text.split(" + "))
+
+
+def operators_of(rules: Iterable[GeneralRule]) -> tuple[Item, ...]:
+    """The distinct menu items of some rules, in order of first use."""
+    found: dict[Item, None] = {}
+    for rule in rules:
+        for term in subterms((*rule.candidate.sources, *rule.candidate.targets)):
+            if term.item is not None:
+                found[term.item] = None
+    return tuple(found)

@@ -1,0 +1,224 @@
+"""Terms as text of the language: the statements of a substitution, and the names in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from dslc.generate.general.dimensions import Typed
+from dslc.generate.general.groups import GROUPS, Place, grouped_cut, grouped_text
+from dslc.generate.terms.term import Conjecture, Item, Term, attributes, inputs, show_attribute, subterms
+from dslc.ir.dtype import DType
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import OperatorDef
+from dslc.semantics.library import Rules
+from dslc.syntax import tree as t
+
+TENSORS = tuple("ABCDEFGH")
+_OUTPUTS = ("Y", "Z", "X", "W")
+
+#: (attribute, its value, the text of its declared type): what is one variable in a generalised rule
+Choice = tuple[str, Any, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How a rule is generalised beyond its sizes.
+
+    `holes` gives the attributes that are variables; `pack` says which sizes are a list of any length: "" none, "all" the whole shape
+    of every tensor, "batch" further axes in front, "axis" those before and behind the axis that the rule works on; `grouped` the axes
+    of inputs whose sizes consist of groups, `groups` how many those are.
+    """
+
+    holes: Mapping[Choice, str] = field(default_factory=dict)
+    pack: str = ""
+    grouped: frozenset[Place] = frozenset()
+    groups: str = GROUPS
+
+
+def tensor_names(candidate: Conjecture) -> dict[Term, str]:
+    """Names of the inputs by first occurrence on the source side, then on the target side."""
+    used = inputs((*candidate.sources, *candidate.targets))
+    return {term: TENSORS[k] if k < len(TENSORS) else f"A{k}" for k, term in enumerate(used)}
+
+
+def output_names(candidate: Conjecture) -> tuple[str, ...]:
+    return tuple(_OUTPUTS[k] if k < len(_OUTPUTS) else f"Y{k}" for k in range(len(candidate.sources)))
+
+
+def declared(rules: Rules, item: Item, name: str) -> t.Attr:
+    return _declared(rules, item, name)[0]
+
+
+def _declared(rules: Rules, item: Item, name: str) -> tuple[t.Attr, str]:
+    """An attribute as the operator declares it, and its type as text."""
+    cache = rules_cache(rules, "generate.declared")
+    key = item.op, name
+    if key not in cache:
+        from dslc.syntax.printer import show
+
+        attr = next(attr for attr in rules.operators[item.op].attrs if attr.name == name)
+        cache[key] = attr, show(attr.type)
+    found: tuple[t.Attr, str] = cache[key]
+    return found
+
+
+def choices(rules: Rules, candidate: Conjecture) -> list[Choice]:
+    """The attribute values of a rule, each as often as it occurs; those that follow from sizes or types are none."""
+    out = []
+    for term in subterms((*candidate.sources, *candidate.targets)):
+        if term.item is None:
+            continue
+        for name, value in term.item.attrs:
+            if name not in term.item.sized and not isinstance(value, DType):
+                out.append(choice(rules, term.item, name, value))
+    return out
+
+
+def choice(rules: Rules, item: Item, name: str, value: Any) -> Choice:
+    return (name, value, _declared(rules, item, name)[1])
+
+
+def written(value: Any) -> str:
+    """An attribute's value as the language writes it."""
+    if isinstance(value, tuple):
+        return f"[{', '.join(written(entry) for entry in value)}]"
+    return show_attribute(value)
+
+
+def is_default(attr: t.Attr, value: Any) -> bool:
+    """Whether a value is the declared default, as far as that is a plain number or word (a number stands for every entry)."""
+    default = attr.default
+    if isinstance(default, t.Int):
+        return bool(value == default.value or (isinstance(value, tuple) and value and set(value) == {default.value}))
+    if isinstance(default, t.Str):
+        return bool(value == default.value)
+    if isinstance(default, t.Name) and default.id in {"true", "false"}:
+        return bool(value == (default.id == "true"))
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Writes terms; `attribute(item, term, name, value)` gives the text of an attribute, or None where it is left out."""
+
+    rules: Rules
+    names: Mapping[Term, str]
+    operators: Mapping[str, str]
+    attribute: Callable[[Term, str, Any], str | None]
+
+    def expr(self, term: Term) -> str:
+        if term.item is None:
+            return self.names[term]
+        call = self.call(term)
+        operator = self.rules.operators[term.item.op]
+        return call if len(operator.syntax.outputs) == 1 else f"{call}.{operator.syntax.outputs[term.output].name}"
+
+    def call(self, term: Term) -> str:
+        assert term.item is not None
+        texts = [self.expr(arg) for arg in term.args]
+        for name, value in self._attributes(term):
+            text = self.attribute(term, name, value)
+            if text is not None:
+                texts.append(f"{name}={text}")
+        return f"{self.operators[term.item.op]}({', '.join(texts)})"
+
+    def _attributes(self, term: Term) -> list[tuple[str, Any]]:
+        assert term.item is not None
+        values = attributes(term.item, [arg.type for arg in term.args])
+        return [
+            (attr.name, values[attr.name]) for attr in self.rules.operators[term.item.op].attrs if attr.name in values
+        ]
+
+    def statements(self, roots: Sequence[Term], outputs: Sequence[str]) -> list[str]:
+        """`Y = ...` for each root; all outputs of one application are one statement."""
+        out: list[str] = []
+        at = 0
+        while at < len(roots):
+            root = roots[at]
+            if root.item is not None:
+                operator: OperatorDef = self.rules.operators[root.item.op]
+                count = len(operator.syntax.outputs)
+                together = roots[at : at + count]
+                if count > 1 and [(r.item, r.args, r.output) for r in together] == [
+                    (root.item, root.args, k) for k in range(count)
+                ]:
+                    out.append(f"{', '.join(outputs[at : at + count])} = {self.call(root)}")
+                    at += count
+                    continue
+                if count > 1:
+                    # one of several results: the others are named, too, and nothing is said of them
+                    names = [outputs[at] if k == root.output else f"{outputs[at]}_{k}" for k in range(count)]
+                    out.append(f"{', '.join(names)} = {self.call(root)}")
+                    at += 1
+                    continue
+            out.append(f"{outputs[at]} = {self.expr(root)}")
+            at += 1
+        return out
+
+
+def dtype_variable(candidate: Conjecture) -> DType | None:
+    """The element type that is written `T`: the commonest among the inputs that are floating-point tensors."""
+    found = Counter(term.type.dtype for term in inputs((*candidate.sources, *candidate.targets)))
+    floats = [dtype for dtype, _ in found.most_common() if dtype.is_float]
+    return floats[0] if floats else None
+
+
+def body(
+    rules: Rules, candidate: Conjecture, typed: Typed, form: Form, operators: Mapping[str, str]
+) -> tuple[str, str, str]:
+    """The parameters, the left and the right side of a substitution, as text.
+
+    `operators` gives the name by which the file knows each operator.
+    """
+    names = tensor_names(candidate)
+    variable = dtype_variable(candidate)
+    common = _common(typed)
+
+    def attribute(term: Term, name: str, value: Any) -> str | None:
+        item = term.item
+        assert item is not None
+        if name == item.cut:
+            return f"[{', '.join(grouped_cut(typed, form.grouped, form.groups, cut) for cut in typed.cuts[term.node])}]"
+        if name in item.sized:
+            text = typed.sized[term.node][name]
+            return "S" if form.pack == "all" and text == f"[{', '.join(common)}]" else text
+        if isinstance(value, DType):
+            return "T" if value is variable else str(value)
+        hole = form.holes.get(choice(rules, item, name, value))
+        if hole is not None:
+            return hole
+        if form.pack == "axis" and declared(rules, item, name).type.name == "axis":
+            return "a"
+        return None if is_default(declared(rules, item, name), value) else written(value)
+
+    writer = Writer(rules, names, operators, attribute)
+    types = []
+    for term, name in names.items():
+        dims = [grouped_text(form.grouped, form.groups, term, at, dim) for at, dim in enumerate(typed.tensors[term])]
+        if dims and form.pack == "all":
+            dims = ["*S"]
+        elif dims and form.pack == "batch":
+            dims = ["*L", *dims]
+        elif dims and form.pack == "axis":
+            dims = ["*L", dims[axis_of(rules, candidate)], "*R"]
+        dtype = "T" if term.type.dtype is variable else str(term.type.dtype)
+        types.append(f"{name}: {dtype}[{', '.join(dims)}]")
+    outputs = output_names(candidate)
+    left = writer.statements(candidate.sources, outputs)
+    if form.pack == "axis":
+        left.append("where rank(L) == a")
+    right = writer.statements(candidate.targets, outputs)
+    return f"({', '.join(types)}) -> {', '.join(outputs)}", "\n".join(left), "\n".join(right)
+
+
+def _common(typed: Typed) -> tuple[str, ...]:
+    return next((dims for dims in typed.tensors.values() if dims), ())
+
+
+def axis_of(rules: Rules, candidate: Conjecture) -> int:
+    """The one value of all `axis` attributes; -1 where there is none, or more than one."""
+    found = {value for _, value, kind in choices(rules, candidate) if kind == "axis"}
+    return next(iter(found)) if len(found) == 1 else -1

@@ -1,0 +1,305 @@
+"""TASO's prunings (section 4): renamed inputs, and common subgraphs in both forms.
+
+A substitution is pruned only where one that is more general holds too. That is tested by evaluating both sides on random inputs
+modulo a prime; should the more general one fail its proof later, `Pruned.because` gives back what it stood for.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from dslc.errors import DslcError
+from dslc.generate.terms.term import (
+    Build,
+    Conjecture,
+    Term,
+    TermType,
+    attributes,
+    in_order,
+    input_term,
+    inputs,
+    size,
+    substitute,
+    subterms,
+)
+from dslc.interpret.field import Field
+from dslc.interpret.run import InterpretError, run
+from dslc.ir.graph import input_value
+from dslc.semantics.apply import apply
+from dslc.semantics.env import Mismatch
+from dslc.semantics.library import Rules
+
+_REDRAWS = 4
+
+
+class Values:
+    """Values of terms modulo a prime, for one random tensor per input; equal terms are evaluated once."""
+
+    def __init__(self, rules: Rules, seed: int = 0) -> None:
+        self._rules = rules
+        self._seed = seed
+        self._domain = Field(seed)
+        self._known: dict[Term, Any] = {}
+
+    def value(self, term: Term) -> Any:
+        """The residues of a term's elements.
+
+        Raises:
+            Untestable: where an operator has no value over the field.
+        """
+        for part in subterms((term,)):
+            if part not in self._known:
+                self._known[part] = self._compute(part)
+        return self._known[term]
+
+    def _compute(self, term: Term) -> Any:
+        if term.item is None:
+            rng = np.random.default_rng([self._seed, term.index, *term.type.shape])
+            if not term.type.dtype.is_float:
+                return rng.integers(0, 2, term.type.shape)
+            return self._domain.draw(term.type.shape, rng)
+        args = [input_value(f"a{k}", arg.type.tensor) for k, arg in enumerate(term.args)]
+        feeds = {arg: self._known[given] for arg, given in zip(args, term.args, strict=True)}
+        try:
+            attrs = attributes(term.item, [arg.type for arg in term.args])
+            result = apply(self._rules, term.item.op, args, attrs)[term.output]
+            return run(self._rules, [result], feeds, self._domain)[0]
+        except (Mismatch, DslcError, InterpretError, ArithmeticError) as problem:
+            raise Untestable(str(problem)) from None
+
+    def equal(self, lefts: Sequence[Term], rights: Sequence[Term]) -> bool:
+        """Whether the terms agree one by one: same shapes, same values."""
+        try:
+            return all(
+                a.type.tensor == b.type.tensor and np.array_equal(self.value(a), self.value(b))
+                for a, b in zip(lefts, rights, strict=True)
+            )
+        except Untestable:
+            return False
+
+
+class Untestable(Exception):
+    """A term that has no value modulo a prime."""
+
+
+@dataclass(slots=True)
+class Pruned:
+    """What is left, and for each of those what it stands for (pruned only because that one holds)."""
+
+    kept: list[Conjecture] = field(default_factory=list)
+    because: dict[Conjecture, list[Conjecture]] = field(default_factory=dict)
+
+
+def key(candidate: Conjecture) -> tuple[Term, ...]:
+    """Equal for candidates that are equal up to the names of inputs and the direction."""
+    count = len(candidate.sources)
+    one = in_order((*candidate.sources, *candidate.targets))
+    other = in_order((*candidate.targets, *candidate.sources))
+    return min(one, (*other[count:], *other[:count]), other, key=_text) if count == 0 else min(one, other, key=_text)
+
+
+def _text(roots: Sequence[Term]) -> str:
+    return " ; ".join(f"{root} : {root.type}" for root in roots)
+
+
+def ordered(candidate: Conjecture) -> Conjecture:
+    """With inputs numbered by first occurrence."""
+    count = len(candidate.sources)
+    roots = in_order((*candidate.sources, *candidate.targets))
+    return Conjecture(roots[:count], roots[count:])
+
+
+# ---- renamed inputs ----------------------------------------------------------------------------------------------
+
+
+def without_renamed(candidates: Iterable[Conjecture]) -> Pruned:
+    """Of candidates that are equal up to the names of their inputs only the most general (Figure 4a).
+
+    One is more general than another where that one results from it by giving inputs the same name.
+    """
+    groups: dict[tuple[Any, ...], dict[tuple[int, ...], Conjecture]] = defaultdict(dict)
+    for candidate in candidates:
+        turned = Conjecture(candidate.targets, candidate.sources)
+        forms = [(_skeleton(c), c) for c in (candidate, turned)]
+        shape, chosen = min(forms, key=lambda form: str(form[0]))
+        names = _occurrences(chosen)
+        if len(forms) == 2 and forms[0][0] == forms[1][0]:
+            names = min(names, _occurrences(turned))
+        groups[shape].setdefault(names, candidate)
+    out = Pruned()
+    for group in groups.values():
+        general: list[tuple[tuple[int, ...], Conjecture]] = []
+        for names, candidate in sorted(group.items(), key=lambda item: -len(set(item[0]))):
+            wider = next((c for other, c in general if _instance(names, other)), None)
+            if wider is None:
+                general.append((names, candidate))
+                out.kept.append(candidate)
+            else:
+                out.because.setdefault(wider, []).append(candidate)
+    return out
+
+
+def _skeleton(candidate: Conjecture) -> tuple[Any, ...]:
+    """A candidate without the names of its inputs."""
+    return tuple(_bare(root) for root in (*candidate.sources, *candidate.targets))
+
+
+def _bare(term: Term) -> Any:
+    return str(term.type) if term.item is None else (str(term.item), term.output, *(_bare(arg) for arg in term.args))
+
+
+def _occurrences(candidate: Conjecture) -> tuple[int, ...]:
+    """The inputs in the order in which they are written, numbered by first occurrence."""
+    numbers: dict[Term, int] = {}
+    return tuple(
+        numbers.setdefault(term, len(numbers))
+        for root in (*candidate.sources, *candidate.targets)
+        for term in _leaves(root)
+    )
+
+
+def _leaves(term: Term) -> Iterator[Term]:
+    if term.item is None:
+        yield term
+    for arg in term.args:
+        yield from _leaves(arg)
+
+
+def _instance(names: Sequence[int], general: Sequence[int]) -> bool:
+    """Whether `names` results from `general` by giving inputs the same name."""
+    seen: dict[int, int] = {}
+    return all(seen.setdefault(wide, narrow) == narrow for narrow, wide in zip(names, general, strict=True))
+
+
+def most_general(candidate: Conjecture, values: Values, limit: int = 8) -> Conjecture:
+    """The candidate with inputs told apart wherever both sides stay equal (for inputs that no enumeration had)."""
+    for one in inputs((*candidate.sources, *candidate.targets)):
+        places = sum(leaf is one for root in (*candidate.sources, *candidate.targets) for leaf in _leaves(root))
+        if not 2 <= places <= limit:
+            continue
+        fresh = input_term(_unused(candidate), one.type)
+        # the first place keeps its name
+        for marks in product((False, True), repeat=places - 1):
+            if not any(marks):
+                continue
+            parted = _parted(candidate, one, fresh, (False, *marks))
+            sides = set(inputs(parted.sources)), set(inputs(parted.targets))
+            if (
+                fresh in sides[0] & sides[1]
+                and one in sides[0] & sides[1]
+                and values.equal(parted.sources, parted.targets)
+            ):
+                return most_general(parted, values, limit)
+    return candidate
+
+
+def _parted(candidate: Conjecture, one: Term, fresh: Term, marks: Sequence[bool]) -> Conjecture:
+    todo = iter(marks)
+
+    def visit(term: Term) -> Term:
+        if term is one:
+            return fresh if next(todo) else one
+        if term.item is None or not term.args:
+            return term
+        from dslc.generate.terms.term import applied
+
+        return applied(term.item, tuple(visit(arg) for arg in term.args), term.output, term.type)
+
+    return Conjecture(tuple(map(visit, candidate.sources)), tuple(map(visit, candidate.targets)))
+
+
+def _unused(candidate: Conjecture) -> int:
+    return max((term.index for term in inputs((*candidate.sources, *candidate.targets))), default=-1) + 1
+
+
+# ---- common subgraphs --------------------------------------------------------------------------------------------
+
+
+def without_common(candidates: Iterable[Conjecture], values: Values, build: Build) -> Pruned:
+    """Without candidates that have a common subgraph and are instances of a more general one that holds (Figures 4b and 4c).
+
+    The more general ones are kept in their place, once each.
+    """
+    out = Pruned()
+    seen: dict[tuple[Term, ...], Conjecture] = {}
+    for candidate in candidates:
+        found = reduced(candidate, values, build)
+        for one in found:
+            first = seen.get(key(one))
+            if first is None:
+                first = seen[key(one)] = one
+                out.kept.append(one)
+            if found != (candidate,):
+                out.because.setdefault(first, []).append(candidate)
+    return out
+
+
+def reduced(candidate: Conjecture, values: Values, build: Build) -> tuple[Conjecture, ...]:
+    """The more general candidates from which one follows: itself where nothing can be taken away."""
+    todo, out = [candidate], []
+    while todo:
+        one = without_same(todo.pop())
+        below = below_common_roots(one, values)
+        if below is not None:
+            todo.extend(reversed(below))
+            continue
+        above = above_common_subterms(one, values, build)
+        if above is None:
+            out.append(ordered(one) if one is not candidate else one)
+        else:
+            todo.append(above)
+    return tuple(dict.fromkeys(out))
+
+
+def without_same(candidate: Conjecture) -> Conjecture:
+    """Without the results that are one term on both sides: they say nothing, and the others hold without them."""
+    pairs = [pair for pair in zip(candidate.sources, candidate.targets, strict=True) if pair[0] is not pair[1]]
+    if not pairs or len(pairs) == len(candidate.sources):
+        return candidate
+    return Conjecture(tuple(left for left, _ in pairs), tuple(right for _, right in pairs))
+
+
+def above_common_subterms(candidate: Conjecture, values: Values, build: Build) -> Conjecture | None:
+    """A subterm of both sides becomes an input (Figure 4b); None where no such candidate holds."""
+    shared = set(subterms(candidate.sources)) & set(subterms(candidate.targets))
+    common = [term for term in subterms(candidate.sources) if term in shared and term.item is not None]
+    for term in sorted(common, key=lambda term: -size((term,))):
+        number = _unused(candidate)
+        fresh = input_term(number, TermType(term.type.dtype, term.type.shape))
+        roots = (*candidate.sources, *candidate.targets)
+        if all(root is term for root in roots):
+            continue
+        try:
+            new = substitute(roots, {term: fresh}, build)
+        except (Mismatch, DslcError, ValueError):
+            continue
+        count = len(candidate.sources)
+        trial = Conjecture(new[:count], new[count:])
+        if values.equal(trial.sources, trial.targets):
+            return trial
+    return None
+
+
+def below_common_roots(candidate: Conjecture, values: Values) -> tuple[Conjecture, ...] | None:
+    """The same operator above all outputs is taken away (Figure 4c): what it was applied to, each for itself where they are apart."""
+    pairs: list[tuple[Term, Term]] = []
+    for left, right in zip(candidate.sources, candidate.targets, strict=True):
+        if (
+            left.item is None
+            or right.item is None
+            or left.item != right.item
+            or left.output != right.output
+            or not left.args
+        ):
+            return None
+        pairs += [pair for pair in zip(left.args, right.args, strict=True) if pair[0] is not pair[1]]
+    pairs = list(dict.fromkeys(pairs))
+    if not pairs or not values.equal([a for a, _ in pairs], [b for _, b in pairs]):
+        return None
+    return tuple(Conjecture((a,), (b,)) for a, b in pairs)
