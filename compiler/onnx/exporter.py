@@ -7,8 +7,10 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
-from dslc.ir.dtype import TensorType
+from dslc.errors import DslcError
+from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Opaque, Value, input_value, replace
+from dslc.ir.scalar import Scalar, Sym, sym, walk
 from dslc.onnx.bindings import bind_values
 from dslc.onnx.context import Context, OpaqueTensor
 from dslc.onnx.emit import Spec
@@ -42,7 +44,7 @@ def exportable(call: Call, rules: Rules, opset: int) -> bool:
     """Whether ONNX nodes express one application at an opset."""
     try:
         _plan_of(call.values, rules, opset)
-    except Exception:  # any reason means no
+    except DslcError:
         return False
     return True
 
@@ -50,7 +52,11 @@ def exportable(call: Call, rules: Rules, opset: int) -> bool:
 def _plan_of(values: Sequence[Value], rules: Rules, opset: int) -> None:
     cut = {arg: input_value(f"x{k}", arg.type) for k, arg in enumerate(dict.fromkeys(values[0].node.args)) if not arg.constant}
     outputs = replace(tuple(values), dict(cut))
-    Plan(rules, opset, {}, Symbols({}), outputs, "the graph").order(outputs)
+    # the graph that the call stands in says what its sizes are
+    sizes = [size for value in (*values[0].node.args, *values) for size in value.type.shape if isinstance(size, Scalar)]
+    names = sorted({part.name for size in sizes for part in walk(size) if isinstance(part, Sym)})
+    whole = input_value("sizes", TensorType(DType.I64, tuple(sym(name) for name in names)))
+    Plan(rules, opset, {}, Symbols({name: (whole, axis) for axis, name in enumerate(names)}), outputs, "the graph").order(outputs)
 
 
 def node_model(
