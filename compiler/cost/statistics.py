@@ -35,8 +35,14 @@ class Interval:
     low: float
     high: float
 
+    @property
+    def known(self) -> bool:
+        """Whether there were enough pairs for an interval."""
+        return self.low > 0
+
     def __str__(self) -> str:
-        return f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        ends = f" [{self.low:.3f}, {self.high:.3f}]" if self.known else ""
+        return f"{self.ratio:.3f}{ends}"
 
 
 def median(values: Sequence[float]) -> float:

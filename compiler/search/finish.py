@@ -67,6 +67,8 @@ def _decided(explored: Explored, contenders: Sequence[Contender], judged: Sequen
     best = max(verdicts[0], key=lambda verdict: verdict.ratio.ratio)
     somewhere = next((v for at in verdicts for v in at if v.faster), None)
     reason = f"no rewritten model was measured to be faster (best: {best.ratio} times as fast)"
+    if not best.ratio.known:
+        reason = f"no rewritten model was timed often enough (best: {best.ratio} times as fast in a few pairs)"
     if somewhere is not None:
         reason = f"what is faster at some sizes ({somewhere.ratio} times as fast) is slower at others"
     first = tuple(at[0] for at in verdicts)
