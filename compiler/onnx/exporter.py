@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInf
 
 from dslc.errors import DslcError
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Opaque, Value, input_value, replace
+from dslc.ir.graph import Call, Constant, Graph, Input, Kernel, Node, Opaque, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, sym, walk
 from dslc.onnx.bindings import bind_values
 from dslc.onnx.context import Context, OpaqueTensor
@@ -38,6 +38,16 @@ def export(context: Context, graph: Graph, rules: Rules, naming: Naming | None =
     """
     with rare_collections():
         return _Exporter(context, graph, rules, naming_of(context) if naming is None else naming, scopes=scopes).run()
+
+
+def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
+    """The calls of a graph that no ONNX nodes express as they stand in it: beside clauses, the nodes of the file count.
+
+    Raises:
+        DslcError: E0814 for what is no call and has no ONNX form.
+    """
+    exporter = _Exporter(context, graph, rules, Naming())
+    return exporter.plan.unsaid([*graph.outputs, *context.pinned.values()])
 
 
 def exportable(call: Call, rules: Rules, opset: int) -> bool:

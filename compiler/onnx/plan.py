@@ -54,6 +54,8 @@ class Plan:
         self._call_specs: dict[Node, tuple[Spec, ...] | None] = {}
         self._extra: dict[Value, Spec] = {}
         self._alias: dict[Value, Value] = {}
+        #: calls that no ONNX nodes express, where they are collected (see `unsaid`) and no mistake
+        self._unsaid: set[Node] | None = None
         #: nodes that say what an operator without one node of its own means, and a result of that
         self.inside: dict[Node, Value] = {}
         self._alike: dict[Key, tuple[Origin, Call]] | None = None
@@ -96,6 +98,13 @@ class Plan:
                 return self._order(outputs)
             except Cycle as cycle:
                 self.banned.add(cycle.origin)
+
+    def unsaid(self, outputs: Sequence[Value]) -> frozenset[Node]:
+        """The calls among the nodes of `outputs` that no ONNX nodes express: what the file says of a node counts."""
+        found = self._unsaid = set()
+        self.order(outputs)
+        self._unsaid = None
+        return frozenset(found)
 
     def _order(self, outputs: Sequence[Value]) -> list[Spec]:
         out: list[Spec] = []
@@ -214,12 +223,24 @@ class Plan:
                         if output is not None:
                             self._extra[output] = spec
                             self.inside.setdefault(output.node, node.values[0])
-            else:
+            elif self._unsaid is None:
                 self._inline(node)
+            else:
+                self._call_specs[node] = self._collected(node, self._unsaid)
         found = self._call_specs[node]
         if found is not None:
             return found[-1]
         return self.producer(self._alias[value])
+
+    def _collected(self, node: Call, unsaid: set[Node]) -> tuple[Spec, ...] | None:
+        """Nothing where the operator's definition is written, else a stand-in that reads what the call reads."""
+        try:
+            self._inline(node)
+        except DslcError:
+            outer = self.inside.get(node)
+            unsaid.add(node if outer is None else outer.node)
+            return (Spec(NodeProto(), node.args, node.values),)
+        return None
 
     def _as_import(self, node: Call) -> tuple[Spec, ...] | None:
         """An import-only clause whose right side is this one application, or a node of the file that is alike."""
@@ -256,7 +277,7 @@ class Plan:
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
             made = with_args(below, tuple(inner[a] for a in below.args))
             inner.update(zip(below.values, made, strict=True))
-            self.inside.setdefault(made[0].node, node.values[0])
+            self.inside.setdefault(made[0].node, self.inside.get(node, node.values[0]))
         for value, output in zip(node.values, instance.outputs, strict=True):
             self._alias[value] = inner[output]
 

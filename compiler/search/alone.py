@@ -41,7 +41,7 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run) ->
     bare, reason = _bare(explored, contender, 0.5, cache, run)
     if bare and not any(map(slower, bare)):
         return replace(found, alone=bare)
-    if not bare and not derived(task.rules, contender.candidate.end, task.imported.context.opset):
+    if not bare and not derived(task.rules, contender.candidate.end, task.imported.context):
         # its functions have nodes of the model, one for one
         run.note(f"without its library it was not timed: {reason}")
         return found
@@ -70,14 +70,14 @@ def _others(explored: Explored, contender: Contender, run: Run) -> Iterator[Cont
     task, count = explored.referenced.task, 0
 
     def plain(one: Contender) -> bool:
-        return not derived(task.rules, one.candidate.end, task.imported.context.opset)
+        return not derived(task.rules, one.candidate.end, task.imported.context)
 
     known = [one for one in explored.contenders if one is not contender and plain(one)]
     for one in sorted(known, key=lambda one: one.candidate.cost)[:OTHERS]:
         count += 1
         yield one
     for candidate in reversed(contender.candidate.path()[1:-1]):
-        if count < OTHERS and not derived(task.rules, candidate.end, task.imported.context.opset):
+        if count < OTHERS and not derived(task.rules, candidate.end, task.imported.context):
             found = explored.referenced.checker.check(candidate)
             if isinstance(found, Contender) and proved_again(explored.referenced, run, candidate).usable:
                 yield found

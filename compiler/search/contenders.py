@@ -97,7 +97,7 @@ class Checker:
             self._last = None
             graph = candidate.graph
             if self._kernels or self._inline:
-                graph = graph_as_kernels(self._rules, graph, self._context.opset)
+                graph = graph_as_kernels(self._rules, graph, self._context)
             model = export(self._context, graph, self._rules, self.story.of(candidate).naming)
             if self._inline:
                 model = inlined(model)

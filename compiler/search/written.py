@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from types import MappingProxyType
 
@@ -15,7 +15,8 @@ from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, kernel_value, rebuild, topological, with_args
 from dslc.ir.holes import hole, program
 from dslc.kernels import prepared
-from dslc.onnx.exporter import exportable
+from dslc.onnx.context import Context
+from dslc.onnx.exporter import exportable, unsaid
 from dslc.onnx.functions import function_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
@@ -23,33 +24,40 @@ from dslc.semantics.library import Rules
 
 def as_kernels(rules: Rules, outputs: Iterable[Value], opset: int) -> tuple[Value, ...]:
     """Calls that ONNX has no nodes for become kernels of their own: `distances(A, B)` → `kernel{h0, h1 -> distances(h0, h1)}(A, B)`."""
+    outputs = tuple(outputs)
+    return _with_kernels(outputs, {node for node in topological(value.node for value in outputs) if _unsaid(rules, node, opset)})
 
+
+def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
+    """The graph with such calls as kernels; itself where there are none. Nodes of the file are said as the file says them."""
+    if not any(_unsaid(rules, node, context.opset) for node in graph.nodes()):
+        return graph
+    found = unsaid(context, graph, rules)
+    return Graph(graph.inputs, _with_kernels(graph.outputs, found)) if found else graph
+
+
+def derived(rules: Rules, graph: Graph, context: Context) -> bool:
+    """Whether some kernel of the graph is no group of nodes that ONNX has: its function spells an equation out."""
+    return any(
+        isinstance(node, Kernel)
+        and any(isinstance(inner, ScopeNode) or _unsaid(rules, inner, context.opset) for inner in node.group.nodes())
+        for node in graph_as_kernels(rules, graph, context).nodes()
+    )
+
+
+def _with_kernels(outputs: tuple[Value, ...], calls: Collection[Node]) -> tuple[Value, ...]:
     def step(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
-        if not isinstance(node, Call) or node.constant or _said(rules, node, opset):
+        if node not in calls:
             return with_args(node, args)
         holes = tuple(hole(k, arg.type) for k, arg in enumerate(args))
         inside = with_args(node, holes)
         return kernel_value(program(holes, inside), args)
 
-    return rebuild(tuple(outputs), step)
+    return rebuild(outputs, step) if calls else outputs
 
 
-def derived(rules: Rules, graph: Graph, opset: int) -> bool:
-    """Whether some kernel of the graph is no group of nodes that ONNX has: its function spells an equation out."""
-    return any(
-        isinstance(node, Kernel) and any(_spelled(rules, inner, opset) for inner in node.group.nodes())
-        for node in graph_as_kernels(rules, graph, opset).nodes()
-    )
-
-
-def _spelled(rules: Rules, node: Node, opset: int) -> bool:
-    return isinstance(node, ScopeNode) or (isinstance(node, Call) and not node.constant and not _said(rules, node, opset))
-
-
-def graph_as_kernels(rules: Rules, graph: Graph, opset: int) -> Graph:
-    """The graph with such calls as kernels; itself where there are none."""
-    outputs = as_kernels(rules, graph.outputs, opset)
-    return graph if outputs == graph.outputs else Graph(graph.inputs, outputs)
+def _unsaid(rules: Rules, node: Node, opset: int) -> bool:
+    return isinstance(node, Call) and not node.constant and not _said(rules, node, opset)
 
 
 def _said(rules: Rules, node: Call, opset: int) -> bool:
