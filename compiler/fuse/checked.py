@@ -27,7 +27,7 @@ from dslc.semantics.library import Rules
 #: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few
 SIZES = (1, 3, 8, 17, 64, 33)
 #: elements of a tensor up to which the interpreter is asked, and seconds that all of it may take
-ELEMENTS, SECONDS = 1 << 20, 20.0
+ELEMENTS, SECONDS = 1 << 20, 10.0
 
 
 def wrong(

@@ -63,4 +63,18 @@ def template_text(module: Module, name: str) -> str:
         raise NoTemplate(f"`{name}` is no UTF-8") from None
 
 
-__all__ = ["NoTemplate", "belongs", "template_of", "template_text", "trusted"]
+def mistake(text: str) -> str:
+    """What is wrong with the form of a template; empty where nothing is. It is only read."""
+    from jinja2 import TemplateSyntaxError
+    from jinja2.sandbox import SandboxedEnvironment
+
+    try:
+        SandboxedEnvironment().parse(text)
+    except TemplateSyntaxError as problem:
+        return f"line {problem.lineno}: {problem.message}"
+    except RecursionError:
+        return "it is nested too deeply"
+    return ""
+
+
+__all__ = ["NoTemplate", "belongs", "mistake", "template_of", "template_text", "trusted"]
