@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from dslc.codegen.functions import store_type
-from dslc.codegen.host.compiler import BuildReason, NotBuilt, limited
+from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error, limited
 from dslc.codegen.poly import of_size
 from dslc.codegen.render import preamble, render
 from dslc.codegen.signature import Signature, symbols
@@ -95,17 +95,18 @@ def custom_kernel(
 def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY) -> str:
     """A template of a library, filled in: in a sandbox, and in a process that takes no more time and memory. Raises NotRendered."""
     with tempfile.TemporaryDirectory(prefix="dslc-") as folder:
-        given = Path(folder) / "template.json"
+        given, answered = Path(folder) / "template.json", Path(folder) / "text.json"
         given.write_text(json.dumps({"source": source, "values": values, "most": MOST}), "utf-8")
         try:
-            code, said = limited((sys.executable, "-m", "dslc.codegen.sandboxed", str(given)), Path(folder), seconds, memory)
+            command = (sys.executable, "-m", "dslc.codegen.sandboxed", str(given), str(answered))
+            code, said = limited(command, Path(folder), seconds, memory)
         except NotBuilt as problem:
             late = problem.reason is BuildReason.TIMEOUT
             raise NotRendered(f"it does not end in {seconds:.0f} s" if late else f"it cannot be rendered: {problem}") from None
-    try:
-        answer = json.loads(said)
-    except ValueError:
-        raise NotRendered(f"rendering it ends with code {code}") from None
+        try:
+            answer = json.loads(answered.read_text("utf-8"))
+        except (OSError, ValueError):
+            raise NotRendered(f"rendering it ends with code {code}: {first_error(said)}") from None
     if "text" not in answer:
         raise NotRendered(str(answer.get("error", "")))
     return str(answer["text"])

@@ -1,7 +1,7 @@
-"""Renders the template of a library in a process of its own: `python -m dslc.codegen.sandboxed FILE`.
+"""Renders the template of a library in a process of its own: `python -m dslc.codegen.sandboxed FILE ANSWER`.
 
-FILE is JSON with `source`, `values` and `most` (characters of the result). What is printed is JSON, too: `text`, or `error`. The
-caller limits time and memory; a template reaches nothing but the values that it is given.
+FILE is JSON with `source`, `values` and `most` (characters of the result), ANSWER becomes JSON, too: `text`, or `error`. The caller
+limits time and memory; a template reaches nothing but the values that it is given.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
         line = getattr(problem, "lineno", None)
         said = str(problem) or type(problem).__name__
         answer = {"error": (f"line {line}: " if line else "") + said[:300]}
-    sys.stdout.write(json.dumps(answer))
+    Path(sys.argv[2]).write_text(json.dumps(answer), "utf-8")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
 from dslc.inspection.bounds import Report, check_operator
+from dslc.inspection.lowerings import lowering_bounds
 from dslc.ir.scalar import Scalar, apply, iterator, num, sym
 from dslc.semantics.library import load, standard
 
@@ -214,8 +215,6 @@ def test_what_is_proved_holds_at_every_small_size(seed: int) -> None:
 
 def test_lowerings_are_read_like_operators(tmp_path: Path) -> None:
     """Those of the targets are in bounds; what a match decides (a coefficient, the range of an index) is no mistake."""
-    from dslc.inspection.lowerings import lowering_bounds
-
     path = tmp_path / "mine.rules"
     path.write_text(
         """dslc 1
@@ -230,6 +229,6 @@ lowering diagonal(A: T[M, K]) on cuda { expr Y[m] = f(A[m, m]) where stride(A, m
     rules = load(str(path))
     found = {name.rpartition(".")[2]: lowering_bounds(rules, rule) for name, rule in rules.lowerings.items()}
     assert [finding.code for finding in found.pop("diagonal")] == ["E0401"]
-    assert found == dict.fromkeys(("strided", "windows", "guarded", "padded"), [])
+    assert found == {name: [] for name in ("strided", "windows", "guarded", "padded")}
     targets = load("targets")
     assert [one for rule in targets.lowerings.values() for one in lowering_bounds(targets, rule)] == []
