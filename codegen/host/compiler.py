@@ -124,7 +124,10 @@ def compiler() -> Compiler:
     wanted = os.environ.get("CXX", "").strip()
     names = [wanted] if wanted else list(NAMES)
     for name in names:
-        parts = shlex.split(name)
+        try:
+            parts = shlex.split(name)
+        except ValueError as problem:
+            raise NotBuilt(BuildReason.NO_COMPILER, f"CXX is {wanted} ({problem})") from None
         path = shutil.which(parts[0]) if parts else None
         if path is None:
             continue

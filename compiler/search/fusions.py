@@ -84,7 +84,7 @@ def no_compiler() -> str:
     try:
         compiler()
     except NotBuilt as problem:
-        return f"no kernels: {problem.reason.value}"
+        return f"no kernels: {problem}"
     return ""
 
 
