@@ -275,3 +275,16 @@ def test_a_constant_that_is_too_large_to_make(tmp_path: Path) -> None:
     )
     imported = import_model(before, rules())
     assert export(imported.context, imported.graph, rules()).ByteSize() < 1000
+
+
+def test_functions_that_no_runtime_takes() -> None:
+    """One that calls itself, and two of one name."""
+    source = model([node("twice", ["x"], ["y"], domain="mine")], [info("x", [2])], [info("y", [2])])
+    source.opset_import.append(helper.make_opsetid("mine", 1))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    again = helper.make_function("mine", "twice", ["a"], ["b"], [node("twice", ["a"], ["b"], domain="mine")], opsets)
+    once = helper.make_function("mine", "twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], opsets)
+    for functions in ([again], [once, once]):
+        del source.functions[:]
+        source.functions.extend(functions)
+        assert code(source) == "E0808"
