@@ -27,6 +27,10 @@ _T = (
 )
 
 
+#: an interval whose ends are so many times apart is not shown
+_WIDE = 100.0
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A ratio with the ends of its interval."""
@@ -36,7 +40,12 @@ class Interval:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.ratio:.3f}{self.ends}"
+
+    @property
+    def ends(self) -> str:
+        """The interval; nothing where a few pairs give none that says anything."""
+        return f" [{self.low:.3f}, {self.high:.3f}]" if self.low > 0 and self.high < _WIDE * self.low else ""
 
 
 def median(values: Sequence[float]) -> float:
