@@ -11,17 +11,18 @@ from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
-from dslc.codegen.poly import NotPolynomial, Poly, of_size
+from dslc.codegen.poly import NotPolynomial, Poly
 from dslc.codegen.render import preamble, render
 from dslc.codegen.separate import separated
+from dslc.codegen.signature import Signature, symbols
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
 from dslc.codegen.text import KernelText, NotGenerated, Reason
 from dslc.codegen.values import Tensor, strides_of
 from dslc.codegen.variant import Variant
-from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Input, Scope, Value, scope_value
-from dslc.ir.scalar import Apply, Num, Reduce, Scalar, Sym, read, walk
+from dslc.ir.scalar import Num, Reduce, Sym, read, walk
 from dslc.semantics.library import Rules
 
 
@@ -90,6 +91,7 @@ class _Kernel:
         parts = self.parts
         inputs = tuple(value.type for value in parts.inputs)
         outputs = tuple(value.type for value in parts.outputs)
+        signature = Signature(inputs, outputs, self.names)
         stages = stages_of(parts, self.variant.fuse)
         name = "k_" + content(parts, self.variant, preamble())
         memory, scratch = self._memory(stages)
@@ -101,39 +103,14 @@ class _Kernel:
             "kernel.cpp.j2",
             name=name,
             title=f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}",
-            sizes=self._sizes(inputs),
-            checks=list(self._checks(inputs)),
-            shapes=[[self.size(of_size(size)) for size in type.shape] for type in outputs],
+            sizes=signature.sizes(),
+            checks=list(signature.checks()),
+            shapes=[signature.shape(type) for type in outputs],
             scratch=scratch,
             stages=codes,
             contract=self.variant.contract,
         )
         return KernelText(name, inputs, outputs, self.syms, preamble() + body)
-
-    def _sizes(self, inputs: tuple[TensorType, ...]) -> list[dict[str, Any]]:
-        """Where each unknown size is found: a dimension that it is."""
-        found: dict[Sym, str] = {}
-        for k, type in enumerate(inputs):
-            for axis, size in enumerate(type.shape):
-                if isinstance(size, Sym):
-                    found.setdefault(size, f"dims[{k}][{axis}]")
-        missing = [sym for sym in self.syms if sym not in found]
-        if missing:
-            raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
-        return [{"name": self.names[sym], "at": k, "found": found[sym]} for k, sym in enumerate(self.syms)]
-
-    def _checks(self, inputs: tuple[TensorType, ...]) -> Iterator[str]:
-        sizes = [size for type in (*inputs, *(value.type for value in self.parts.outputs)) for size in type.shape]
-        parts = [node for size in sizes if isinstance(size, Scalar) for node in walk(size)]
-        divided = any(isinstance(node, Apply) and node.name in {"//", "%"} for node in parts)
-        for sym in self.syms:
-            if sym.least is not None:
-                # what is known of a size was used: without it nothing is certain; at 0 the library runs nothing
-                nothing = "" if divided else f" || {self.names[sym]} == 0"
-                yield f"({self.names[sym]} >= {sym.least}{nothing})"
-        for k, type in enumerate(inputs):
-            for axis, size in enumerate(type.shape):
-                yield f"dims[{k}][{axis}] == {self.size(of_size(size))}"
 
     def _memory(self, stages: tuple[Stage, ...]) -> tuple[Memory, str]:
         parts = self.parts
@@ -216,17 +193,10 @@ def _syms(types: list[TensorType]) -> Iterator[Sym]:
     seen: set[Sym] = set()
     for type in types:
         for size in type.shape:
-            for sym in _in(size):
+            for sym in symbols(size):
                 if sym not in seen:
                     seen.add(sym)
                     yield sym
-
-
-def _in(size: Dim) -> Iterator[Sym]:
-    if isinstance(size, Scalar):
-        for node in walk(size):
-            if isinstance(node, Sym):
-                yield node
 
 
 __all__ = ["content", "generate", "reasons", "tensor_of", "unknown_sizes", "variants", "with_copies"]

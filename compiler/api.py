@@ -25,6 +25,7 @@ def optimize(
     model: PathLike | ModelProto,
     *,
     rules: PathLike | Sequence[PathLike] = (),
+    trust: str | Sequence[str] = (),
     only: str | Sequence[str] = (),
     disable: str | Sequence[str] = (),
     allow: str | Sequence[str] = (),
@@ -77,6 +78,7 @@ def optimize(
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
         "derive": derive, "mutate": mutate, "device": device, "library_only": library_only, "portable": portable,
+        "trust": trust,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: a file with more kernels, or a function of more nodes, is not dslc's work
 _KERNELS, _NODES = 4096, 512
+#: threads for each processor that a file may ask for
+_CROWDED = 4
 
 
 class Why(Enum):
@@ -87,9 +89,10 @@ class Said:
 
     @property
     def threads(self) -> int | None:
-        """The threads that the file was timed with."""
+        """The threads that the file was timed with, unless this machine would drown in them."""
         text = self.metadata.get(THREADS, "")
-        return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= 4096 else None
+        most = _CROWDED * (os.cpu_count() or 1)
+        return int(text) if text.isascii() and text.isdigit() and 0 < int(text[:6]) <= most and len(text) <= 6 else None
 
     @property
     def digest(self) -> str:
@@ -121,12 +124,15 @@ def said(model: Model) -> Said:
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
     from onnx import ModelProto
 
+    from dslc.onnx.protos import are_text, function_texts
+
     try:
         proto = ModelProto.FromString(rest) if rest is not None else model
     except (ValueError, DecodeError, RuntimeError):
         return _NOTHING
     assert isinstance(proto, ModelProto)
-    own = {function.name: function for function in proto.functions if function.domain == DOMAIN and not function.overload}
+    whole = [function for function in proto.functions if are_text(function_texts(function))]
+    own = {function.name: function for function in whole if function.domain == DOMAIN and not function.overload}
     return Said(own if len(own) <= _KERNELS else {}, metadata(proto))
 
 
@@ -194,7 +200,7 @@ def _known(file: Said, folder: str | Path | None) -> Kernels | None:
         if found["library"] is None:
             return Kernels(None, (), missing)
         library = entry.parent / Path(str(found["library"])).name
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     whole = opened(library)
     if whole is None or not set(names) <= set(whole.kernels):

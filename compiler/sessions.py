@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,7 +64,7 @@ def session(
             if found.library is None:
                 raise
             plain = ort.InferenceSession(data, made(), providers=["CPUExecutionProvider"])
-            warnings.warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them", stacklevel=2)
+            _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
             return plain
     except Exception as problem:  # ONNX Runtime raises many kinds, none of them documented
         raise error("E0811", f"ONNX Runtime does not load the model: {first_line(problem)}") from problem
@@ -89,7 +90,7 @@ def register(
         path = Path(library)
         whole = opened(path)
         if whole is None:
-            warnings.warn(f"{path} is no library of kernels for this machine; the model runs without it", stacklevel=2)
+            _warn(f"{path} is no library of kernels for this machine; the model runs without it")
             return NONE
         found = Kernels(path.resolve(), whole.kernels)
     else:
@@ -98,11 +99,19 @@ def register(
         first = found.missing[0]
         count = f"{len(found.missing)} of {len(found.missing) + len(found.names)} kernels"
         text = f"{count} of the model run as plain nodes: {first.why.value}" + (f" ({first.detail})" if first.detail else "")
-        warnings.warn(text, stacklevel=3)
+        _warn(text)
     if not registered(options, found) and found.library is not None:
-        warnings.warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them", stacklevel=3)
+        _warn(f"ONNX Runtime does not take the kernels in {found.library}, and runs without them")
         return NONE
     return found
+
+
+def _warn(text: str) -> None:
+    """A warning about the line outside of dslc that asked for this."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("dslc."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
 
 
 __all__ = ["register", "session"]

@@ -10,6 +10,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -23,6 +24,8 @@ FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping
 WIDE = ("-mprefer-vector-width=512",)
 #: seconds and bytes that the compiler may take, and bytes that it may write
 SECONDS, MEMORY, WRITTEN = 60.0, 4 << 30, 1 << 28
+#: bytes of what it says that are read
+SAID = 1 << 20
 
 
 class BuildReason(Enum):
@@ -71,7 +74,7 @@ class Compiler:
             raise NotBuilt(BuildReason.MEMORY, first)
         if code < 0 or code > 128 or "internal compiler error" in said:
             raise NotBuilt(BuildReason.CRASH, first)
-        raise NotBuilt(BuildReason.ERROR, said if said else f"exit code {code}")
+        raise NotBuilt(BuildReason.ERROR, said if said else f"exit code {code}" if code else "it ended well, and wrote nothing")
 
 
 _NO_MEMORY = ("out of memory", "cannot allocate memory", "Cannot allocate memory", "virtual memory exhausted", "bad_alloc")
@@ -80,7 +83,9 @@ _NO_MEMORY = ("out of memory", "cannot allocate memory", "Cannot allocate memory
 def first_error(said: str) -> str:
     """The first line that tells of an error, or the first line."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
-    return next((line for line in lines if "error" in line), lines[0] if lines else "")[:300]
+    first = next((line for line in lines if "error" in line), lines[0] if lines else "")[:300]
+    # it is shown in terminals
+    return "".join(char if char.isprintable() else "?" for char in first)
 
 
 def limited(command: Sequence[str], folder: Path, seconds: float, memory: int) -> tuple[int, str]:
@@ -92,25 +97,26 @@ def limited(command: Sequence[str], folder: Path, seconds: float, memory: int) -
     # limits are set by a shell: between the fork and the start of a program no Python may run where there are threads
     within = f'ulimit -v {memory >> 10}; ulimit -f {WRITTEN >> 9}; ulimit -c 0; exec "$@"'
     whole = [shell, "-c", within, "sh", *command] if shell else list(command)
-    try:
-        process = subprocess.Popen(
-            whole, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-            env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
-        )  # fmt: skip
-    except OSError as problem:
-        raise NotBuilt(BuildReason.NO_COMPILER, str(problem)) from None
-    try:
-        said, _ = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        raise NotBuilt(BuildReason.TIMEOUT, f"{seconds:.0f} s") from None
-    finally:
-        if process.returncode is None:
-            with contextlib.suppress(OSError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            if process.stdout is not None:
-                process.stdout.close()
-    return process.returncode, said.decode("utf-8", "replace")
+    # a file takes what is said, however much it is: it may grow no larger than what is written
+    with tempfile.TemporaryFile() as said:
+        try:
+            process = subprocess.Popen(
+                whole, cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)},
+            )  # fmt: skip
+        except OSError as problem:
+            raise NotBuilt(BuildReason.NO_COMPILER, str(problem)) from None
+        try:
+            process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise NotBuilt(BuildReason.TIMEOUT, f"{seconds:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        said.seek(0)
+        return process.returncode, said.read(SAID).decode("utf-8", "replace")
 
 
 def compiler() -> Compiler:
@@ -118,7 +124,10 @@ def compiler() -> Compiler:
     wanted = os.environ.get("CXX", "").strip()
     names = [wanted] if wanted else list(NAMES)
     for name in names:
-        parts = shlex.split(name)
+        try:
+            parts = shlex.split(name)
+        except ValueError as problem:
+            raise NotBuilt(BuildReason.NO_COMPILER, f"CXX is {wanted} ({problem})") from None
         path = shutil.which(parts[0]) if parts else None
         if path is None:
             continue

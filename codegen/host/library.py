@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import struct
 import tempfile
 import time
@@ -329,7 +330,7 @@ def opened(path: Path, any_machine: bool = False) -> Opened | None:
     """What a library has, where its file is whole, belongs to this user and was built for this machine; None otherwise."""
     try:
         state = path.stat()
-        if hasattr(os, "getuid") and state.st_uid not in (os.getuid(), 0):
+        if not stat.S_ISREG(state.st_mode) or (hasattr(os, "getuid") and state.st_uid not in (os.getuid(), 0)):
             return None
         content = path.read_bytes()
     except OSError:
@@ -343,8 +344,8 @@ def opened(path: Path, any_machine: bool = False) -> Opened | None:
     try:
         says = json.loads(whole[len(whole) - length :])
         failed = tuple(Failure(op, BuildReason[reason], detail) for op, reason, detail in says["failed"])
-        found = Opened(path, tuple(says["kernels"]), failed, str(says["machine"]))
-    except (ValueError, KeyError, TypeError):
+        found = Opened(path, tuple(map(str, says["kernels"])), failed, str(says["machine"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return found if any_machine or (found.machine == machine() and says.get("abi") == ABI) else None
 

@@ -50,7 +50,8 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     console.print(table)
     ratio = timings[1].ratio
     verdict = "faster" if ratio.low > 1 else "slower" if ratio.high < 1 else "no faster and no slower"
-    console.print(f"{second} is {verdict}: {ratio.ratio:.3f} times as fast, 95 % interval [{ratio.low:.3f}, {ratio.high:.3f}]")
+    sure = f"95 % interval{ratio.ends}" if ratio.ends else "measured too few times for an interval; --budget gives more"
+    console.print(f"{second} is {verdict}: {ratio.ratio:.3f} times as fast, {sure}", soft_wrap=True)
     console.print(str(machine))
     for note in feeds.notes:
         console.print(f"note: {note}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,7 @@ def _emit(proto: ModelProto, folder: Path) -> None:
     except NotBuilt:
         used = Compiler(("c++",), "")
     _write(folder / "kernels.cpp", source(texts).encode())
-    _write(folder / "build.sh", ("#!/bin/sh\n" + " ".join(used.call(Path("kernels.cpp"), Path("kernels.so"))) + "\n").encode())
+    _write(folder / "build.sh", f"#!/bin/sh\n{shlex.join(used.call(Path('kernels.cpp'), Path('kernels.so')))}\n".encode())
     click.echo(f"wrote {folder / 'kernels.cpp'}")
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dslc.errors import DslcError
 
 if TYPE_CHECKING:
-    from dslc.ir.graph import Graph, Value
+    from dslc.ir.graph import Call, Graph, Value
     from dslc.match import CompiledRule, Match
     from dslc.semantics.library import Rules
 
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 _PLACES, _RUNS = 2, 15
 # what times of one thing differ by
 _CLOSE = 1.03
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One side of a rule, to be timed; `kernels`: whether some operator of it is a kernel."""
+
+    session: Any
+    feeds: dict[str, Any]
+    kernels: bool
 
 
 def obstacles(rules: Rules, rule: CompiledRule, graph: Graph, opset: int, newest: int) -> list[str]:
@@ -61,7 +71,7 @@ def _status(rules: Rules, rule: CompiledRule) -> str:
 
 
 def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newest: int) -> list[str]:
-    """Operators of a replacement without an ONNX form at the model's opset."""
+    """Operators of a replacement without an ONNX form at the model's opset, and without a kernel."""
     from dslc.ir.graph import Call, topological
     from dslc.onnx.exporter import exportable
 
@@ -70,12 +80,24 @@ def _forms(rules: Rules, values: Sequence[Value], graph: Graph, opset: int, newe
     for node in topological(value.node for value in values):
         if not isinstance(node, Call) or node in old or node.constant or exportable(node, rules, opset):
             continue
+        if _generated(rules, node, opset):
+            continue
         later = next((k for k in range(opset + 1, newest + 1) if exportable(node, rules, k)), None)
         if later is None:
             out.append(f"no ONNX node expresses `{node.op}`")
         else:
             out.append(f"`{node.op}` has an ONNX form from opset {later} on, and the model has opset {opset}")
     return out
+
+
+def _generated(rules: Rules, node: Call, opset: int) -> bool:
+    """Whether a call can run as a kernel here."""
+    from dslc.ir.graph import Kernel
+    from dslc.search.fusions import no_compiler
+    from dslc.search.written import as_kernels, texts_of
+
+    outputs = as_kernels(rules, node.values, opset)
+    return not no_compiler() and isinstance(outputs[0].node, Kernel) and bool(texts_of(rules, outputs, opset))
 
 
 def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int) -> list[str]:
@@ -89,25 +111,27 @@ def _price(rules: Rules, match: Match, new: dict[Value, Value], opset: int) -> l
         return [f"ONNX Runtime has no kernel for what it becomes: {problem.diagnostics[0].message}"]
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(_RUNS):
-        for (session, feeds), found in zip(sides, times, strict=True):
+        for side, found in zip(sides, times, strict=True):
             began = time.perf_counter()
-            session.run(None, feeds)
+            side.session.run(None, side.feeds)
             found.append(time.perf_counter() - began)
     before, after = (1e3 * median(found) for found in times)
-    shown = f"alone it takes {after:.3g} ms after the rule and {before:.3g} ms before"
+    how = ", with a generated kernel," if any(one.kernels for one in sides) else ""
+    shown = f"alone it takes{how} {after:.3g} ms after the rule and {before:.3g} ms before"
     if after > before * _CLOSE:
         return [f"the price: {shown}"]
     return [f"nothing that shows here: {shown}; around it others may gain more"]
 
 
-def _prepared(rules: Rules, outputs: list[Value], inputs: list[Value], opset: int) -> tuple[Any, dict[str, Any]]:
+def _prepared(rules: Rules, outputs: list[Value], inputs: list[Value], opset: int) -> _Side:
     import numpy as np
 
     from dslc.interpret.draws import elements
     from dslc.onnx.exporter import node_model
-    from dslc.onnx.runtime import session
+    from dslc.search.written import as_kernels
+    from dslc.sessions import session
 
-    model, names = node_model(outputs, rules, opset, inputs=inputs)
+    model, names = node_model(as_kernels(rules, outputs, opset), rules, opset, inputs=inputs)
     rng = np.random.default_rng(0)
     feeds = {name: elements(value.type, "positions", rng, most=1) for name, value in zip(names, inputs, strict=True)}
-    return session(model), feeds
+    return _Side(session(model), feeds, bool(model.functions))

@@ -143,7 +143,7 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
         for step in report.steps:
             table.add_row(step.rule, str(step.count), f"{step.gain_ms:z.4f} ms", step.status, step.proof)
         console.print(table)
-    if report.before is not None and report.after is not None:
+    if report.before is not None and report.after is not None and not report.kept_original:
         changes = (
             f"{name} {getattr(report.before, name):,} -> {getattr(report.after, name):,}"
             for name in ("operators", "parameters", "bytes")
@@ -177,4 +177,4 @@ def show(report: Report, target: Path | None, verbose: bool) -> None:
     if report.interrupted:
         console.print(f"interrupted: {'the original' if report.kept_original else 'the best so far'} was kept")
     if target is not None:
-        console.print(f"written: {target}")
+        console.print(f"written: {target}" + (", which is the original" if report.kept_original else ""))

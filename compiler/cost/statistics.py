@@ -27,6 +27,10 @@ _T = (
 )
 
 
+#: an interval whose ends are so many times apart is not shown
+_WIDE = 100.0
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A ratio with the ends of its interval."""
@@ -37,12 +41,16 @@ class Interval:
 
     @property
     def known(self) -> bool:
-        """Whether there were enough pairs for an interval."""
-        return self.low > 0
+        """Whether there were enough pairs for an interval that says anything."""
+        return self.low > 0 and self.high < _WIDE * self.low
+
+    @property
+    def ends(self) -> str:
+        """The interval; nothing where a few pairs give none."""
+        return f" [{self.low:.3f}, {self.high:.3f}]" if self.known else ""
 
     def __str__(self) -> str:
-        ends = f" [{self.low:.3f}, {self.high:.3f}]" if self.known else ""
-        return f"{self.ratio:.3f}{ends}"
+        return f"{self.ratio:.3f}{self.ends}"
 
 
 def median(values: Sequence[float]) -> float:

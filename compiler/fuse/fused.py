@@ -17,12 +17,15 @@ from dslc.fuse.groups import Group, Limits, Neighbours, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
+from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
 from dslc.ir.graph import Graph
 from dslc.semantics.library import Rules
 
 #: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
 LEAST, SECONDS = 0.1, 5e-7
+#: the share of the price of its nodes that a kernel is hoped to save that a library wrote
+WRITTEN = 0.5
 #: a price that was only guessed might be so many times as high
 HOPE = 3.0
 #: how often a choice is made and tried, and the kernels of a library
@@ -84,6 +87,7 @@ def fused(
     seconds: float = inf,
     folder: str | Path | None = None,
     kernels: int = KERNELS,
+    templates: Templates | None = None,
 ) -> Fused:
     """Graphs that compute the same with some groups of nodes as kernels, built and measured to be faster than their nodes.
 
@@ -94,14 +98,15 @@ def fused(
         seconds: what it may take; less where the clock has less. What is known by then counts.
         folder: of dslc's caches.
         kernels: how many different ones a library has at most.
+        templates: of lowerings, which are tried wherever they fit.
     """
-    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels).run()
+    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates).run()
 
 
 class _Fusing:
     def __init__(
         self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
-        folder: str | Path | None, kernels: int,
+        folder: str | Path | None, kernels: int, templates: Templates | None,
     ) -> None:  # fmt: skip
         self.graph, self.kernels, self.clock = graph, kernels, clock
         self.began, self.seconds = clock.now(), min(seconds, clock.left())
@@ -114,7 +119,10 @@ class _Fusing:
         except TimeUp:
             speeds, self.late = EVERYDAY, True
         self.prices = Prices(graph, costs, self.profiles, speeds, self.around)
-        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING))
+        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING), templates)
+        self.templates = templates
+        #: programs that a template is for: what its kernel takes is not estimated
+        self.written: set[Graph] = set()
         self.offers: list[Offer] = []
         self.found: dict[Graph, Tried | Dropped] = {}
         self.priced: set[Graph] = set()
@@ -129,7 +137,10 @@ class _Fusing:
         return self.began + share * self.seconds - self.clock.now()
 
     def run(self) -> Fused:
-        self.offers = [self.prices.offer(group) for group in proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles)]
+        groups = list(proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles))
+        written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
+        self.offers = [self.prices.offer(group) for group in dict.fromkeys((*groups, *written))]
+        self.written = {offer.program for offer in self.offers if offer.group in written}
         proposed = len(self.offers)
         for _ in range(ROUNDS):
             picked = self._priced()
@@ -218,6 +229,9 @@ class _Fusing:
         if offer.program in self.found:
             return self._measured(offer)
         price = self._price_of(offer)
+        if offer.program in self.written:
+            # somebody wrote a kernel for just this
+            return max(price - offer.seconds, WRITTEN * price, SECONDS)
         return price - offer.seconds if price - offer.seconds > max(SECONDS, LEAST * price) else 0.0
 
     def _measured(self, offer: Offer) -> float:

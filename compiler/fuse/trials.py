@@ -16,7 +16,7 @@ import numpy as np
 import onnx
 
 from dslc.codegen.generate import generate, variants
-from dslc.codegen.host.compiler import BuildReason
+from dslc.codegen.host.compiler import BuildReason, first_error
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
 from dslc.codegen.limited import TooLong, within
 from dslc.codegen.text import KernelText, NotGenerated
@@ -26,7 +26,9 @@ from dslc.cost.compare import compare, ran
 from dslc.cost.measure import Measurer, Sample
 from dslc.cost.process import ModelFile, Worker, WorkerFailed
 from dslc.errors import DslcError
+from dslc.fuse.checked import wrong
 from dslc.fuse.profile import Sizes
+from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
 from dslc.onnx.exporter import node_model
@@ -81,24 +83,26 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A variant of a kernel, and its text."""
+    """A variant of a kernel, and its text; or the text that the template of a lowering made."""
 
-    variant: Variant
+    variant: Variant | None
     text: KernelText
+    lowering: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tried:
     """A kernel that was built and measured: the name of its operator, its best variant, and seconds of the nodes and of the kernel by
-    themselves."""
+    themselves; `lowering` is the one whose template wrote it, where there is no variant."""
 
     program: Graph
     name: str
-    variant: Variant
+    variant: Variant | None
     text: KernelText
     nodes: float
     kernel: float
     variants: int
+    lowering: str = ""
 
     @property
     def ratio(self) -> float:
@@ -120,6 +124,7 @@ class Trials:
     Args:
         folder: of dslc's caches.
         left: seconds that are left for building and measuring.
+        templates: of lowerings, whose kernels are tried beside those that are generated.
     """
 
     rules: Rules
@@ -128,6 +133,7 @@ class Trials:
     opset: int
     folder: str | Path | None = None
     left: Callable[[], float] = lambda: inf
+    templates: Templates | None = None
     _functions: dict[Graph, Function] = field(default_factory=dict)
     #: seconds that the compiler took for a kernel, where one was compiled
     _pace: float = 0.0
@@ -160,6 +166,8 @@ class Trials:
 
     def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
         """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
+        if found.variant is None:
+            return None
         variant = replace(found.variant, contract=False)
         try:
             text = self._in_time(lambda group: [Generated(variant, generate(self.rules, group, variant))], subject.program)
@@ -217,15 +225,56 @@ class Trials:
             try:
                 if self.left() <= 0:
                     raise _Out(Why.LATE)
-                found[subject] = self._texts(subject.program, which)
+                found[subject] = self._texts(subject, which)
             except _Out as reason:
                 out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
         return found
 
-    def _texts(self, program: Graph, which: slice) -> list[Generated]:
+    def _texts(self, subject: Subject, which: slice) -> list[Generated]:
         """Some variants of a kernel, the most promising first."""
-        found = self._in_time(lambda group: self._generated(group, which), program)
-        return list({one.text.name: one for one in reversed(found)}.values())[::-1]
+        written = self._written(subject) if not which.start else []
+        try:
+            found = self._in_time(lambda group: self._generated(group, which), subject.program)
+        except _Out as reason:
+            if not written or reason.why is Why.LATE:
+                raise
+            found = []
+        return list({one.text.name: one for one in reversed([*found, *written])}.values())[::-1]
+
+    def _written(self, subject: Subject) -> list[Generated]:
+        """The kernels that templates write, as far as they compile and give what the program means."""
+        if not self.templates:
+            return []
+        try:
+            function = self.function(subject.program)
+        except DslcError:
+            return []
+        return [
+            Generated(None, one.text, one.lowering)
+            for one in self.templates.texts(function.group)
+            if self._sound(subject, one, function)
+        ]
+
+    def _sound(self, subject: Subject, one: Written, function: Function) -> bool:
+        """Whether a kernel that a library wrote computes its program; a note says why not."""
+        assert self.templates is not None
+        try:
+            library = build([one.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())))
+            problem = wrong(self.rules, function.group, one.text, library, self.measurer.target.threads, self.opset, self.left)
+        except NotBuilt as reason:
+            detail = first_error(reason.detail)
+            problem = f"{reason.reason.value}: {detail}" if detail else reason.reason.value
+        except TimeUp:
+            return False
+        if not problem:
+            whole = self._checked(subject, Tried(subject.program, function.name, None, one.text, inf, inf, 1, one.lowering))
+            if isinstance(whole, Tried):
+                return True
+            if whole.why is Why.LATE:
+                return False
+            problem = f"{whole.why.value}: {whole.detail}"
+        self.templates.left_out(one.lowering, problem)
+        return False
 
     def _in_time(self, generated: Callable[[Graph], list[Generated]], program: Graph) -> list[Generated]:
         """What is generated of a program's group."""
@@ -299,7 +348,7 @@ class Trials:
             raise _Out(Why.NOT_RUN, "the kernel" if kernel == inf else "the nodes")
         name = self.function(subject.program).name
         best = built[fastest]
-        return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built))
+        return Tried(subject.program, name, best.variant, best.text, nodes, kernel, len(built), best.lowering)
 
     def _checked(self, subject: Subject, found: Tried) -> Tried | Dropped:
         """What was measured, if it gives the same as the nodes: also where arguments hold no numbers, infinities, and huge ones."""

@@ -243,7 +243,7 @@ class _Facts:
 def _infer(model: onnx.ModelProto) -> dict[str, tuple[int | None, ...]]:
     try:
         inferred = onnx.shape_inference.infer_shapes(model) if model.ByteSize() < 1 << 30 else model
-    except (onnx.shape_inference.InferenceError, ValueError, RuntimeError):
+    except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError, ValueError, RuntimeError):
         inferred = model
     return {
         value.name: tuple(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnx
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, helper
 
 from dslc.errors import DslcError, error
 from dslc.ir.dtype import DType
@@ -56,6 +56,8 @@ def read_model(source: str | Path | ModelProto) -> tuple[ModelProto, Path | None
         except OSError as problem:
             raise error("E0902", f"cannot read {path}: {problem.strerror or problem}", path=name) from None
         model, folder = _parsed(data, name), path.parent
+    if not are_text((*_model_texts(model), *_texts(model.graph))):
+        raise damaged(name, "a name in it is no text")
     _check_header(model, name)
     _check_tensors(model.graph, name)
     return model, folder, name
@@ -71,20 +73,31 @@ def _parsed(data: bytes, name: str) -> ModelProto:
         model.ParseFromString(data)
     except (DecodeError, ValueError, RuntimeError) as problem:
         raise damaged(name, f"truncated or not in ONNX's format ({problem})") from None
-    if not all(isinstance(text, str) for text in (*_model_texts(model), *_texts(model.graph))):
-        raise damaged(name, "a name in it is no text")
     return model
+
+
+def are_text(texts: Iterable[Any]) -> bool:
+    """Whether all of some names are text: damaged ones are not valid UTF-8, and come as bytes."""
+    return all(isinstance(text, str) for text in texts)
 
 
 def _model_texts(model: ModelProto) -> Iterator[Any]:
     yield from (model.producer_name, model.producer_version, model.domain, model.doc_string, model.graph.name, model.graph.doc_string)
     yield from (entry.domain for entry in model.opset_import)
     for function in model.functions:
-        yield from (function.name, function.domain, function.overload)
+        yield from function_texts(function)
+
+
+def function_texts(function: FunctionProto) -> Iterator[Any]:
+    """Every name in a function."""
+    yield from (function.name, function.domain, function.overload, *function.input, *function.output, *function.attribute)
+    yield from (entry.domain for entry in function.opset_import)
+    yield from (attribute.name for attribute in function.attribute_proto)
+    yield from _node_texts(function.node)
 
 
 def _texts(graph: GraphProto) -> Iterator[Any]:
-    """Every name that anything is looked up by (damaged ones are not valid UTF-8, and come as bytes)."""
+    """Every name that anything is looked up by."""
     for value in (*graph.input, *graph.output, *graph.value_info):
         yield value.name
         if value.type.HasField("tensor_type"):
@@ -94,13 +107,17 @@ def _texts(graph: GraphProto) -> Iterator[Any]:
         for entry in tensor.external_data:
             yield entry.key
             yield entry.value
-    for node in graph.node:
+    yield from _node_texts(graph.node)
+
+
+def _node_texts(nodes: Iterable[NodeProto]) -> Iterator[Any]:
+    for node in nodes:
         yield node.op_type
         yield node.domain
         yield node.name
         yield from node.input
         yield from node.output
-        yield from (attribute.name for attribute in node.attribute)
+        yield from (text for attribute in node.attribute for text in (attribute.name, attribute.ref_attr_name))
         for inner in subgraphs(node):
             yield from _texts(inner)
 

@@ -20,6 +20,7 @@ from onnx import (
     TensorShapeProto,
     TypeProto,
     ValueInfoProto,
+    checker,
     shape_inference,
 )
 
@@ -198,6 +199,9 @@ def _run(copy: ModelProto, where: str) -> GraphProto:
         try:
             strict = attempt != "lenient"
             return shape_inference.infer_shapes(copy, strict_mode=strict, data_prop=True).graph
+        except checker.ValidationError as problem:
+            # functions that call themselves, or of one name; no runtime takes them
+            raise error("E0808", f"{where} is invalid: {(str(problem).splitlines() or [''])[0]}", path=where) from None
         except (shape_inference.InferenceError, RuntimeError, ValueError, TypeError) as problem:
             message = str(problem)
         if attempt == "strict" and "existing" in message:

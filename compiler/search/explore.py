@@ -14,6 +14,7 @@ from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.errors import DslcError
 from dslc.fuse.kernels import kernels
+from dslc.fuse.templates import Templates
 from dslc.ir.graph import Node
 from dslc.match import CompiledRule
 from dslc.onnx.exporter import node_model
@@ -478,7 +479,10 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
         return
     run.phase("building kernels")
     ground.keeping(ground.shares.others)
-    looked = Fusions(task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock)
+    templates = Templates(task.rules, task.settings.trust)
+    for note in templates.notes:
+        run.note(note)
+    looked = Fusions(task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock, templates)
     # what was derived from them is fused as they are
     bases = list(dict.fromkeys((*reached.offered[:1], reached.best, ground.start)))
     for k, base in enumerate(bases):
@@ -493,6 +497,8 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             return
         if found.story.late:
             run.cut("building kernels")
+        for note in templates.notes:
+            run.note(note)
         run.kernels.update((one, told(found)) for one in made)
         yield from made
 

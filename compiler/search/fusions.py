@@ -10,6 +10,7 @@ from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
 from dslc.fuse.fused import Fused, fused
 from dslc.fuse.kernels import kernels
+from dslc.fuse.templates import Templates
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.search.candidate import KERNELS, Candidate
@@ -19,17 +20,22 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True)
 class Fusions:
-    """Where kernels are looked for: the model's opset, the sizes at which it is measured, and the clock of the run."""
+    """Where kernels are looked for: the model's opset, the sizes at which it is measured, the clock of the run, and the templates of
+    lowerings."""
 
     rules: Rules
     costs: CostModel
     opset: int
     sizes: Mapping[str, int]
     clock: Clock
+    templates: Templates | None = None
 
     def of(self, base: Candidate, seconds: float) -> tuple[list[Candidate], Fused]:
         """A candidate with some of its nodes as kernels, the best by prediction first, and the story."""
-        found = fused(base.graph, self.rules, self.costs, self.opset, self.clock, sizes=dict(self.sizes), seconds=seconds)
+        found = fused(
+            base.graph, self.rules, self.costs, self.opset, self.clock, sizes=dict(self.sizes), seconds=seconds,
+            templates=self.templates,
+        )  # fmt: skip
         saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
         made = []
         for graph in found.graphs:
@@ -57,6 +63,7 @@ def told(found: Fused) -> list[str]:
     for kept in found.story.kept:
         words = " + ".join(node.op.rpartition(".")[2] for node in kept.tried.program.nodes() if isinstance(node, Call))
         places = "" if kept.places == 1 else f", in {kept.places} places"
+        places += f", by the template of {kept.tried.lowering}" if kept.tried.lowering else ""
         was, now = kept.tried.nodes * 1e3, kept.tried.kernel * 1e3
         lines.append(f"kernel {kept.tried.name}: {words}{places}: {now:.4g} ms instead of {was:.4g} ms by itself")
     return lines
@@ -77,7 +84,7 @@ def no_compiler() -> str:
     try:
         compiler()
     except NotBuilt as problem:
-        return f"no kernels: {problem.reason.value}"
+        return f"no kernels: {problem}"
     return ""
 
 

@@ -9,6 +9,7 @@ from onnx import ModelProto
 from dslc.cost.machine import this_machine
 from dslc.cuda.costs import sheet
 from dslc.cuda.devices import device_named
+from dslc.errors import error
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
@@ -22,6 +23,7 @@ from dslc.search.stages import Proven, Task
 from dslc.search.statuses import LATE, statuses, usable
 from dslc.search.writing import size_of
 from dslc.semantics.library import load_many, modules_of, standard
+from dslc.semantics.trust import belongs
 
 #: what rules of a user's may take to be proved, of the budget; and what writing takes, in seconds, with such a part of the time of
 #: reading the model
@@ -33,6 +35,10 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     run.phase("reading", "reading rules")
     rules = load_many(["std", *settings.rules]) if settings.rules else standard()
     chosen = chosen_rules(rules, settings.only, settings.disable, settings.strict_floats)
+    for name in settings.trust:
+        if not any(belongs(module, name) for module in rules.modules):
+            known = ", ".join(dict.fromkeys(module.library for module in rules.modules))
+            raise error("E0909", f"no library of these rules is named `{name}`", hint=f"libraries: {known}")
     if settings.rules:
         named = modules_of(rules, map(str, settings.rules))
         run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)))

@@ -76,7 +76,7 @@ def _key(proven: Proven, identity: str) -> str:
     task, s = proven.task, proven.task.settings
     used = [rule.name for rule in proven.rules]
     how = (name_of(s.strategy), s.strategy, s.layouts, s.alpha, s.seed)
-    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive)
+    options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive, s.trust)
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
     inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
     lowerings = target_named().lowerings(task.rules).digest

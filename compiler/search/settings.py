@@ -111,6 +111,10 @@ class Settings:
         "Another library or .rules file; may be repeated.", metavar="LIB", many=True, read=_paths,
         more="One, or several, beside the standard library.",
     ))  # fmt: skip
+    trust: Sequence[str] = field(default=(), metadata=option(
+        "Let the templates of this library run as code; may be repeated.", metavar="LIB", many=True, read=listed,
+        more="The names of libraries whose lowerings' templates are compiled and run on this machine. By default only dslc's own are.",
+    ))  # fmt: skip
     only: Sequence[str] = field(default=(), metadata=option(
         "Use this rule set (or rule) and nothing else.", metavar="RULESET", many=True, read=listed,
         more="One name, or several. By default each library's rule set `default`, and all rules of a library that has none.",

@@ -121,7 +121,7 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
     run.notes += [f"{name} was not used: ONNX Runtime cannot run what it builds, or ONNX cannot say it" for name in asked]
     if run.clock.cuts:
-        run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}")
+        run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; more time may find more")
     return replace(
         report,
         seconds=round(run.clock.seconds, 3),

@@ -203,9 +203,22 @@ def test_compilers_that_fail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, do
     assert failed.value.reason is reason
 
 
+def test_a_compiler_that_talks_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it says is read up to a limit, and shown without what would change a terminal."""
+    says = "printf 'error: \\033[2Jgone'; head -c 50000000 /dev/zero | tr '\\0' x; exit 1"
+    monkeypatch.setenv("CXX", compiler_that(tmp_path, says))
+    with pytest.raises(NotBuilt) as failed:
+        build([halves()], tmp_path, seconds=20)
+    assert failed.value.reason is BuildReason.ERROR
+    assert failed.value.detail.startswith("error: ?[2Jgone") and len(failed.value.detail) <= 300
+
+
 def test_no_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", str(tmp_path / "nothing"))
     with pytest.raises(NotBuilt) as named:
+        build([halves()], tmp_path)
+    monkeypatch.setenv("CXX", "'no end")
+    with pytest.raises(NotBuilt, match="No closing quotation"):
         build([halves()], tmp_path)
     monkeypatch.delenv("CXX")
     monkeypatch.setenv("PATH", str(tmp_path))

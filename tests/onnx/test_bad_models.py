@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper
 from small_models import I64, info, model, rules, weight
 
 from dslc.errors import DslcError
+from dslc.kernels import said
 from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 
@@ -275,3 +276,28 @@ def test_a_constant_that_is_too_large_to_make(tmp_path: Path) -> None:
     )
     imported = import_model(before, rules())
     assert export(imported.context, imported.graph, rules()).ByteSize() < 1000
+
+
+def test_functions_that_no_runtime_takes() -> None:
+    """One that calls itself, and two of one name."""
+    source = model([node("twice", ["x"], ["y"], domain="mine")], [info("x", [2])], [info("y", [2])])
+    source.opset_import.append(helper.make_opsetid("mine", 1))
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("mine", 1)]
+    again = helper.make_function("mine", "twice", ["a"], ["b"], [node("twice", ["a"], ["b"], domain="mine")], opsets)
+    once = helper.make_function("mine", "twice", ["a"], ["b"], [node("Add", ["a", "a"], ["b"])], opsets)
+    for functions in ([again], [once, once]):
+        del source.functions[:]
+        source.functions.extend(functions)
+        assert code(source) == "E0808"
+
+
+def test_names_in_functions_that_are_no_text(tmp_path: Path) -> None:
+    source = model([node("own", ["x"], ["y"], domain="dslc")], [info("x", [2])], [info("y", [2])])
+    source.opset_import.append(helper.make_opsetid("dslc", 1))
+    opsets = [helper.make_opsetid("", 17)]
+    body = [node("Add", ["a", "a"], ["middle"]), node("Relu", ["middle"], ["b"])]
+    source.functions.append(helper.make_function("dslc", "own", ["a"], ["b"], body, opsets))
+    path = tmp_path / "damaged.onnx"
+    path.write_bytes(source.SerializeToString().replace(b"middle", b"\xe7iddle"))
+    assert code(path) == "E0801"
+    assert said(path).functions == {} and said(source).functions.keys() == {"own"}

@@ -16,6 +16,7 @@ from dslc.ir.graph import Graph, Value, input_value
 from dslc.match import Explanation, compile_rule, why_not
 from dslc.semantics.apply import apply
 from dslc.semantics.library import load
+from tests.codegen.groups import needs_compiler
 
 RULES = """dslc 1
 import std.linalg (matmul)
@@ -194,11 +195,20 @@ def test_the_rules_that_come_before(difference: list[str], capsys: pytest.Captur
     ],
 )
 def test_what_stands_in_the_way_of_a_rule_that_matches(
-    rule: str, way: str, difference: list[str], capsys: pytest.CaptureFixture[str]
+    rule: str, way: str, difference: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Where there is no compiler that would make a kernel of an operator that ONNX has no node for."""
+    monkeypatch.setenv("CXX", "/no/compiler")
     text = said(f"mine.{rule}", difference, capsys)
     assert f"mine.{rule} applies at" in text
     assert f"in its way: {way}" in text
+
+
+@needs_compiler
+@pytest.mark.parametrize("rule", ["later", "own"])
+def test_an_operator_without_a_node_runs_as_a_kernel(rule: str, difference: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    text = said(f"mine.{rule}", difference, capsys)
+    assert "alone it takes, with a generated kernel, " in text and "ONNX" not in text
 
 
 def test_a_rule_of_another_status_is_not_used(difference: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ from dslc.analysis.poly import atom
 from dslc.analysis.prove import nonnegative
 from dslc.analysis.reads import Loop
 from dslc.inspection.bounds import Report, check_operator
+from dslc.inspection.lowerings import lowering_bounds
 from dslc.ir.scalar import Scalar, apply, iterator, num, sym
 from dslc.semantics.library import load, standard
 
@@ -210,3 +211,24 @@ def test_what_is_proved_holds_at_every_small_size(seed: int) -> None:
                     with suppress(Unknown):
                         assert not value(guard, point) or value(goal, point) >= 0, (goal, guard, point)
     assert proved > 20
+
+
+def test_lowerings_are_read_like_operators(tmp_path: Path) -> None:
+    """Those of the targets are in bounds; what a match decides (a coefficient, the range of an index) is no mistake."""
+    path = tmp_path / "mine.rules"
+    path.write_text(
+        """dslc 1
+lowering strided(X: T[N], Z: T[M]) on cuda { expr Y[n] = X[n] * Z[n * u] template "a" }
+lowering windows(X: T[N], K: T[R]) on cuda { expr Y[o] = sum[r] X[o * u + r] * K[r] template "a" }
+lowering guarded(A: T[M, K]) on cuda { expr Y[m] = f(A[m, m]) where K >= M, stride(A, m) == 1 template "a" }
+lowering padded(X: T[N]) on cuda { expr Y[i: N] = X[i + 1, other=0] * f(X[N - 1 - i]) template "a" }
+lowering diagonal(A: T[M, K]) on cuda { expr Y[m] = f(A[m, m]) where stride(A, m) == 1 template "a" }
+""",
+        "utf-8",
+    )
+    rules = load(str(path))
+    found = {name.rpartition(".")[2]: lowering_bounds(rules, rule) for name, rule in rules.lowerings.items()}
+    assert [finding.code for finding in found.pop("diagonal")] == ["E0401"]
+    assert found == {name: [] for name in ("strided", "windows", "guarded", "padded")}
+    targets = load("targets")
+    assert [one for rule in targets.lowerings.values() for one in lowering_bounds(targets, rule)] == []

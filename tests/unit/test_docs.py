@@ -26,6 +26,8 @@ def test_every_rules_block_passes_check(tmp_path: Path, capsys: pytest.CaptureFi
             (folder / "winograd.rules").write_text(SIBLING, "utf-8")
             files.append(folder / f"{page.stem.lower()}{number}.rules")
             files[-1].write_text(text, "utf-8")
+            for name, template in re.findall(r"^`(\S+\.j2)`.*?^```cpp\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S):
+                (folder / name).write_text(template, "utf-8")
     assert len(files) > 5
     code = command_line(["check", "--output-format", "concise", *map(str, files)])
     assert code == 0, capsys.readouterr()

@@ -11,6 +11,7 @@ from dslc.semantics.checks.operators import check_condition, check_function
 from dslc.semantics.checks.substitutions import declare_params
 from dslc.semantics.definitions import DerivationDef, FunctionDef, LoweringDef, Module, RulesetDef, TestDef
 from dslc.semantics.library import Rules
+from dslc.semantics.trust import NoTemplate, mistake, template_text
 from dslc.semantics.vendor import wrong
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -112,6 +113,8 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
         elif isinstance(statement, t.CallVendor | t.RenderTemplate):
             for entry in statement.attrs:
                 _entry(entry, scope)
+            if isinstance(statement, t.RenderTemplate) and syntax.device == "cpu":
+                _template(rule, statement, report)
             if isinstance(statement, t.CallVendor):
                 tensors = frozenset(name for name in _tensors(syntax) if scope.kind(name) == "tensor")
                 for one in wrong(statement, tensors):
@@ -122,6 +125,22 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
                     report.add("E0703", f"nothing is named `{given.name}` in this lowering", given.span)
             for entry in statement.attrs:
                 _entry(entry, scope)
+
+
+def _template(rule: LoweringDef, statement: t.RenderTemplate, report: Report) -> None:
+    """E0709 where a template cannot be read, or is none of Jinja's."""
+    if rule.syntax.expr is not None:
+        hint = "say with `match` which operators it stands for"
+        report.add("E0709", "a template on `cpu` is for a piece of graph", statement.span, hint=hint)
+        return
+    try:
+        problem = mistake(template_text(rule.module, statement.template))
+    except NoTemplate as missing:
+        hint = "templates are files in the folder of the file that names them, or below"
+        report.add("E0709", str(missing), statement.span, hint=hint)
+        return
+    if problem:
+        report.add("E0709", f"`{statement.template}` is no template: {problem}", statement.span)
 
 
 def _tensors(syntax: t.Lowering) -> set[str]:

@@ -1,0 +1,143 @@
+"""Kernels whose loops a library wrote: the template of a lowering, rendered for a group's types and sizes.
+
+The text defines two functions, in a namespace of its own:
+
+    static int64_t tasks(const int64_t* sizes);          // independent tasks, which may run at the same time
+    static void run(const int64_t* sizes, const T* X, ..., T* Y, ..., int64_t begin, int64_t end);
+
+with pointers to the lowering's tensors, in their order, and to its results.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from dslc.codegen.functions import store_type
+from dslc.codegen.host.compiler import BuildReason, NotBuilt, first_error, limited
+from dslc.codegen.poly import of_size
+from dslc.codegen.render import preamble, render
+from dslc.codegen.signature import Signature, symbols
+from dslc.codegen.text import KernelText
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.scalar import Scalar, Sym
+
+#: characters that a template may make, and what rendering it may take in seconds and bytes
+MOST, SECONDS, MEMORY = 1 << 20, 10.0, 1 << 30
+
+
+class NotRendered(Exception):
+    """A template that makes no text; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A tensor of a lowering by its name, and which input of the kernel it is; or which output, where `out`."""
+
+    name: str
+    at: int
+    out: bool = False
+
+
+def custom_kernel(
+    source: str,
+    inputs: Sequence[TensorType],
+    outputs: Sequence[TensorType],
+    tensors: Sequence[Named],
+    values: Mapping[str, Any],
+    title: str,
+) -> KernelText:
+    """A kernel from a template's text.
+
+    Args:
+        inputs, outputs: the types of the group.
+        tensors: the lowering's tensors and then its results, in their order; the template knows each by its name.
+        values: what else it knows: numbers, texts, sizes (known or not), element types, and lists of these.
+
+    Raises:
+        NotRendered: the template makes no text.
+        NotGenerated: a size of an input is none that a kernel can learn.
+    """
+    syms = {sym: f"s{k}" for k, sym in enumerate(dict.fromkeys(_all_symbols(inputs)))}
+    signature = Signature(tuple(inputs), tuple(outputs), syms)
+    if any(sym not in syms for sym in _all_symbols(outputs)):
+        raise NotRendered("a size of the result is not known from the inputs' shapes")
+    inside = Signature(signature.inputs, signature.outputs, {sym: f"sizes[{k}]" for k, sym in enumerate(syms)})
+    known: dict[str, Any] = {name: _plain(inside, value) for name, value in values.items()}
+    pointers = []
+    for one in tensors:
+        type = (outputs if one.out else inputs)[one.at]
+        known[one.name] = _tensor(inside, type)
+        pointers.append({"kind": "out" if one.out else "in", "at": one.at, "type": store_type(type.dtype)})
+    text = rendered(source, known)
+    parts = [text, repr(signature.inputs), repr(signature.outputs), repr(tensors), preamble()]
+    name = "k_" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]
+    body = render(
+        "custom.cpp.j2",
+        name=name,
+        title=title.replace("\n", " "),
+        text=text,
+        sizes=signature.sizes(),
+        checks=list(signature.checks()),
+        shapes=[signature.shape(type) for type in outputs],
+        pointers=pointers,
+    )
+    return KernelText(name, signature.inputs, signature.outputs, tuple(syms), preamble() + body)
+
+
+def rendered(source: str, values: Mapping[str, Any], seconds: float = SECONDS, memory: int = MEMORY) -> str:
+    """A template of a library, filled in: in a sandbox, and in a process that takes no more time and memory. Raises NotRendered."""
+    with tempfile.TemporaryDirectory(prefix="dslc-") as folder:
+        given, answered = Path(folder) / "template.json", Path(folder) / "text.json"
+        given.write_text(json.dumps({"source": source, "values": values, "most": MOST}), "utf-8")
+        try:
+            command = (sys.executable, "-m", "dslc.codegen.sandboxed", str(given), str(answered))
+            code, said = limited(command, Path(folder), seconds, memory)
+        except NotBuilt as problem:
+            late = problem.reason is BuildReason.TIMEOUT
+            raise NotRendered(f"it does not end in {seconds:.0f} s" if late else f"it cannot be rendered: {problem}") from None
+        try:
+            answer = json.loads(answered.read_text("utf-8"))
+        except (OSError, ValueError):
+            raise NotRendered(f"rendering it ends with code {code}: {first_error(said)}") from None
+    if "text" not in answer:
+        raise NotRendered(str(answer.get("error", "")))
+    return str(answer["text"])
+
+
+def _all_symbols(types: Sequence[TensorType]) -> list[Sym]:
+    return [sym for type in types for size in type.shape for sym in symbols(size)]
+
+
+def _tensor(signature: Signature, type: TensorType) -> dict[str, Any]:
+    """What a template knows of a tensor: its element type in C++ and in the language, and sizes as C++."""
+    shape = [f"({size})" for size in signature.shape(type)]
+    elements = " * ".join(shape) if shape else "1"
+    return {"type": store_type(type.dtype), "dtype": str(type.dtype), "rank": type.rank, "shape": shape, "elements": f"({elements})"}
+
+
+def _plain(signature: Signature, value: Any) -> Any:
+    """A value of the language as a template knows it: a size that is not known is an expression of C++."""
+    if isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Fraction):
+        return float(value)
+    if isinstance(value, DType):
+        return store_type(value)
+    if isinstance(value, Scalar):
+        if any(sym not in signature.names for sym in symbols(value)):
+            raise NotRendered(f"the size {value} is not known from the inputs' shapes")
+        return f"({signature.text(of_size(value))})"
+    if isinstance(value, tuple):
+        return [_plain(signature, one) for one in value]
+    raise NotRendered(f"{value} is nothing that a template can be given")
+
+
+__all__ = ["MOST", "Named", "NotRendered", "custom_kernel", "rendered"]

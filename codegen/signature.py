@@ -1,0 +1,68 @@
+"""What is around the loops of a kernel: its unknown sizes, found in the dimensions of its inputs, and the shapes of its outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dslc.codegen.emit import Emitter
+from dslc.codegen.poly import Poly, of_size
+from dslc.codegen.text import NotGenerated, Reason
+from dslc.ir.dtype import Dim, TensorType
+from dslc.ir.scalar import Apply, Scalar, Sym, walk
+
+
+@dataclass(frozen=True)
+class Signature:
+    """Types of the inputs and outputs of a kernel; `names` are unknown sizes with what they are called in C++, in the order of the C
+    array `sizes`."""
+
+    inputs: tuple[TensorType, ...]
+    outputs: tuple[TensorType, ...]
+    names: Mapping[Sym, str]
+
+    def text(self, size: Poly) -> str:
+        """A size as C++."""
+        return Emitter(dict(self.names), 1, 1).text(size)
+
+    def shape(self, type: TensorType) -> list[str]:
+        """The sizes of a tensor as C++."""
+        return [self.text(of_size(size)) for size in type.shape]
+
+    def sizes(self) -> list[dict[str, Any]]:
+        """Where each unknown size is found: a dimension that it is. Raises NotGenerated where there is none."""
+        found: dict[Sym, str] = {}
+        for k, type in enumerate(self.inputs):
+            for axis, size in enumerate(type.shape):
+                if isinstance(size, Sym):
+                    found.setdefault(size, f"dims[{k}][{axis}]")
+        missing = [sym for sym in self.names if sym not in found]
+        if missing:
+            raise NotGenerated(Reason.SIZE, ", ".join(str(sym) for sym in missing))
+        return [{"name": self.names[sym], "at": k, "found": found[sym]} for k, sym in enumerate(self.names)]
+
+    def checks(self) -> Iterator[str]:
+        """What must hold of the dimensions that a kernel is given."""
+        sizes = [size for type in (*self.inputs, *self.outputs) for size in type.shape]
+        parts = [node for size in sizes if isinstance(size, Scalar) for node in walk(size)]
+        divided = any(isinstance(node, Apply) and node.name in {"//", "%"} for node in parts)
+        for sym, name in self.names.items():
+            if sym.least is not None:
+                # what is known of a size was used: without it nothing is certain; at 0 the library runs nothing
+                nothing = "" if divided else f" || {name} == 0"
+                yield f"({name} >= {sym.least}{nothing})"
+        for k, type in enumerate(self.inputs):
+            for axis, size in enumerate(self.shape(type)):
+                yield f"dims[{k}][{axis}] == {size}"
+
+
+def symbols(size: Dim) -> Iterator[Sym]:
+    """The unknown sizes in a size."""
+    if isinstance(size, Scalar):
+        for node in walk(size):
+            if isinstance(node, Sym):
+                yield node
+
+
+__all__ = ["Signature", "symbols"]

@@ -1,0 +1,96 @@
+"""Does a kernel that a library wrote compute what its nodes mean? It runs in a process of its own, and the interpreter says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import onnx
+
+from dslc.codegen.host.library import DOMAIN, Library
+from dslc.codegen.text import KernelText
+from dslc.cost.clock import TimeUp
+from dslc.cost.compare import Reference, compare, ran
+from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.errors import DslcError
+from dslc.interpret.floats import Floats
+from dslc.interpret.run import InterpretError, run
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Graph, Value
+from dslc.onnx.bindings import bind_graph
+from dslc.onnx.exporter import node_model
+from dslc.onnx.inputs import draw, input_specs
+from dslc.onnx.plain import kernel_model
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: what unknown sizes are in turn: one, around the widths of vectors, and more than a block of a few
+SIZES = (1, 3, 8, 17, 64, 33)
+#: elements of a tensor up to which the interpreter is asked, and seconds that all of it may take
+ELEMENTS, SECONDS = 1 << 20, 10.0
+
+
+def wrong(
+    rules: Rules, group: Graph, text: KernelText, library: Library, threads: int, opset: int, left: Callable[[], float]
+) -> str:
+    """What a kernel computes that its group does not mean; empty where nothing was found.
+
+    Raises:
+        TimeUp: there is no time to find out.
+    """
+    end = time.monotonic() + SECONDS
+
+    def rest() -> float:
+        return min(left(), end - time.monotonic())
+
+    with Worker(threads, rest) as worker:
+        for static in _at_sizes(group, text):
+            if left() <= 0:
+                raise TimeUp
+            if rest() <= 0:
+                break
+            try:
+                model, _ = node_model(static.outputs, rules, opset, inputs=static.inputs, scopes=True)
+                drawn = draw(input_specs(model, {})[0], 1)
+                arrays = [drawn[each.name] for each in model.graph.input]
+                meant = run(rules, static.outputs, dict(zip(static.inputs, arrays, strict=True)), Floats())
+            except (DslcError, Mismatch, EvalError, InterpretError, KeyError, ValueError):
+                # sizes or numbers that the nodes are not defined at
+                continue
+            inputs, outputs = _types(static.inputs), _types(static.outputs)
+            alone = onnx.ModelProto.FromString(kernel_model(DOMAIN, text.name, inputs, outputs))
+            feeds = {each.name: array for each, array in zip(alone.graph.input, arrays, strict=True)}
+            try:
+                names = worker.load(ModelFile(alone.SerializeToString()), library=str(library.path))
+                found = ran(worker, names, [feeds])
+            except WorkerFailed as problem:
+                if problem.late and left() <= 0:
+                    raise TimeUp from None
+                return f"its kernel fails on {', '.join(map(str, inputs))}: {problem}"
+            answer = compare(Reference(found.names, (tuple(meant),)), found)
+            if not answer.same:
+                return f"its kernel gives other numbers than its nodes on {', '.join(map(str, inputs))}: {answer.problem}"
+    return ""
+
+
+def _at_sizes(group: Graph, text: KernelText) -> Iterator[Graph]:
+    """The group at several sizes; as it is where it has none that is unknown, unless it is large."""
+    if not text.sizes:
+        if all(type.is_static and type.elements <= ELEMENTS for type in (*text.inputs, *text.outputs)):
+            yield group
+        return
+    for turn in range(len(SIZES)):
+        sizes = {sym.name: max(SIZES[(turn + k) % len(SIZES)], sym.least or 0) for k, sym in enumerate(text.sizes)}
+        try:
+            found = bind_graph(group, sizes)
+        except (DslcError, Mismatch, EvalError, ValueError):
+            continue
+        if all(value.type.is_static and value.type.elements <= ELEMENTS for value in (*found.inputs, *found.outputs)):
+            yield found
+
+
+def _types(values: tuple[Value, ...]) -> list[TensorType]:
+    return [value.type for value in values]
+
+
+__all__ = ["wrong"]

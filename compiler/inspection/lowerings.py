@@ -1,0 +1,99 @@
+"""What a lowering reads, as an operator: so that its reads are proved in bounds like those of any equation."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields, replace
+from typing import Any
+
+from dslc.errors import Diagnostic
+from dslc.inspection.bounds import check_operator
+from dslc.semantics.checks.names import VOCABULARY
+from dslc.semantics.definitions import LoweringDef, OperatorDef
+from dslc.semantics.library import Rules
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+
+#: of layouts in memory: says nothing of sizes
+_LAYOUT = frozenset("stride regular dense aligned bytes".split())
+#: of sizes, in words that only a match gives a meaning
+_SIZES = frozenset("size elements".split())
+
+
+def lowering_bounds(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
+    """The reads of a lowering that leave their bounds, each with a size at which it does; none where sizes are those of a match."""
+    out = []
+    for op in _operators(lowering):
+        report = check_operator(rules, op)
+        coefficients = {attr.name for attr in op.attrs}
+        # it is the match that finds coefficients, in an expression whose reads are in bounds
+        sure = [one for one in report.findings if one.counterexample and coefficients.isdisjoint(re.findall(r"\w+", one.read))]
+        report.findings = sure
+        out += report.diagnostics()
+    return out
+
+
+def _operators(lowering: LoweringDef) -> list[OperatorDef]:
+    """A lowering's equation, or each scope of its pattern, as an operator over its parameters."""
+    syntax = lowering.syntax
+    guards = [s for s in syntax.statements if isinstance(s, t.Where)]
+    conditions = [c for guard in guards for c in guard.conditions]
+    if any(_calls(condition) & _SIZES for condition in conditions):
+        return []
+    named = {s.target.name for s in syntax.statements if isinstance(s, t.Let)}
+    kept = tuple(c for c in conditions if not _calls(c) & _LAYOUT and not _names(c) & named)
+    wheres = (t.Where(kept, span=guards[0].span),) if kept else ()
+    if syntax.expr is not None:
+        return [_operator(lowering, syntax.expr, wheres)]
+    out = []
+    for node in walk_expr(tuple(bind.value for bind in syntax.match)):
+        if isinstance(node, t.Nested) and node.subs is None and isinstance(node.scope, t.Traversal) and node.scope.where is None:
+            target = t.Defined(f"scope at {node.span.start}", node.scope.places, span=node.span)
+            out.append(_operator(lowering, t.Equation(target, node.scope.body, span=node.span), wheres))
+    return out
+
+
+def _operator(lowering: LoweringDef, equation: t.Equation, wheres: tuple[t.Where, ...]) -> OperatorDef:
+    syntax, module = lowering.syntax, lowering.module
+    unknown = {
+        node.function for node in walk_expr(equation.value)
+        if isinstance(node, t.Call) and node.function not in VOCABULARY and module.lookup(node.function) is None
+    }  # fmt: skip
+    equation = replace(equation, value=_without(equation.value, frozenset(unknown)))
+    known = {param.name for param in syntax.params} | {name for param in syntax.params for name in _names(param.type)}
+    known |= {node.name for node in walk_expr((equation.target.places, equation.value)) if isinstance(node, t.Binder)}
+    coefficients = {
+        node.id: node.span for node in walk_expr(equation.value)
+        if isinstance(node, t.Name) and node.id not in known and node.id[0].islower() and module.lookup(node.id) is None
+        and node.id not in VOCABULARY
+    }  # fmt: skip
+    attrs = tuple(t.Attr(name, t.TypeExpr("int", None, span=span), None, span=span) for name, span in coefficients.items())
+    output = t.Param(False, equation.target.name, None, None, span=equation.target.span)
+    whole = t.Operator(syntax.name, syntax.params, (output,), None, (*attrs, *wheres, equation), span=syntax.span)
+    return OperatorDef(f"{lowering.name} {equation.span.start}", whole, module)
+
+
+def _without(node: Any, unknown: frozenset[str]) -> Any:
+    """An expression with the sum of its arguments in the place of each unknown function: it reads the same."""
+    if isinstance(node, tuple):
+        return tuple(_without(part, unknown) for part in node)
+    if not isinstance(node, t.Node):
+        return node
+    parts = {f.name: _without(getattr(node, f.name), unknown) for f in fields(node) if f.name != "span"}
+    if isinstance(node, t.Call) and node.function in unknown:
+        total: t.Expr = t.Int(0, span=node.span)
+        for arg in parts["args"]:
+            total = t.Binary("+", total, arg, span=node.span)
+        return total
+    return replace(node, **parts)
+
+
+def _calls(root: Any) -> set[str]:
+    return {node.function for node in walk_expr(root) if isinstance(node, t.Call)}
+
+
+def _names(root: Any) -> set[str]:
+    return {node.id for node in walk_expr(root) if isinstance(node, t.Name)}
+
+
+__all__ = ["lowering_bounds"]
