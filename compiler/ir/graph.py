@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
@@ -80,7 +81,7 @@ class Node:
     """Base of all nodes. Build them with `input_value`, `constant_value`, `call`, `scope_value`, `kernel_value` and `opaque`."""
 
     __slots__ = ("__weakref__", "_hash", "args", "constant", "types")
-    _pool: ClassVar[weakref.WeakValueDictionary[Any, Node]] = weakref.WeakValueDictionary()
+    _pool: ClassVar[dict[Any, _Kept]] = {}
     args: tuple[Value, ...]
     #: types of the outputs; None where dslc has no such type (strings, sequences, unknown ranks)
     types: tuple[TensorType | None, ...]
@@ -195,13 +196,33 @@ class Opaque(Node):
     payload: Any
 
 
+class _Kept(weakref.ref[Node]):
+    """A node of the pool with its key; cheaper to make than what `WeakValueDictionary` keeps."""
+
+    __slots__ = ("key",)
+    key: Any
+
+
+def _gone(kept: _Kept, pool: dict[Any, _Kept] = Node._pool) -> None:
+    # an equal node may have been made between the end of this one and this call
+    if pool.get(kept.key) is kept:
+        del pool[kept.key]
+
+
+def _keep(key: Any, node: Node) -> None:
+    kept = _Kept(node, _gone)  # type: ignore[arg-type]
+    kept.key = key
+    Node._pool[key] = kept
+
+
 def _intern(cls: type[Any], key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     tagged = (cls, *key)
-    found = Node._pool.get(tagged)
+    kept = Node._pool.get(tagged)
+    found = None if kept is None else kept()
     if found is None:
         found = make()
         found._hash = hash(tagged)
-        Node._pool[tagged] = found
+        _keep(tagged, found)
     return found
 
 
@@ -254,15 +275,25 @@ def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType
     return _call(head, args)
 
 
+#: tells values apart as they do themselves, without a call of Python's
+_place = attrgetter("node", "index")
+
+
 def _call(head: _Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
-    key = (head, args)
-    found = Node._pool.get(key)
-    if found is None:
-        node: Call = _new(Call, args, head.types, all(arg.node.constant for arg in args))
-        node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
-        node._hash = hash((head.code, args))
-        Node._pool[key] = found = node
-    return found.values
+    key = (head, *map(_place, args))
+    kept = Node._pool.get(key)
+    if kept is not None and (found := kept()) is not None:
+        return found.values
+    node = Call.__new__(Call)
+    node.args, node.types, node.constant = args, head.types, True
+    for arg in args:
+        if not arg.node.constant:
+            node.constant = False
+            break
+    node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
+    node._hash = hash((head.code, args))
+    _keep(key, node)
+    return node.values
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:

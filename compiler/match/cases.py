@@ -6,6 +6,7 @@ constants hold everywhere, attributes. A network with a hundred equal blocks has
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,7 @@ from dslc.match.pattern import Result
 from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
 from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
+from dslc.match.ways import Way, joined
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -49,35 +51,51 @@ class Cases:
         self._variables = tuple(sorted(side.variables))
         self._results = tuple(dict.fromkeys(p for p in side.names.values() if isinstance(p, Result)))
         self._binds = tuple(sorted(side.binds))
+        self._looks: dict[Any, int] = {}
         self._known: dict[Any, Verdict] = {}
 
     def __len__(self) -> int:
         return sum(isinstance(found, Case) for found in self._known.values())
 
-    def of(self, state: State, index: Index) -> tuple[tuple[Value, ...], Case]:
-        """The case of a structural match, and its tensors with names, each once.
-
-        Raises:
-            Mismatch, DslcError, Unbound: guards that do not hold, or have no meaning.
-        """
-        values = [state.values[name] for name in self._variables]
-        values += [state.results[p.site][p.output] for p in self._results]
-        leaves = tuple(dict.fromkeys(values))
-        names = state.names
-        key = (
-            tuple([kind_at(value, index) for value in values]),
-            () if len(leaves) == len(values) else tuple([leaves.index(value) for value in values]),
+    def way(self, state: State, index: Index, top: int | None) -> Way:
+        """A state of the part under `top`, or of all parts, with what its guard key is made of."""
+        values, results, names, memory = state.values, state.results, state.names, index.memory
+        here = [name for name in self._variables if name in values]
+        tensors = [values[name] for name in here]
+        tensors += [results[p.site][p.output] for p in self._results if p.site in results]
+        look = (
+            top,
+            tuple([kind_at(value, index) for value in tensors]),
             tuple([freeze(names[name]) if name in names else None for name in self._binds]),
             tuple([_pending_key(item) for item in state.pending]),
         )
+        code = memory.codes
+        codes = tuple([code.setdefault(value, len(code)) for value in tensors])
+        roots: dict[int, Value] = {}
+        for k, (_, pattern) in enumerate(self._rule.left.roots):
+            if pattern.site in results:
+                wrap = state.wraps.get(pattern.site)
+                # of a longer associative call the whole is replaced
+                roots[k] = results[pattern.site][pattern.output] if wrap is None else index.results(wrap.node)[0]
+        chosen = [(site, frozenset([wrap.operands[k] for k in wrap.chosen])) for site, wrap in state.wraps.items()]
+        identity = (*[code.setdefault(value, len(code)) for value in roots.values()], *codes[: len(here)], *chosen)
+        return Way(self._rule, index, state, tuple(tensors), codes, self._looks.setdefault(look, len(self._looks)), identity, roots)
+
+    def of(self, ways: Sequence[Way]) -> tuple[tuple[Value, ...], Verdict]:
+        """The tensors with names of a structural match, each once, and its case, or why it has none."""
+        tensors: tuple[Value, ...] = ()
+        codes: tuple[int, ...] = ()
+        for way in ways:
+            tensors, codes = tensors + way.tensors, codes + way.codes
+        shared: tuple[int, ...] = ()
+        if len(set(codes)) < len(codes):
+            shared = tuple(map(codes.index, codes))
+            tensors = tuple([tensors[k] for k, first in enumerate(shared) if k == first])
+        key = (shared, *[way.look for way in ways])
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._judged(state)
-        if isinstance(found, Case):
-            return leaves, found
-        if isinstance(found, Mismatch):
-            raise found.again()
-        raise found.with_traceback(None)
+            found = self._known[key] = self._judged(whole(ways))
+        return tensors, found
 
     def _judged(self, state: State) -> Verdict:
         try:
@@ -90,7 +108,7 @@ class Cases:
             return problem
 
     def replacement(
-        self, state: State, index: Index, leaves: Sequence[Value], case: Case, choice: int, make: Make = with_args
+        self, ways: Sequence[Way], index: Index, leaves: Sequence[Value], case: Case, choice: int, make: Make = with_args
     ) -> tuple[Value, ...]:
         """What the right side gives for each root; `make` makes its nodes.
 
@@ -102,7 +120,7 @@ class Cases:
             # what holds one number stays what it is: guards and attributes may ask for the number
             made = [v if isinstance(kind_at(v, index), Value) else leaf(k, v) for k, v in enumerate(leaves)]
             try:
-                over = self._over(dict(zip(leaves, made, strict=True)), state)
+                over = self._over(dict(zip(leaves, made, strict=True)), whole(ways))
                 found = recipe(self._rule, over, case.names, case.choices[choice], made)
             except Refused as problem:
                 found = str(problem)
@@ -120,6 +138,11 @@ class Cases:
             values={name: leaf_of[state.values[name]] for name in self._variables},
             results={site: tuple(found) for site, found in results.items()},
         )
+
+
+def whole(ways: Sequence[Way]) -> State:
+    """All parts together."""
+    return functools.reduce(joined, [way.state for way in ways])
 
 
 def cases_of(rule: CompiledRule) -> Cases:
@@ -161,4 +184,4 @@ def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iter
     yield from go(0, environment(rule, state, names), {})
 
 
-__all__ = ["Case", "Cases", "cases_of"]
+__all__ = ["Case", "Cases", "Verdict", "cases_of", "whole"]

@@ -29,11 +29,23 @@ class Fitting:
     members: frozenset[Call]
 
 
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The calls of one operator. Those with one look differ in nothing but what produces their arguments; `each` is one of each look."""
+
+    calls: tuple[Call, ...]
+    looks: tuple[int, ...]
+    each: tuple[Call, ...]
+
+
 @dataclass(slots=True)
 class Memory:
     """What was asked of an index before, by any rule. It belongs to the index and goes with it: a changed e-graph starts anew."""
 
     fitting: dict[Outline, Fitting] = field(default_factory=dict)
+    pools: dict[str | None, Pool] = field(default_factory=dict)
+    within: dict[Call, set[Value]] = field(default_factory=dict)
+    codes: dict[Value, int] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
     kind: dict[Value, Kind] = field(default_factory=dict)

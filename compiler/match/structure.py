@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value
-from dslc.match.alone import Alone, joined
+from dslc.match.alone import Beside
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
@@ -26,33 +26,72 @@ from dslc.match.rule import CompiledRule
 from dslc.match.state import Complete, NumberEquals, Pending, Places, State, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import Bindings, bound, equal
+from dslc.match.ways import Way
 from dslc.semantics.env import AttrSet, OperatorRef
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
 Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
+#: a state of the part under a top, or of the whole side, with what its guard key is made of
+MakeWay: TypeAlias = Callable[[State, Index, int | None], Way]
 
 
 class Structure:
     """Finds the states in which the left side of a rule fits a graph, types and guards aside."""
 
-    def __init__(self, rule: CompiledRule, index: Index, trace: Trace | None = None) -> None:
+    def __init__(self, rule: CompiledRule, index: Index, way: MakeWay, trace: Trace | None = None) -> None:
         self._rule = rule
         self._rules = rule.rules
         self._index = index
+        self._way = way
         self._trace = trace
         self._sites = rule.left.sites
         self._outlines = rule.outlines
-        self._alone: dict[int, Alone] = {}
+        self._beside: dict[int, Beside] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
-    def states(self) -> Iterator[State]:
-        """All states, in a deterministic order."""
-        if self._trace is None and not all(self._fitting(top).calls for top in self._rule.left.tops):
+    def ways(self) -> Iterator[tuple[Way, ...]]:
+        """Every fit of the left side, as ways in which its parts fit, in a deterministic order."""
+        tops = self._rule.left.tops
+        if self._trace is None and not all(self._fitting(top).calls for top in tops):
             return
-        order = sorted(self._rule.left.tops, key=self._frequency)
-        yield from self._tops_from(order, State())
+        order = sorted(tops, key=self._frequency)
+        if self._trace is not None:
+            for state in self._tops_from(order, State()):
+                yield (self._way(state, self._index, None),)
+            return
+        for first in self._part(order[0]):
+            if len(order) == 1:
+                yield (first,)
+            else:
+                yield from self._joined((first,), order[1:], first.below, first.bits)
+
+    def _part(self, top: int) -> Iterator[Way]:
+        for node in self._fitting(top).calls:
+            for state in self._site(self._sites[top], node, State()):
+                if self._in_order(state):
+                    yield self._way(state, self._index, top)
+
+    def _joined(self, ways: tuple[Way, ...], open_tops: Sequence[int], below: int, bits: int) -> Iterator[tuple[Way, ...]]:
+        """The ways of some parts with those of the others."""
+        beside = self._beside.get(len(ways))
+        top = self._next(open_tops, ways) if beside is None else beside.top
+        if beside is None:
+            beside = self._beside[len(ways)] = Beside(self._rule, top, list(self._part(top)), ways, self._index)
+        rest = [other for other in open_tops if other != top]
+        for way in beside.joining(ways, below, bits):
+            if rest:
+                yield from self._joined((*ways, way), rest, below | way.below, bits | way.bits)
+            else:
+                yield (*ways, way)
+
+    def _next(self, open_tops: Sequence[int], ways: Sequence[Way]) -> int:
+        """A part that shares something with those before it, where there is one: it can be joined with few."""
+        for top in open_tops:
+            if any(self._anchors(top, way.state) for way in ways):
+                return top
+        return open_tops[0]
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
@@ -63,62 +102,6 @@ class Structure:
     def _count(self, site: int) -> int:
         operator = self._sites[site].operator
         return len(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
-
-    def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
-        if not open_tops:
-            yield state
-            return
-        # a top that shares something with what is matched goes first: only users of that are tried
-        top, anchors = open_tops[0], []
-        if state.results:
-            for one in open_tops:
-                anchors = self._anchors(one, state)
-                if anchors:
-                    top = one
-                    break
-        rest = [other for other in open_tops if other != top]
-        for found in self._with_top(top, anchors, state):
-            if self._in_order(found) and (self._trace is not None or not self._circular(found)):
-                yield from self._tops_from(rest, found)
-
-    def _with_top(self, top: int, anchors: list[Anchor], state: State) -> Iterator[State]:
-        site = self._sites[top]
-        if self._trace is not None or not state.results:
-            for node in self._candidates(top, anchors):
-                yield from self._site(site, node, state)
-        elif anchors:
-            below = self._index.below(state.values.values())
-            for node in self._candidates(top, anchors):
-                if not below >> self._index.position[node] & 1 and self._comes_after(top, node, state.nodes):
-                    yield from self._site(site, node, state)
-        else:
-            # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
-            for one in self._by_itself(top).agreeing(state, self._replaced(state)):
-                if self._comes_after(top, one.nodes[top], state.nodes):
-                    yield joined(state, one)
-
-    def _by_itself(self, top: int) -> Alone:
-        found = self._alone.get(top)
-        if found is None:
-            states = [one for node in self._candidates(top, []) for one in self._site(self._sites[top], node, State())]
-            found = self._alone[top] = Alone(top, states, self._index)
-        return found
-
-    def _replaced(self, state: State) -> list[Value]:
-        """A value of each call whose results are replaced."""
-        calls = dict.fromkeys(state.nodes[site] for site in self._root_sites if site in state.nodes)
-        return [self._index.results(call)[0] for call in calls]
-
-    def _comes_after(self, top: int, node: Call, nodes: Mapping[int, Call]) -> bool:
-        """Whether a call may be a top beside what is matched: of exchangeable results one order is tried."""
-        rank = self._index.rank
-        for i, j in self._rule.ordered:
-            first, second = self._root_sites[i], self._root_sites[j]
-            if first == top and second in nodes and rank[node] > rank[nodes[second]]:
-                return False
-            if second == top and first in nodes and rank[nodes[first]] > rank[node]:
-                return False
-        return True
 
     def _in_order(self, state: State) -> bool:
         """One order of exchangeable results, and never one value as two results."""
@@ -134,12 +117,25 @@ class Structure:
                 return False
         return True
 
-    def _circular(self, state: State) -> bool:
-        """Whether a tensor of the rule is computed from one of its results: no replacement could be built from it."""
-        if len(self._tops) < 2:
-            return False
-        roots = self._replaced(state)
-        return len(roots) > 1 and self._index.depends(state.values.values(), roots)
+    # ---- explanations: parts one after the other, so that it is said how far a place fits ------------------------
+
+    def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
+        if not open_tops:
+            yield state
+            return
+        # a top that shares something with what is matched goes first: only users of that are tried
+        top, anchors = open_tops[0], []
+        if state.results:
+            for one in open_tops:
+                anchors = self._anchors(one, state)
+                if anchors:
+                    top = one
+                    break
+        rest = [other for other in open_tops if other != top]
+        for node in self._candidates(top, anchors):
+            for found in self._site(self._sites[top], node, state):
+                if self._in_order(found):
+                    yield from self._tops_from(rest, found)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
@@ -160,9 +156,6 @@ class Structure:
             value, path = min(anchors, key=lambda a: len(self._index.users(a[0])))
             if self._index.users(value) or value.node in self._index.position:
                 return self._climb([value], path)
-        if self._trace is None:
-            return self._fitting(top).calls
-        # an explanation starts at the top with every call, so that it says how far a place fits
         operator = self._sites[top].operator
         return self._index.calls if operator is None else self._index.by_operator.get(operator, ())
 
@@ -178,9 +171,6 @@ class Structure:
             ]
             if site.associative:
                 found = self._longer(found, site)
-            if self._trace is None:
-                fitting = self._fitting(at).members
-                found = [node for node in found if node in fitting]
             found = in_order(found, self._index)
             values = [value for node in found for value in self._index.results(node)]
         return found

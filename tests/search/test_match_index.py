@@ -15,10 +15,10 @@ from dslc.ir.constants import array_value, number_of
 from dslc.ir.graph import Call, Node, Value, input_value
 from dslc.ir.scalar import Number
 from dslc.match import GraphIndex, Index, find_matches, replacements
-from dslc.match.alone import joined
 from dslc.match.cases import cases_of
 from dslc.match.index import Memory
 from dslc.match.state import State
+from dslc.match.ways import joined
 
 
 class Classes:
