@@ -5,8 +5,8 @@ Whatever a part is joined with, it is not looked for again: a rule with two resu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from dslc.ir.graph import Node, Value
 from dslc.match.attributes import same_set
 from dslc.match.guards import freeze
 from dslc.match.index import Index
+from dslc.match.parts import Part, Placed
 from dslc.match.rule import CompiledRule
-from dslc.match.state import State
 from dslc.match.types import equal
 from dslc.match.ways import Way
 from dslc.semantics.env import AttrSet
 
+_K = TypeVar("_K", str, int)
 #: whole numbers below this are floats of single precision
 _EXACT = 1 << 24
 #: pairs of ways for each node of the index beyond which what depends on what is looked at for all together
@@ -29,81 +30,125 @@ PAIRS = 8
 _FEW = 16
 
 
-class Beside:
-    """The ways of a part beside those of other parts, which are matched first: `before` is one combination of them.
+#: the ways of a part in an index
+Find: TypeAlias = Callable[[Part], Iterable[Way]]
 
-    All ways of one part have the same variables, sites and names.
-    """
 
-    def __init__(self, rule: CompiledRule, top: int, ways: Sequence[Way], before: Sequence[Way], index: Index) -> None:
-        self.top, self._index = top, index
-        own = ways[0].state if ways else State()
-        self._tensors = _first([way.state.values for way in before], own.values)
-        self._sites = _first([way.state.nodes for way in before], own.nodes)
-        self._names = _first([way.state.names for way in before], own.names)
-        self._alike: dict[Any, list[Way]] = {}
+class Joins:
+    """All parts of a rule, one after the other: those that share something with parts before them go first, then the rarest."""
+
+    def __init__(self, rule: CompiledRule, index: Index, rarest: Sequence[Placed], find: Find) -> None:
+        left, order = list(rarest[1:]), [rarest[0]]
+        while left:
+            near = [one for one in left if any(_shares(one, other) for other in order)]
+            order.append(near[0] if near else left[0])
+            left.remove(order[-1])
+        self.order = tuple(order)
+        self._rule, self._index, self._find = rule, index, find
+        self._beside: list[_Beside] = []
+
+    def ways(self) -> Iterator[tuple[Way, ...]]:
+        """The ways of all parts that go together, in the `order` of the parts."""
+        if len(self.order) == 1:
+            for way in self._find(self.order[0].part):
+                yield (way,)
+            return
+        for way in self._find(self.order[0].part):
+            yield from self._with_others((way,), way.below, way.replaced[1])
+
+    def _with_others(self, ways: tuple[Way, ...], below: int, replaced: int) -> Iterator[tuple[Way, ...]]:
+        at = len(ways)
+        if at > len(self._beside):
+            self._beside.append(_Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index))
+        last = at + 1 == len(self.order)
+        for way in self._beside[at - 1].joining(ways, below, replaced):
+            if last:
+                yield (*ways, way)
+            else:
+                yield from self._with_others((*ways, way), below | way.below, replaced | way.replaced[1])
+
+
+def _shares(one: Placed, other: Placed) -> bool:
+    return not set(one.variables).isdisjoint(other.variables) or not set(one.sites).isdisjoint(other.sites)
+
+
+class _Beside:
+    """The ways of the last of some parts beside those of the others, which are matched first."""
+
+    def __init__(self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[Way], index: Index) -> None:
+        *before, own = order
+        self._index, self._top = index, own.part.top
+        self._tensors = _shared([(one.variables, one.part.variables) for one in before], (own.variables, own.part.variables))
+        self._sites = _shared([(one.sites, one.part.sites) for one in before], (own.sites, own.part.sites))
+        self._names = _shared([(one.names, one.part.names) for one in before], (own.names, own.part.names))
+        there = {root: (at, k) for at, one in enumerate(before) for k, root in enumerate(one.roots)}
+        here = {root: k for k, root in enumerate(own.roots) if root not in there}
+        self._fresh = tuple(here.values())
+        self._after = [(*there[i], here[j]) for i, j in rule.ordered if i in there and j in here]
+        self._until = [(*there[j], here[i]) for i, j in rule.ordered if j in there and i in here]
         self._groups: dict[Any, _Group] = {}
+        self._near: dict[Any, list[Way]] = {}
         for way in ways:
             state = way.state
-            places = self._places([state] * len(before))
-            self._alike.setdefault((places, tuple([_alike(state.names[name]) for name, _ in self._names])), []).append(way)
-        roots = [] if not ways else list(ways[0].roots)
-        self._fresh = [k for k in roots if all(k not in way.roots for way in before)]
-        where = {k: at for at, way in enumerate(before) for k in way.roots}
-        self._after = [(where[i], i, j) for i, j in rule.ordered if i in where and j in self._fresh]
-        self._until = [(where[j], j, i) for i, j in rule.ordered if j in where and i in self._fresh]
+            places = (
+                *[state.values[name] for _, _, name in self._tensors],
+                *[(state.nodes[site], state.results[site]) for _, _, site in self._sites],
+            )
+            names = tuple([_alike(state.names[name]) for _, _, name in self._names])
+            self._near.setdefault((places, names), []).append(way)
 
-    def joining(self, before: Sequence[Way], below: int, bits: int) -> Iterator[Way]:
+    def joining(self, before: Sequence[Way], below: int, replaced: int) -> Iterator[Way]:
         """The ways that a combination can be joined with: they agree with it, neither makes what the other replaces, and of
         exchangeable results they are in one order.
 
-        `below` is all that the tensors of the combination are computed from, `bits` where what it replaces is. In a chain of ten
+        `below` is all that the tensors of the combination are computed from, `replaced` where what it replaces is. In a chain of ten
         thousand products none can be computed beside another: that is seen for all of them at once.
         """
         group = self._group(before)
         if group is None:
             return
-        taken = {value for way in before for value in way.results.values()}
-        least = max([before[at].ranks[i] for at, i, _ in self._after], default=-1)
+        taken = [value for way in before for value in way.results]
+        least = [(before[at].ranks[k], own) for at, k, own in self._after]
+        most = [(before[at].ranks[k], own) for at, k, own in self._until]
+        fresh = self._fresh
         for way in group.beside(below, before):
-            if self._after and any(before[at].ranks[i] > way.ranks[j] for at, i, j in self._after):
+            if least and any([rank > way.ranks[k] for rank, k in least]):
                 continue
-            if self._until and any(way.ranks[i] > before[at].ranks[j] for at, j, i in self._until):
+            if most and any([rank < way.ranks[k] for rank, k in most]):
                 continue
-            if any(way.results[k] in taken for k in self._fresh):
+            if fresh and any([way.results[k] in taken for k in fresh]):
                 continue
-            if (below | way.below) & (bits | way.bits) and len({call for one in (*before, way) for call in one.calls}) > 1:
+            if (below | way.below) & (replaced | way.replaced[1]) and len({call for one in (*before, way) for call in one.calls}) > 1:
                 continue
             yield way
 
     def _group(self, before: Sequence[Way]) -> _Group | None:
-        states = [way.state for way in before]
-        places = self._places(states)
-        names = [states[at].names[name] for name, at in self._names]
+        names = [before[at].state.names[name] for at, name, _ in self._names]
+        places = (
+            *[before[at].state.values[name] for at, name, _ in self._tensors],
+            *[(before[at].state.nodes[site], before[at].state.results[site]) for at, site, _ in self._sites],
+        )
         key = (places, tuple([freeze(value) for value in names]))
         found = self._groups.get(key)
         if found is None:
-            near = self._alike.get((places, tuple([_alike(value) for value in names])), ())
-            wanted = [(name, value) for (name, _), value in zip(self._names, names, strict=True)]
-            agreeing = [way for way in near if all(agree(value, way.state.names[name]) for name, value in wanted)]
-            found = self._groups[key] = _Group(agreeing, self.top, self._index)
+            near = self._near.get((places, tuple([_alike(value) for value in names])), ())
+            wanted = [(value, name) for value, (_, _, name) in zip(names, self._names, strict=True)]
+            agreeing = [way for way in near if all(agree(value, way.state.names[name]) for value, name in wanted)]
+            found = self._groups[key] = _Group(agreeing, self._top, self._index)
         return found if found.ways else None
 
-    def _places(self, states: Sequence[State]) -> tuple[Any, ...]:
-        """What stands in the places that are shared."""
-        tensors = [states[at].values[name] for name, at in self._tensors]
-        sites = [(states[at].nodes[site], states[at].results[site]) for site, at in self._sites]
-        return (*tensors, *sites)
 
-
-def _first(known: Sequence[Mapping[Any, Any]], own: Mapping[Any, Any]) -> list[tuple[Any, int]]:
-    """What is shared, with the first that has it."""
-    out: dict[Any, int] = {}
-    for at, one in enumerate(known):
-        for name in one:
-            if name in own:
-                out.setdefault(name, at)
-    return sorted(out.items())
+def _shared(
+    before: Sequence[tuple[Sequence[_K], Sequence[_K]]], own: tuple[Sequence[_K], Sequence[_K]]
+) -> tuple[tuple[int, _K, _K], ...]:
+    """What the last part has in common with others: which of these has it first, and how the states of the two parts call it."""
+    mine = dict(zip(*own, strict=True))
+    out: dict[_K, tuple[int, _K, _K]] = {}
+    for at, (names, calls) in enumerate(before):
+        for name, called in zip(names, calls, strict=True):
+            if name in mine:
+                out.setdefault(name, (at, called, mine[name]))
+    return tuple(out.values())
 
 
 class _Group:
@@ -130,7 +175,7 @@ class _Group:
                     yield way
             return
         large = len(self.ways) ** 2 > PAIRS * len(self._index.position)
-        roots = [value for way in before for value in way.replaced] if large else []
+        roots = [value for way in before for value in way.replaced[0]] if large else []
         left = [(layer.places & ~(below | layer.needing(self._index, roots)), layer) for layer in self._layers]
         every = 0
         for places, _ in left:

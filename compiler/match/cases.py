@@ -13,13 +13,14 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Value, with_args
-from dslc.match.guards import environment, freeze, solved
+from dslc.match.guards import environment, solved
 from dslc.match.index import Index
 from dslc.match.outline import kind_at
+from dslc.match.parts import Placed
 from dslc.match.pattern import Result
 from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
-from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
+from dslc.match.state import State
 from dslc.match.ways import Way, joined
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Env, Mismatch, Unbound
@@ -50,39 +51,13 @@ class Cases:
         side = rule.left
         self._variables = tuple(sorted(side.variables))
         self._results = tuple(dict.fromkeys(p for p in side.names.values() if isinstance(p, Result)))
-        self._binds = tuple(sorted(side.binds))
-        self._looks: dict[Any, int] = {}
         self._known: dict[Any, Verdict] = {}
 
     def __len__(self) -> int:
         return sum(isinstance(found, Case) for found in self._known.values())
 
-    def way(self, state: State, index: Index, top: int | None) -> Way:
-        """A state of the part under `top`, or of all parts, with what its guard key is made of."""
-        values, results, names, memory = state.values, state.results, state.names, index.memory
-        here = [name for name in self._variables if name in values]
-        tensors = [values[name] for name in here]
-        tensors += [results[p.site][p.output] for p in self._results if p.site in results]
-        look = (
-            top,
-            tuple([kind_at(value, index) for value in tensors]),
-            tuple([freeze(names[name]) if name in names else None for name in self._binds]),
-            tuple([_pending_key(item) for item in state.pending]),
-        )
-        code = memory.codes
-        codes = tuple([code.setdefault(value, len(code)) for value in tensors])
-        roots: dict[int, Value] = {}
-        for k, (_, pattern) in enumerate(self._rule.left.roots):
-            if pattern.site in results:
-                wrap = state.wraps.get(pattern.site)
-                # of a longer associative call the whole is replaced
-                roots[k] = results[pattern.site][pattern.output] if wrap is None else index.results(wrap.node)[0]
-        chosen = [(site, frozenset([wrap.operands[k] for k in wrap.chosen])) for site, wrap in state.wraps.items()]
-        identity = (*[code.setdefault(value, len(code)) for value in roots.values()], *codes[: len(here)], *chosen)
-        return Way(self._rule, index, state, tuple(tensors), codes, self._looks.setdefault(look, len(self._looks)), identity, roots)
-
-    def of(self, ways: Sequence[Way]) -> tuple[tuple[Value, ...], Verdict]:
-        """The tensors with names of a structural match, each once, and its case, or why it has none."""
+    def of(self, order: Sequence[Placed], ways: Sequence[Way]) -> tuple[tuple[Value, ...], Verdict]:
+        """The tensors with names of a structural match, each once, and its case, or why it has none. `order` has the parts of the ways."""
         tensors: tuple[Value, ...] = ()
         codes: tuple[int, ...] = ()
         for way in ways:
@@ -91,10 +66,11 @@ class Cases:
         if len(set(codes)) < len(codes):
             shared = tuple(map(codes.index, codes))
             tensors = tuple([tensors[k] for k, first in enumerate(shared) if k == first])
-        key = (shared, *[way.look for way in ways])
+        # `order` is the same object wherever parts come in the same order
+        key = (order, shared, *[way.look for way in ways])
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._judged(whole(ways))
+            found = self._known[key] = self._judged(state_of(order, ways))
         return tensors, found
 
     def _judged(self, state: State) -> Verdict:
@@ -108,7 +84,14 @@ class Cases:
             return problem
 
     def replacement(
-        self, ways: Sequence[Way], index: Index, leaves: Sequence[Value], case: Case, choice: int, make: Make = with_args
+        self,
+        order: Sequence[Placed],
+        ways: Sequence[Way],
+        index: Index,
+        leaves: Sequence[Value],
+        case: Case,
+        choice: int,
+        make: Make = with_args,
     ) -> tuple[Value, ...]:
         """What the right side gives for each root; `make` makes its nodes.
 
@@ -120,7 +103,7 @@ class Cases:
             # what holds one number stays what it is: guards and attributes may ask for the number
             made = [v if isinstance(kind_at(v, index), Value) else leaf(k, v) for k, v in enumerate(leaves)]
             try:
-                over = self._over(dict(zip(leaves, made, strict=True)), whole(ways))
+                over = self._over(dict(zip(leaves, made, strict=True)), state_of(order, ways))
                 found = recipe(self._rule, over, case.names, case.choices[choice], made)
             except Refused as problem:
                 found = str(problem)
@@ -140,9 +123,9 @@ class Cases:
         )
 
 
-def whole(ways: Sequence[Way]) -> State:
-    """All parts together."""
-    return functools.reduce(joined, [way.state for way in ways])
+def state_of(order: Sequence[Placed], ways: Sequence[Way]) -> State:
+    """All parts together, in the names of the rule."""
+    return functools.reduce(joined, [part.own(way.state) for part, way in zip(order, ways, strict=True)])
 
 
 def cases_of(rule: CompiledRule) -> Cases:
@@ -152,16 +135,6 @@ def cases_of(rule: CompiledRule) -> Cases:
     if rule not in known:
         known[rule] = Cases(rule)
     return known[rule]
-
-
-def _pending_key(item: Pending) -> Any:
-    if isinstance(item, NumberEquals):
-        return (item.quoted, freeze(item.number))
-    node = item.node
-    call = (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in node.args]))
-    if isinstance(item, AttributeEquals):
-        return (item.quoted, freeze(item.actual), call)
-    return (call, item.attrs)
 
 
 def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -184,4 +157,4 @@ def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iter
     yield from go(0, environment(rule, state, names), {})
 
 
-__all__ = ["Case", "Cases", "Verdict", "cases_of", "whole"]
+__all__ = ["Case", "Cases", "Verdict", "cases_of", "state_of"]

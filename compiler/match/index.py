@@ -15,6 +15,8 @@ from dslc.ir.scalar import Number
 
 if TYPE_CHECKING:
     from dslc.match.outline import Outline
+    from dslc.match.parts import Part
+    from dslc.match.ways import Ways
 
 
 #: what guards and right sides can ask of a tensor: its type and whether it is constant; where it holds one number, that value itself
@@ -46,6 +48,7 @@ class Memory:
     pools: dict[str | None, Pool] = field(default_factory=dict)
     within: dict[Call, set[Value]] = field(default_factory=dict)
     codes: dict[Value, int] = field(default_factory=dict)
+    ways: dict[Part, Ways] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
     kind: dict[Value, Kind] = field(default_factory=dict)

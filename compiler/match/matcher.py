@@ -10,14 +10,15 @@ from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Value
-from dslc.match.cases import Case, Cases, cases_of, whole
+from dslc.match.cases import Case, Cases, cases_of, state_of
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
 from dslc.match.index import Index
 from dslc.match.names import free_names
+from dslc.match.parts import Placed
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
-from dslc.match.structure import Structure
+from dslc.match.structure import ways_of
 from dslc.match.trace import Trace
 from dslc.match.ways import Way
 from dslc.semantics.env import Mismatch, Unbound
@@ -27,12 +28,13 @@ from dslc.semantics.env import Mismatch, Unbound
 class Match:
     """One place where a rule applies, with a value for every name.
 
-    `ways` are the parts of the left side as they matched; `number` is that of the `choice`. The `case` is that of all matches with
+    `ways` are the parts of the left side as they matched, which `order` names; `number` is that of the `choice`. The `case` is that of all matches with
     this one's guard key, `leaves` are the tensors that tell them apart.
     """
 
     rule: CompiledRule
     index: Index
+    order: tuple[Placed, ...]
     ways: tuple[Way, ...]
     cases: Cases
     case: Case
@@ -42,12 +44,14 @@ class Match:
     @functools.cached_property
     def state(self) -> State:
         """All parts together."""
-        return whole(self.ways)
+        return state_of(self.order, self.ways)
 
     @functools.cached_property
     def roots(self) -> tuple[tuple[str, Value], ...]:
         """The values that would be replaced, by the names of the rule's outputs."""
-        found = {k: value for way in self.ways for k, value in way.roots.items()}
+        found: dict[int, Value] = {}
+        for part, way in zip(self.order, self.ways, strict=True):
+            found.update(zip(part.roots, way.roots, strict=True))
         return tuple([(name, found[k]) for k, (name, _) in enumerate(self.rule.left.roots)])
 
     @property
@@ -94,26 +98,27 @@ def find_matches(
     seen: set[Any] = set()
     cases = cases_of(rule)
     count = 0
-    for ways in Structure(rule, index, cases.way, trace).ways():
+    order, found = ways_of(rule, index, trace)
+    for ways in found:
         if not constants and all(way.constant for way in ways):
             if trace is not None:
-                trace.refused(whole(ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
+                trace.refused(state_of(order, ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
         identity = tuple([way.identity for way in ways])
         if identity in seen:
             continue
         seen.add(identity)
-        leaves, case = cases.of(ways)
+        leaves, case = cases.of(order, ways)
         if not isinstance(case, Case):
             if trace is not None:
-                state = whole(ways)
+                state = state_of(order, ways)
                 if isinstance(case, Mismatch):
                     trace.refused(state, case.reason, case.span, _values(rule, state, case))
                 else:
                     trace.refused(state, str(case), rule.span, ())
             continue
         for number in range(len(case.choices)):
-            yield Match(rule, index, ways, cases, case, leaves, number)
+            yield Match(rule, index, order, ways, cases, case, leaves, number)
             count += 1
             if limit is not None and count >= limit:
                 return

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value
-from dslc.match.alone import Beside
+from dslc.match.alone import Joins
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.outline import attributes, number_at, satisfies
+from dslc.match.parts import Part, Placed
 from dslc.match.pattern import (
     Default,
     Number,
@@ -26,72 +27,69 @@ from dslc.match.rule import CompiledRule
 from dslc.match.state import Complete, NumberEquals, Pending, Places, State, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import Bindings, bound, equal
-from dslc.match.ways import Way
+from dslc.match.ways import Way, Ways
 from dslc.semantics.env import AttrSet, OperatorRef
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
 Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
-#: a state of the part under a top, or of the whole side, with what its guard key is made of
-MakeWay: TypeAlias = Callable[[State, Index, int | None], Way]
+
+
+def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tuple[Placed, ...], Iterator[tuple[Way, ...]]]:
+    """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
+    structure = Structure(rule, index, trace)
+    if trace is not None:
+        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in structure.states())
+    rarest = structure.rarest()
+    if not rarest:
+        return (), iter(())
+    joins = Joins(rule, index, rarest, lambda part: _ways(part, index))
+    return joins.order, joins.ways()
+
+
+def _ways(part: Part, index: Index) -> Ways:
+    """What a part matches, looked for once."""
+    known = index.memory.ways
+    found = known.get(part)
+    if found is None or found.broken:
+        states = Structure(part.rule, index).part(part.top)
+        found = known[part] = Ways(Way(part, index, state) for state in states)
+    return found
 
 
 class Structure:
     """Finds the states in which the left side of a rule fits a graph, types and guards aside."""
 
-    def __init__(self, rule: CompiledRule, index: Index, way: MakeWay, trace: Trace | None = None) -> None:
+    def __init__(self, rule: CompiledRule, index: Index, trace: Trace | None = None) -> None:
         self._rule = rule
         self._rules = rule.rules
         self._index = index
-        self._way = way
         self._trace = trace
         self._sites = rule.left.sites
         self._outlines = rule.outlines
-        self._beside: dict[int, Beside] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
-    def ways(self) -> Iterator[tuple[Way, ...]]:
-        """Every fit of the left side, as ways in which its parts fit, in a deterministic order."""
-        tops = self._rule.left.tops
-        if self._trace is None and not all(self._fitting(top).calls for top in tops):
-            return
-        order = sorted(tops, key=self._frequency)
-        if self._trace is not None:
-            for state in self._tops_from(order, State()):
-                yield (self._way(state, self._index, None),)
-            return
-        for first in self._part(order[0]):
-            if len(order) == 1:
-                yield (first,)
-            else:
-                yield from self._joined((first,), order[1:], first.below, first.bits)
-
-    def _part(self, top: int) -> Iterator[Way]:
+    def part(self, top: int) -> Iterator[State]:
+        """All states of the part under a top, in a deterministic order."""
         for node in self._fitting(top).calls:
             for state in self._site(self._sites[top], node, State()):
                 if self._in_order(state):
-                    yield self._way(state, self._index, top)
+                    yield state
 
-    def _joined(self, ways: tuple[Way, ...], open_tops: Sequence[int], below: int, bits: int) -> Iterator[tuple[Way, ...]]:
-        """The ways of some parts with those of the others."""
-        beside = self._beside.get(len(ways))
-        top = self._next(open_tops, ways) if beside is None else beside.top
-        if beside is None:
-            beside = self._beside[len(ways)] = Beside(self._rule, top, list(self._part(top)), ways, self._index)
-        rest = [other for other in open_tops if other != top]
-        for way in beside.joining(ways, below, bits):
-            if rest:
-                yield from self._joined((*ways, way), rest, below | way.below, bits | way.bits)
-            else:
-                yield (*ways, way)
+    def states(self) -> Iterator[State]:
+        """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
+        return self._tops_from(sorted(self._rule.left.tops, key=self._frequency), State())
 
-    def _next(self, open_tops: Sequence[int], ways: Sequence[Way]) -> int:
-        """A part that shares something with those before it, where there is one: it can be joined with few."""
-        for top in open_tops:
-            if any(self._anchors(top, way.state) for way in ways):
-                return top
-        return open_tops[0]
+    def rarest(self) -> list[Placed]:
+        """The parts, those first that few calls can be; none where some part fits nowhere."""
+        tops = self._rule.left.tops
+        if not all(self._fitting(top).calls for top in tops):
+            return []
+        parts = self._rule.parts
+        if len(tops) == 1:
+            return list(parts)
+        return sorted(parts, key=lambda part: self._frequency(part.top))
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
@@ -116,8 +114,6 @@ class Structure:
             if a is not None and b is not None and self._index.rank[a] > self._index.rank[b]:
                 return False
         return True
-
-    # ---- explanations: parts one after the other, so that it is said how far a place fits ------------------------
 
     def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
         if not open_tops:

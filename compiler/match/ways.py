@@ -1,68 +1,119 @@
-"""Ways in which a part of a pattern matches: a state with what is asked of it again for everything that it is joined with."""
+"""Ways in which a part of a pattern matches: a state, with what is asked of it again for everything that it is joined with."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import cached_property
+from collections.abc import Iterator
 from typing import Any
 
 from dslc.ir.graph import Call, Value
+from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.rule import CompiledRule
-from dslc.match.state import State
+from dslc.match.outline import kind_at
+from dslc.match.parts import Part
+from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
 
 
 class Way:
-    """A part of a rule's left side in an index.
+    """A part of a left side in an index, in the names of the part.
 
-    `tensors` are the variables and named results of the part, `codes` their numbers in the index. `look` stands for all that guards and
-    right sides can ask of them, which of them are the same aside; ways with equal `identity` put the same tensors into the same places.
-    `roots` are what the rule replaces, by the numbers of its results.
+    `tensors` are its variables and named results, `codes` their numbers in the index; `look` stands for all that guards and right sides
+    can ask of them, but for which of them are the same. Ways of equal `identity` put the same tensors into the same places. `roots` are
+    what is replaced, `calls` what gives it; `results` the same, but just the part of a longer associative call. `constant`: all that is
+    replaced is.
     """
 
-    def __init__(
-        self, rule: CompiledRule, index: Index, state: State, tensors: tuple[Value, ...], codes: tuple[int, ...], look: int,
-        identity: Any, roots: Mapping[int, Value],
-    ) -> None:
-        self._rule, self._index = rule, index
-        self.state, self.tensors, self.codes, self.look, self.identity, self.roots = state, tensors, codes, look, identity, roots
-        self.constant = all(value.constant for value in roots.values())
+    __slots__ = (
+        "_below", "_index", "_ranks", "_replaced", "calls", "codes", "constant", "identity", "look", "results", "roots", "state", "tensors"
+    )
 
-    @cached_property
-    def results(self) -> dict[int, Value]:
-        """As `roots`; of a part of a longer associative call just that part."""
-        found = self.state.results
-        return {k: found[p.site][p.output] for k, (_, p) in enumerate(self._rule.left.roots) if p.site in found}
+    def __init__(self, part: Part, index: Index, state: State) -> None:
+        self.state, self._index = state, index
+        values, results, names, number = state.values, state.results, state.names, index.memory.codes
+        tensors = [values[name] for name in part.variables]
+        tensors += [results[p.site][p.output] for p in part.results]
+        look = (
+            tuple([kind_at(value, index) for value in tensors]),
+            tuple([freeze(names[name]) for name in part.binds]),
+            tuple([_asked(item) for item in state.pending]),
+        )
+        self.look = part.looks.setdefault(look, len(part.looks))
+        self.tensors = tuple(tensors)
+        self.codes = codes = tuple([number.setdefault(value, len(number)) for value in tensors])
+        roots = self.results = tuple([results[p.site][p.output] for p in part.roots])
+        chosen: list[Any] = []
+        if state.wraps:
+            # of a longer associative call the whole is replaced
+            whole = {site: index.results(wrap.node)[0] for site, wrap in state.wraps.items()}
+            roots = tuple([whole.get(p.site, value) for p, value in zip(part.roots, roots, strict=True)])
+            chosen = [(site, frozenset([wrap.operands[k] for k in wrap.chosen])) for site, wrap in state.wraps.items()]
+        self.roots = roots
+        self.constant = all([value.node.constant for value in roots])
+        self.identity = (*[number.setdefault(value, len(number)) for value in roots], *codes[: len(part.variables)], *chosen)
+        self.calls: tuple[Call, ...] = tuple([state.nodes[p.site] for p in part.roots])
+        self._ranks: tuple[int, ...] | None = None
+        self._below: int | None = None
+        self._replaced: tuple[tuple[Value, ...], int] | None = None
 
-    @cached_property
-    def calls(self) -> tuple[Call, ...]:
-        """The calls whose results are replaced."""
-        nodes = self.state.nodes
-        return tuple(dict.fromkeys([nodes[p.site] for _, p in self._rule.left.roots if p.site in nodes]))
-
-    @cached_property
-    def replaced(self) -> tuple[Value, ...]:
-        """A value of each of the `calls`."""
-        return tuple([self._index.results(call)[0] for call in self.calls])
-
-    @cached_property
-    def bits(self) -> int:
-        """Where the `replaced` values are, as bits by position."""
-        bits = 0
-        for value in self.replaced:
-            bits |= 1 << self._index.position[value.node]
-        return bits
-
-    @cached_property
+    @property
     def below(self) -> int:
         """All that the part's tensors are computed from, as bits by position."""
-        return self._index.below(self.state.values.values())
+        if self._below is None:
+            self._below = self._index.below(self.state.values.values())
+        return self._below
 
-    @cached_property
-    def ranks(self) -> dict[int, int]:
-        """The ranks of the calls that the results come from."""
-        nodes, rank = self.state.nodes, self._index.rank
-        return {k: rank[nodes[p.site]] for k, (_, p) in enumerate(self._rule.left.roots) if p.site in nodes}
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        """The ranks of the `calls`."""
+        if self._ranks is None:
+            rank = self._index.rank
+            self._ranks = tuple([rank[call] for call in self.calls])
+        return self._ranks
+
+    @property
+    def replaced(self) -> tuple[tuple[Value, ...], int]:
+        """A value of each of the `calls` whose results are replaced, and where these are, as bits by position."""
+        if self._replaced is None:
+            values = tuple([self._index.results(call)[0] for call in dict.fromkeys(self.calls)])
+            bits = 0
+            for value in values:
+                bits |= 1 << self._index.position[value.node]
+            self._replaced = values, bits
+        return self._replaced
+
+
+class Ways:
+    """The ways of a part, looked for as far as they are asked for."""
+
+    def __init__(self, source: Iterator[Way]) -> None:
+        self._known: list[Way] = []
+        self._source = source
+        self.broken = False
+
+    def __iter__(self) -> Iterator[Way]:
+        known, at = self._known, 0
+        while True:
+            while at < len(known):
+                yield known[at]
+                at += 1
+            try:
+                found = next(self._source, None)
+            except BaseException:
+                # an index may end a search: what comes after is not known
+                self.broken = True
+                raise
+            if found is None:
+                return
+            known.append(found)
+
+
+def _asked(item: Pending) -> Any:
+    if isinstance(item, NumberEquals):
+        return (item.quoted, freeze(item.number))
+    node = item.node
+    call = (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in node.args]))
+    if isinstance(item, AttributeEquals):
+        return (item.quoted, freeze(item.actual), call)
+    return (call, item.attrs)
 
 
 def joined(state: State, part: State) -> State:
@@ -78,3 +129,6 @@ def joined(state: State, part: State) -> State:
         {**{site: found for site, found in part.taken.items() if site not in known}, **state.taken},
         {**{site: found for site, found in part.places.items() if site not in known}, **state.places},
     )
+
+
+__all__ = ["Way", "Ways", "joined"]
