@@ -96,12 +96,17 @@ class Node:
         return (Value(self, 0),) if count == 1 else tuple([Value(self, k) for k in range(count)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Value:
     """Output `index` of a node."""
 
     node: Node
     index: int = 0
+
+    def __init__(self, node: Node, index: int = 0) -> None:
+        # as a frozen dataclass does it, in two thirds of the time: values are made more often than anything else
+        _set_node(self, node)
+        _set_index(self, index)
 
     def __hash__(self) -> int:
         return self.node._hash + self.index
@@ -127,6 +132,9 @@ class Value:
         return self.node.constant
 
 
+_set_node, _set_index = Value.__dict__["node"].__set__, Value.__dict__["index"].__set__
+
+
 class Input(Node):
     """An input of the graph, a parameter of an operator, or a hole; `constant` where it stands for a weight."""
 
@@ -146,7 +154,7 @@ class Call(Node):
 
     __slots__ = ("attrs", "head", "op", "tag")
     #: all but the arguments
-    head: _Head
+    head: Head
     op: str
     attrs: Attrs
     #: the attributes with the kinds of their values: what tells two applications apart
@@ -156,11 +164,11 @@ class Call(Node):
         return dict(self.attrs)[name]
 
 
-class _Head:
+class Head:
     """What calls have in common that differ in their arguments only: one object for all of them, so that it is compared at once."""
 
     __slots__ = ("__weakref__", "attrs", "code", "op", "tag", "types")
-    _pool: ClassVar[weakref.WeakValueDictionary[Any, _Head]] = weakref.WeakValueDictionary()
+    _pool: ClassVar[weakref.WeakValueDictionary[Any, Head]] = weakref.WeakValueDictionary()
     #: a hash of what it says, which is the same when it is made again
     code: int
     op: str
@@ -267,19 +275,20 @@ def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType
     """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
     tag = _tagged(tuple(value for _, value in attrs))
     key = (op, tag, attrs, types)
-    head = _Head._pool.get(key)
+    head = Head._pool.get(key)
     if head is None:
-        head = _Head()
+        head = Head()
         head.op, head.attrs, head.tag, head.types, head.code = op, attrs, tag, types, hash(key)
-        _Head._pool[key] = head
-    return _call(head, args)
+        Head._pool[key] = head
+    return called(head, args)
 
 
 #: tells values apart as they do themselves, without a call of Python's
 _place = attrgetter("node", "index")
 
 
-def _call(head: _Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
+def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """All that a call is but its arguments, over arguments of the types that it takes."""
     key = (head, *map(_place, args))
     kept = Node._pool.get(key)
     if kept is not None and (found := kept()) is not None:
@@ -380,7 +389,7 @@ def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     if args == node.args:
         return node.values
     if isinstance(node, Call):
-        return _call(node.head, args)
+        return called(node.head, args)
     if isinstance(node, ScopeNode):
         return (scope_value(node.scope, args),)
     if isinstance(node, Kernel):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Value, with_args
+from dslc.ir.graph import Value
 from dslc.match.guards import environment, solved
 from dslc.match.index import Index
 from dslc.match.outline import kind_at
@@ -91,9 +91,9 @@ class Cases:
         leaves: Sequence[Value],
         case: Case,
         choice: int,
-        make: Make = with_args,
+        make: Make | None = None,
     ) -> tuple[Value, ...]:
-        """What the right side gives for each root; `make` makes its nodes.
+        """What the right side gives for each root; `make` makes its nodes, where they are no nodes as such.
 
         Raises:
             Refused: it has no value here, or one of another type.
@@ -110,7 +110,7 @@ class Cases:
             case.recipes[choice] = found
         if isinstance(found, str):
             raise Refused(found)
-        return found.over(leaves, make)
+        return found.built(leaves, index.memory.made) if make is None else found.over(leaves, make)
 
     def _over(self, leaf_of: Mapping[Value, Value], state: State) -> State:
         """The match with leaves for its named tensors."""

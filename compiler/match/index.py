@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Node, Value, with_args
+from dslc.ir.graph import Call, Graph, Head, Node, Value, with_args
 from dslc.ir.scalar import Number
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Memory:
     within: dict[Call, set[Value]] = field(default_factory=dict)
     codes: dict[Value, int] = field(default_factory=dict)
     ways: dict[Part, Ways] = field(default_factory=dict)
+    made: dict[Head, dict[Value, tuple[Value, ...]]] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
     kind: dict[Value, Kind] = field(default_factory=dict)

@@ -46,12 +46,13 @@ class Match:
         """All parts together."""
         return state_of(self.order, self.ways)
 
-    @functools.cached_property
+    @property
     def roots(self) -> tuple[tuple[str, Value], ...]:
         """The values that would be replaced, by the names of the rule's outputs."""
         found: dict[int, Value] = {}
         for part, way in zip(self.order, self.ways, strict=True):
-            found.update(zip(part.roots, way.roots, strict=True))
+            for k, value in zip(part.roots, way.roots, strict=True):
+                found[k] = value
         return tuple([(name, found[k]) for k, (name, _) in enumerate(self.rule.left.roots)])
 
     @property
