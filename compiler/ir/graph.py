@@ -212,9 +212,10 @@ class _Kept(weakref.ref[Node]):
 
 
 def _gone(kept: _Kept, pool: dict[Any, _Kept] = Node._pool) -> None:
+    found = pool.pop(kept.key, None)
     # an equal node may have been made between the end of this one and this call
-    if pool.get(kept.key) is kept:
-        del pool[kept.key]
+    if found is not kept and found is not None:
+        pool[kept.key] = found
 
 
 def _keep(key: Any, node: Node) -> None:
@@ -289,20 +290,23 @@ _place = attrgetter("node", "index")
 
 def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
     """All that a call is but its arguments, over arguments of the types that it takes."""
+    pool = Node._pool
     key = (head, *map(_place, args))
-    kept = Node._pool.get(key)
-    if kept is not None and (found := kept()) is not None:
-        return found.values
-    node = Call.__new__(Call)
-    node.args, node.types, node.constant = args, head.types, True
-    for arg in args:
-        if not arg.node.constant:
-            node.constant = False
-            break
-    node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
-    node._hash = hash((head.code, args))
-    _keep(key, node)
-    return node.values
+    kept = pool.get(key)
+    node: Any = None if kept is None else kept()
+    if node is None:
+        node = Call.__new__(Call)
+        node.args, node.types, node.constant = args, head.types, True
+        for arg in args:
+            if not arg.node.constant:
+                node.constant = False
+                break
+        node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
+        node._hash = hash((head.code, args))
+        pool[key] = kept = _Kept(node, _gone)  # type: ignore[arg-type]
+        kept.key = key
+    count = len(head.types)
+    return (Value(node),) if count == 1 else tuple([Value(node, k) for k in range(count)])
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:

@@ -18,7 +18,7 @@ from dslc.match.index import Index
 from dslc.match.parts import Part, Placed
 from dslc.match.rule import CompiledRule
 from dslc.match.types import equal
-from dslc.match.ways import Way
+from dslc.match.ways import Near, Way
 from dslc.semantics.env import AttrSet
 
 _K = TypeVar("_K", str, int)
@@ -35,7 +35,7 @@ Find: TypeAlias = Callable[[Part], Iterable[Way]]
 
 
 class Joins:
-    """All parts of a rule, one after the other: those that share something with parts before them go first, then the rarest."""
+    """All parts of a rule that has several, one after the other: those that share something with parts before them go first, then the rarest."""
 
     def __init__(self, rule: CompiledRule, index: Index, rarest: Sequence[Placed], find: Find) -> None:
         left, order = list(rarest[1:]), [rarest[0]]
@@ -49,23 +49,21 @@ class Joins:
 
     def ways(self) -> Iterator[tuple[Way, ...]]:
         """The ways of all parts that go together, in the `order` of the parts."""
-        if len(self.order) == 1:
-            for way in self._find(self.order[0].part):
-                yield (way,)
-            return
         for way in self._find(self.order[0].part):
-            yield from self._with_others((way,), way.below, way.replaced[1])
+            near = way.near()
+            yield from self._with_others((way,), (near,), near.below, near.bits)
 
-    def _with_others(self, ways: tuple[Way, ...], below: int, replaced: int) -> Iterator[tuple[Way, ...]]:
+    def _with_others(self, ways: tuple[Way, ...], nears: tuple[Near, ...], below: int, bits: int) -> Iterator[tuple[Way, ...]]:
         at = len(ways)
         if at > len(self._beside):
             self._beside.append(_Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index))
-        last = at + 1 == len(self.order)
-        for way in self._beside[at - 1].joining(ways, below, replaced):
-            if last:
+        beside = self._beside[at - 1]
+        if at + 1 == len(self.order):
+            for way, _ in beside.joining(ways, nears, below, bits):
                 yield (*ways, way)
-            else:
-                yield from self._with_others((*ways, way), below | way.below, replaced | way.replaced[1])
+            return
+        for way, near in beside.joining(ways, nears, below, bits):
+            yield from self._with_others((*ways, way), (*nears, near), below | near.below, bits | near.bits)
 
 
 def _shares(one: Placed, other: Placed) -> bool:
@@ -87,7 +85,8 @@ class _Beside:
         self._after = [(*there[i], here[j]) for i, j in rule.ordered if i in there and j in here]
         self._until = [(*there[j], here[i]) for i, j in rule.ordered if j in there and i in here]
         self._groups: dict[Any, _Group] = {}
-        self._near: dict[Any, list[Way]] = {}
+        self._near: dict[Way, Near] = {}
+        self._alike: dict[Any, list[Way]] = {}
         for way in ways:
             state = way.state
             places = (
@@ -95,32 +94,42 @@ class _Beside:
                 *[(state.nodes[site], state.results[site]) for _, _, site in self._sites],
             )
             names = tuple([_alike(state.names[name]) for _, _, name in self._names])
-            self._near.setdefault((places, names), []).append(way)
+            self._alike.setdefault((places, names), []).append(way)
 
-    def joining(self, before: Sequence[Way], below: int, replaced: int) -> Iterator[Way]:
+    def joining(self, before: Sequence[Way], nears: Sequence[Near], below: int, bits: int) -> Iterator[tuple[Way, Near]]:
         """The ways that a combination can be joined with: they agree with it, neither makes what the other replaces, and of
         exchangeable results they are in one order.
 
-        `below` is all that the tensors of the combination are computed from, `replaced` where what it replaces is. In a chain of ten
+        `below` is all that the tensors of the combination are computed from, `bits` where what it replaces is. In a chain of ten
         thousand products none can be computed beside another: that is seen for all of them at once.
         """
         group = self._group(before)
         if group is None:
             return
-        taken = [value for way in before for value in way.results]
-        least = [(before[at].ranks[k], own) for at, k, own in self._after]
-        most = [(before[at].ranks[k], own) for at, k, own in self._until]
-        fresh = self._fresh
-        for way in group.beside(below, before):
-            if least and any([rank > way.ranks[k] for rank, k in least]):
-                continue
-            if most and any([rank < way.ranks[k] for rank, k in most]):
-                continue
-            if fresh and any([way.results[k] in taken for k in fresh]):
-                continue
-            if (below | way.below) & (replaced | way.replaced[1]) and len({call for one in (*before, way) for call in one.calls}) > 1:
-                continue
-            yield way
+        known, fresh = self._near, self._fresh
+        taken = {number for way in before for number in way.numbers}
+        least = [(nears[at].ranks[k], own) for at, k, own in self._after]
+        most = [(nears[at].ranks[k], own) for at, k, own in self._until]
+        for way in group.beside(below, nears):
+            near = known.get(way)
+            if near is None:
+                near = known[way] = way.near()
+            ranks = near.ranks
+            for rank, k in least:
+                if rank > ranks[k]:
+                    break
+            else:
+                for rank, k in most:
+                    if rank < ranks[k]:
+                        break
+                else:
+                    for k in fresh:
+                        if way.numbers[k] in taken:
+                            break
+                    else:
+                        if (below | near.below) & (bits | near.bits) and _several((*before, way)):
+                            continue
+                        yield way, near
 
     def _group(self, before: Sequence[Way]) -> _Group | None:
         names = [before[at].state.names[name] for at, name, _ in self._names]
@@ -131,11 +140,16 @@ class _Beside:
         key = (places, tuple([freeze(value) for value in names]))
         found = self._groups.get(key)
         if found is None:
-            near = self._near.get((places, tuple([_alike(value) for value in names])), ())
+            near = self._alike.get((places, tuple([_alike(value) for value in names])), ())
             wanted = [(value, name) for value, (_, _, name) in zip(names, self._names, strict=True)]
             agreeing = [way for way in near if all(agree(value, way.state.names[name]) for value, name in wanted)]
             found = self._groups[key] = _Group(agreeing, self._top, self._index)
         return found if found.ways else None
+
+
+def _several(ways: Sequence[Way]) -> bool:
+    """Whether what is replaced comes from more calls than one: only then can it be in the way of itself."""
+    return len({call for way in ways for call in way.calls}) > 1
 
 
 def _shared(
@@ -167,7 +181,7 @@ class _Group:
                 layer.at[place] = way
                 layer.places |= 1 << place
 
-    def beside(self, below: int, before: Sequence[Way]) -> Iterator[Way]:
+    def beside(self, below: int, nears: Sequence[Near]) -> Iterator[Way]:
         """The ways whose calls are not among `below`, and of very many only those that need nothing that is replaced."""
         if not self._layers:
             for place, way in self.ways:
@@ -175,7 +189,7 @@ class _Group:
                     yield way
             return
         large = len(self.ways) ** 2 > PAIRS * len(self._index.position)
-        roots = [value for way in before for value in way.replaced[0]] if large else []
+        roots = [value for near in nears for value in near.replaced] if large else []
         left = [(layer.places & ~(below | layer.needing(self._index, roots)), layer) for layer in self._layers]
         every = 0
         for places, _ in left:

@@ -12,6 +12,7 @@ from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Graph, Head, Node, Value, with_args
 from dslc.ir.scalar import Number
+from dslc.semantics.env import AttrSet
 
 if TYPE_CHECKING:
     from dslc.match.outline import Outline
@@ -47,12 +48,12 @@ class Memory:
     fitting: dict[Outline, Fitting] = field(default_factory=dict)
     pools: dict[str | None, Pool] = field(default_factory=dict)
     within: dict[Call, set[Value]] = field(default_factory=dict)
-    codes: dict[Value, int] = field(default_factory=dict)
+    rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)
     ways: dict[Part, Ways] = field(default_factory=dict)
     made: dict[Head, dict[Value, tuple[Value, ...]]] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
-    kind: dict[Value, Kind] = field(default_factory=dict)
+    known: dict[Value, tuple[int, Kind]] = field(default_factory=dict)
 
 
 class Index(Protocol):

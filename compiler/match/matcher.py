@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,12 +96,14 @@ def find_matches(
         constants: also where only weights are computed, which costs nothing when the model runs.
         trace: is told how far every failing place came.
     """
+    order, found = ways_of(rule, index, trace)
+    if not order:
+        return
     seen: set[Any] = set()
     cases = cases_of(rule)
     count = 0
-    order, found = ways_of(rule, index, trace)
     for ways in found:
-        if not constants and all(way.constant for way in ways):
+        if not constants and _constant(ways):
             if trace is not None:
                 trace.refused(state_of(order, ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
@@ -123,6 +125,14 @@ def find_matches(
             count += 1
             if limit is not None and count >= limit:
                 return
+
+
+def _constant(ways: Sequence[Way]) -> bool:
+    """Whether all that is replaced is computed from weights."""
+    for way in ways:
+        if not way.constant:
+            return False
+    return True
 
 
 def _values(rule: CompiledRule, state: State, problem: Mismatch) -> tuple[tuple[str, str], ...]:

@@ -205,11 +205,16 @@ def number_at(value: Value, index: Index) -> Any:
 
 def kind_at(value: Value, index: Index) -> Kind:
     """What guards and right sides can ask of a tensor."""
-    found = index.memory.kind.get(value)
+    return known_at(value, index)[1]
+
+
+def known_at(value: Value, index: Index) -> tuple[int, Kind]:
+    """A number for a tensor, and its kind."""
+    known = index.memory.known
+    found = known.get(value)
     if found is None:
         numbered = value.constant and number_at(value, index) is not None
-        found = value if numbered else (value.node.types[value.index], value.constant)
-        index.memory.kind[value] = found
+        found = known[value] = (len(known), value if numbered else (value.node.types[value.index], value.constant))
     return found
 
 

@@ -36,13 +36,17 @@ Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
 
 def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tuple[Placed, ...], Iterator[tuple[Way, ...]]]:
     """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
-    structure = Structure(rule, index, trace)
     if trace is not None:
-        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in structure.states())
-    rarest = structure.rarest()
-    if not rarest:
-        return (), iter(())
-    joins = Joins(rule, index, rarest, lambda part: _ways(part, index))
+        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states())
+    outlines = rule.outlines
+    for top in rule.left.tops:
+        if not outlines[top].fitting(index).calls:
+            return (), iter(())
+    parts = rule.parts
+    if len(parts) == 1:
+        return parts, ((way,) for way in _ways(parts[0].part, index))
+    structure = Structure(rule, index)
+    joins = Joins(rule, index, sorted(parts, key=structure.frequency), lambda part: _ways(part, index))
     return joins.order, joins.ways()
 
 
@@ -81,15 +85,9 @@ class Structure:
         """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
         return self._tops_from(sorted(self._rule.left.tops, key=self._frequency), State())
 
-    def rarest(self) -> list[Placed]:
-        """The parts, those first that few calls can be; none where some part fits nowhere."""
-        tops = self._rule.left.tops
-        if not all(self._fitting(top).calls for top in tops):
-            return []
-        parts = self._rule.parts
-        if len(tops) == 1:
-            return list(parts)
-        return sorted(parts, key=lambda part: self._frequency(part.top))
+    def frequency(self, part: Placed) -> tuple[int, int]:
+        """Less for a part that fewer calls can be."""
+        return self._frequency(part.top)
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
@@ -197,14 +195,19 @@ class Structure:
         elif not isinstance(node, Call):
             self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
             return
-        names = dict(state.names)
-        if not self._operator(site, node, state, names):
-            return
+        names = state.names
+        if site.term is not None or self._trace is not None:
+            names = dict(names)
+            if not self._operator(site, node, state, names):
+                return
         for results, attrs in self._outputs(site, node, state):
-            trial = dict(names)
-            pending = list(state.pending)
-            if self._attributes(site, node, attrs, state, trial, pending):
-                yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
+            if site.open_attrs or site.rest is not None or site.takes_defaults or site.inverse is not None or self._trace is not None:
+                trial = dict(names)
+                pending = list(state.pending)
+                if self._attributes(site, node, attrs, state, trial, pending):
+                    yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
+            else:
+                yield from self._arguments(site, node, results, state if names is state.names else state.with_names(names, state.pending))
 
     def _operator(self, site: Site, node: Call, state: State, names: dict[str, Any]) -> bool:
         if site.operator is not None:
@@ -273,7 +276,7 @@ class Structure:
                 )
                 return False
         if site.rest is not None:
-            rest = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+            rest = self._rest(site, node, attrs)
             known = names.setdefault(site.rest, rest)
             if not same_set(known, rest):
                 self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
@@ -281,6 +284,17 @@ class Structure:
         if site.takes_defaults:
             pending.append(Complete(node, site.given))
         return True
+
+    def _rest(self, site: Site, node: Call, attrs: dict[str, Any]) -> AttrSet:
+        """The attributes that a pattern does not name: one object for all calls that have the same."""
+        known = self._index.memory.rests
+        key = (node.head, site.given)
+        if site.inverse is not None:
+            # those of a group are its own
+            return AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+        if key not in known:
+            known[key] = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+        return known[key]
 
     # ---- arguments ---------------------------------------------------------------------------------------------
 

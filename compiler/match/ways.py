@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from dslc.ir.graph import Call, Value
 from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.outline import kind_at
+from dslc.match.outline import known_at
 from dslc.match.parts import Part
 from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
 
@@ -18,67 +18,59 @@ class Way:
 
     `tensors` are its variables and named results, `codes` their numbers in the index; `look` stands for all that guards and right sides
     can ask of them, but for which of them are the same. Ways of equal `identity` put the same tensors into the same places. `roots` are
-    what is replaced, `calls` what gives it; `results` the same, but just the part of a longer associative call. `constant`: all that is
-    replaced is.
+    what is replaced, `calls` what gives it, `numbers` those of the results, of a longer associative call just those of the part.
+    `constant`: all that is replaced is.
     """
 
-    __slots__ = (
-        "_below", "_index", "_ranks", "_replaced", "calls", "codes", "constant", "identity", "look", "results", "roots", "state", "tensors"
-    )
+    __slots__ = ("_index", "calls", "codes", "constant", "identity", "look", "numbers", "roots", "state", "tensors")
 
     def __init__(self, part: Part, index: Index, state: State) -> None:
         self.state, self._index = state, index
-        values, results, names, number = state.values, state.results, state.names, index.memory.codes
+        values, results, names = state.values, state.results, state.names
         tensors = [values[name] for name in part.variables]
         tensors += [results[p.site][p.output] for p in part.results]
+        known = [known_at(value, index) for value in tensors]
         look = (
-            tuple([kind_at(value, index) for value in tensors]),
+            tuple([kind for _, kind in known]),
             tuple([freeze(names[name]) for name in part.binds]),
             tuple([_asked(item) for item in state.pending]),
         )
         self.look = part.looks.setdefault(look, len(part.looks))
         self.tensors = tuple(tensors)
-        self.codes = codes = tuple([number.setdefault(value, len(number)) for value in tensors])
-        roots = self.results = tuple([results[p.site][p.output] for p in part.roots])
+        self.codes = codes = tuple([code for code, _ in known])
+        roots = tuple([results[p.site][p.output] for p in part.roots])
+        numbers = self.numbers = tuple([known_at(value, index)[0] for value in roots])
         chosen: list[Any] = []
         if state.wraps:
             # of a longer associative call the whole is replaced
             whole = {site: index.results(wrap.node)[0] for site, wrap in state.wraps.items()}
             roots = tuple([whole.get(p.site, value) for p, value in zip(part.roots, roots, strict=True)])
+            numbers = tuple([known_at(value, index)[0] for value in roots])
             chosen = [(site, frozenset([wrap.operands[k] for k in wrap.chosen])) for site, wrap in state.wraps.items()]
         self.roots = roots
         self.constant = all([value.node.constant for value in roots])
-        self.identity = (*[number.setdefault(value, len(number)) for value in roots], *codes[: len(part.variables)], *chosen)
+        self.identity = (*numbers, *codes[: len(part.variables)], *chosen)
         self.calls: tuple[Call, ...] = tuple([state.nodes[p.site] for p in part.roots])
-        self._ranks: tuple[int, ...] | None = None
-        self._below: int | None = None
-        self._replaced: tuple[tuple[Value, ...], int] | None = None
 
-    @property
-    def below(self) -> int:
-        """All that the part's tensors are computed from, as bits by position."""
-        if self._below is None:
-            self._below = self._index.below(self.state.values.values())
-        return self._below
+    def near(self) -> Near:
+        """What decides whether it goes together with others; not kept, as bits of large graphs are long."""
+        index = self._index
+        replaced = tuple([index.results(call)[0] for call in dict.fromkeys(self.calls)])
+        bits = 0
+        for value in replaced:
+            bits |= 1 << index.position[value.node]
+        rank = index.rank
+        return Near(index.below(self.state.values.values()), bits, tuple([rank[call] for call in self.calls]), replaced)
 
-    @property
-    def ranks(self) -> tuple[int, ...]:
-        """The ranks of the `calls`."""
-        if self._ranks is None:
-            rank = self._index.rank
-            self._ranks = tuple([rank[call] for call in self.calls])
-        return self._ranks
 
-    @property
-    def replaced(self) -> tuple[tuple[Value, ...], int]:
-        """A value of each of the `calls` whose results are replaced, and where these are, as bits by position."""
-        if self._replaced is None:
-            values = tuple([self._index.results(call)[0] for call in dict.fromkeys(self.calls)])
-            bits = 0
-            for value in values:
-                bits |= 1 << self._index.position[value.node]
-            self._replaced = values, bits
-        return self._replaced
+class Near(NamedTuple):
+    """`below` is all that a way's tensors are computed from, `bits` where what it replaces is, both as bits by position; `ranks` are
+    those of its calls, `replaced` has a value of each."""
+
+    below: int
+    bits: int
+    ranks: tuple[int, ...]
+    replaced: tuple[Value, ...]
 
 
 class Ways:
