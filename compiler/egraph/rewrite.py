@@ -183,7 +183,7 @@ def _apply(egraph: EGraph, match: Match) -> int:
             built.append(Built(tuple(args), outs, values))
         return values
 
-    found = match.cases.replacement(match.state, match.index, match.leaves, match.case, match.number, make)
+    found = match.cases.replacement(match.order, match.ways, match.index, match.leaves, match.case, match.number, make)
     pairs: list[tuple[int, int]] = []
     wraps = match.state.wraps
     for (_, old), (_, pattern), new in zip(match.roots, match.rule.left.roots, found, strict=True):

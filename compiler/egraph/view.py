@@ -211,7 +211,7 @@ class View:
             outline = rule.outlines[top]
             found = outline.fitting(self)
             mixed[outline] = Fitting(tuple(rng.sample(found.calls, len(found.calls))), found.members)
-        self.memory = replace(kept, fitting=mixed)
+        self.memory = replace(kept, fitting=mixed, ways={})
         try:
             yield
         finally:

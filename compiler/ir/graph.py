@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import attrgetter
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from dslc.ir.dtype import Dim, DType, TensorType
@@ -80,7 +81,7 @@ class Node:
     """Base of all nodes. Build them with `input_value`, `constant_value`, `call`, `scope_value`, `kernel_value` and `opaque`."""
 
     __slots__ = ("__weakref__", "_hash", "args", "constant", "types")
-    _pool: ClassVar[weakref.WeakValueDictionary[Any, Node]] = weakref.WeakValueDictionary()
+    _pool: ClassVar[dict[Any, _Kept]] = {}
     args: tuple[Value, ...]
     #: types of the outputs; None where dslc has no such type (strings, sequences, unknown ranks)
     types: tuple[TensorType | None, ...]
@@ -95,12 +96,17 @@ class Node:
         return (Value(self, 0),) if count == 1 else tuple([Value(self, k) for k in range(count)])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, init=False)
 class Value:
     """Output `index` of a node."""
 
     node: Node
     index: int = 0
+
+    def __init__(self, node: Node, index: int = 0) -> None:
+        # as a frozen dataclass does it, in two thirds of the time: values are made more often than anything else
+        _set_node(self, node)
+        _set_index(self, index)
 
     def __hash__(self) -> int:
         return self.node._hash + self.index
@@ -126,6 +132,9 @@ class Value:
         return self.node.constant
 
 
+_set_node, _set_index = Value.__dict__["node"].__set__, Value.__dict__["index"].__set__
+
+
 class Input(Node):
     """An input of the graph, a parameter of an operator, or a hole; `constant` where it stands for a weight."""
 
@@ -145,7 +154,7 @@ class Call(Node):
 
     __slots__ = ("attrs", "head", "op", "tag")
     #: all but the arguments
-    head: _Head
+    head: Head
     op: str
     attrs: Attrs
     #: the attributes with the kinds of their values: what tells two applications apart
@@ -155,11 +164,11 @@ class Call(Node):
         return dict(self.attrs)[name]
 
 
-class _Head:
+class Head:
     """What calls have in common that differ in their arguments only: one object for all of them, so that it is compared at once."""
 
     __slots__ = ("__weakref__", "attrs", "code", "op", "tag", "types")
-    _pool: ClassVar[weakref.WeakValueDictionary[Any, _Head]] = weakref.WeakValueDictionary()
+    _pool: ClassVar[weakref.WeakValueDictionary[Any, Head]] = weakref.WeakValueDictionary()
     #: a hash of what it says, which is the same when it is made again
     code: int
     op: str
@@ -195,13 +204,34 @@ class Opaque(Node):
     payload: Any
 
 
+class _Kept(weakref.ref[Node]):
+    """A node of the pool with its key; cheaper to make than what `WeakValueDictionary` keeps."""
+
+    __slots__ = ("key",)
+    key: Any
+
+
+def _gone(kept: _Kept, pool: dict[Any, _Kept] = Node._pool) -> None:
+    found = pool.pop(kept.key, None)
+    # an equal node may have been made between the end of this one and this call
+    if found is not kept and found is not None:
+        pool[kept.key] = found
+
+
+def _keep(key: Any, node: Node) -> None:
+    kept = _Kept(node, _gone)  # type: ignore[arg-type]
+    kept.key = key
+    Node._pool[key] = kept
+
+
 def _intern(cls: type[Any], key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
     tagged = (cls, *key)
-    found = Node._pool.get(tagged)
+    kept = Node._pool.get(tagged)
+    found = None if kept is None else kept()
     if found is None:
         found = make()
         found._hash = hash(tagged)
-        Node._pool[tagged] = found
+        _keep(tagged, found)
     return found
 
 
@@ -246,23 +276,37 @@ def call(op: str, args: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType
     """An application. Callers that don't know the types use `dslc.semantics.apply`, which infers and checks them."""
     tag = _tagged(tuple(value for _, value in attrs))
     key = (op, tag, attrs, types)
-    head = _Head._pool.get(key)
+    head = Head._pool.get(key)
     if head is None:
-        head = _Head()
+        head = Head()
         head.op, head.attrs, head.tag, head.types, head.code = op, attrs, tag, types, hash(key)
-        _Head._pool[key] = head
-    return _call(head, args)
+        Head._pool[key] = head
+    return called(head, args)
 
 
-def _call(head: _Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
-    key = (head, args)
-    found = Node._pool.get(key)
-    if found is None:
-        node: Call = _new(Call, args, head.types, all(arg.node.constant for arg in args))
+#: tells values apart as they do themselves, without a call of Python's
+_place = attrgetter("node", "index")
+
+
+def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
+    """All that a call is but its arguments, over arguments of the types that it takes."""
+    pool = Node._pool
+    key = (head, *map(_place, args))
+    kept = pool.get(key)
+    node: Any = None if kept is None else kept()
+    if node is None:
+        node = Call.__new__(Call)
+        node.args, node.types, node.constant = args, head.types, True
+        for arg in args:
+            if not arg.node.constant:
+                node.constant = False
+                break
         node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
         node._hash = hash((head.code, args))
-        Node._pool[key] = found = node
-    return found.values
+        pool[key] = kept = _Kept(node, _gone)  # type: ignore[arg-type]
+        kept.key = key
+    count = len(head.types)
+    return (Value(node),) if count == 1 else tuple([Value(node, k) for k in range(count)])
 
 
 def scope_value(scope: Scope, args: tuple[Value, ...]) -> Value:
@@ -349,7 +393,7 @@ def with_args(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
     if args == node.args:
         return node.values
     if isinstance(node, Call):
-        return _call(node.head, args)
+        return called(node.head, args)
     if isinstance(node, ScopeNode):
         return (scope_value(node.scope, args),)
     if isinstance(node, Kernel):

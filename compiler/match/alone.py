@@ -1,82 +1,196 @@
-"""Parts of a pattern that share no tensor: each is matched by itself, and put together by the names that they share."""
+"""Parts of a pattern: each is matched by itself once, and put together by the tensors and names that they share.
+
+Whatever a part is joined with, it is not looked for again: a rule with two results on a thousand products matches a thousand products.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Node, Value
 from dslc.match.attributes import same_set
+from dslc.match.guards import freeze
 from dslc.match.index import Index
-from dslc.match.state import State
+from dslc.match.parts import Part, Placed
+from dslc.match.rule import CompiledRule
 from dslc.match.types import equal
+from dslc.match.ways import Near, Way
 from dslc.semantics.env import AttrSet
 
+_K = TypeVar("_K", str, int)
 #: whole numbers below this are floats of single precision
 _EXACT = 1 << 24
 #: pairs of ways for each node of the index beyond which what depends on what is looked at for all together
 PAIRS = 8
+#: so many ways are looked at one by one
+_FEW = 16
 
 
-class Alone:
-    """The ways in which a part matches by itself, in the order in which they are found."""
+#: the ways of a part in an index
+Find: TypeAlias = Callable[[Part], Iterable[Way]]
 
-    def __init__(self, top: int, states: Sequence[State], index: Index) -> None:
-        self._top = top
-        self._states = states
-        self._index = index
-        self._names = sorted(set.intersection(*(set(state.names) for state in states))) if states else []
-        self._by_names: dict[tuple[str, ...], dict[tuple[Any, ...], _Group]] = {}
 
-    def agreeing(self, state: State, roots: Sequence[Value]) -> Iterator[State]:
-        """The ways whose names have the values that they have in a state, and which neither make what it needs nor need its `roots`.
+class Joins:
+    """All parts of a rule that has several, one after the other: those that share something with parts before them go first, then the rarest."""
 
-        In a chain of ten thousand products none can be computed beside another: that is seen for all of them at once.
+    def __init__(self, rule: CompiledRule, index: Index, rarest: Sequence[Placed], find: Find) -> None:
+        left, order = list(rarest[1:]), [rarest[0]]
+        while left:
+            near = [one for one in left if any(_shares(one, other) for other in order)]
+            order.append(near[0] if near else left[0])
+            left.remove(order[-1])
+        self.order = tuple(order)
+        self._rule, self._index, self._find = rule, index, find
+        self._beside: list[_Beside] = []
+
+    def ways(self) -> Iterator[tuple[Way, ...]]:
+        """The ways of all parts that go together, in the `order` of the parts."""
+        for way in self._find(self.order[0].part):
+            near = way.near()
+            yield from self._with_others((way,), (near,), near.below, near.bits)
+
+    def _with_others(self, ways: tuple[Way, ...], nears: tuple[Near, ...], below: int, bits: int) -> Iterator[tuple[Way, ...]]:
+        at = len(ways)
+        if at > len(self._beside):
+            self._beside.append(_Beside(self._rule, self.order[: at + 1], list(self._find(self.order[at].part)), self._index))
+        beside = self._beside[at - 1]
+        if at + 1 == len(self.order):
+            for way, _ in beside.joining(ways, nears, below, bits):
+                yield (*ways, way)
+            return
+        for way, near in beside.joining(ways, nears, below, bits):
+            yield from self._with_others((*ways, way), (*nears, near), below | near.below, bits | near.bits)
+
+
+def _shares(one: Placed, other: Placed) -> bool:
+    return not set(one.variables).isdisjoint(other.variables) or not set(one.sites).isdisjoint(other.sites)
+
+
+class _Beside:
+    """The ways of the last of some parts beside those of the others, which are matched first."""
+
+    def __init__(self, rule: CompiledRule, order: Sequence[Placed], ways: Sequence[Way], index: Index) -> None:
+        *before, own = order
+        self._index, self._top = index, own.part.top
+        self._tensors = _shared([(one.variables, one.part.variables) for one in before], (own.variables, own.part.variables))
+        self._sites = _shared([(one.sites, one.part.sites) for one in before], (own.sites, own.part.sites))
+        self._names = _shared([(one.names, one.part.names) for one in before], (own.names, own.part.names))
+        there = {root: (at, k) for at, one in enumerate(before) for k, root in enumerate(one.roots)}
+        here = {root: k for k, root in enumerate(own.roots) if root not in there}
+        self._fresh = tuple(here.values())
+        self._after = [(*there[i], here[j]) for i, j in rule.ordered if i in there and j in here]
+        self._until = [(*there[j], here[i]) for i, j in rule.ordered if j in there and i in here]
+        self._groups: dict[Any, _Group] = {}
+        self._near: dict[Way, Near] = {}
+        self._alike: dict[Any, list[Way]] = {}
+        for way in ways:
+            state = way.state
+            places = (
+                *[state.values[name] for _, _, name in self._tensors],
+                *[(state.nodes[site], state.results[site]) for _, _, site in self._sites],
+            )
+            names = tuple([_alike(state.names[name]) for _, _, name in self._names])
+            self._alike.setdefault((places, names), []).append(way)
+
+    def joining(self, before: Sequence[Way], nears: Sequence[Near], below: int, bits: int) -> Iterator[tuple[Way, Near]]:
+        """The ways that a combination can be joined with: they agree with it, neither makes what the other replaces, and of
+        exchangeable results they are in one order.
+
+        `below` is all that the tensors of the combination are computed from, `bits` where what it replaces is. In a chain of ten
+        thousand products none can be computed beside another: that is seen for all of them at once.
         """
-        shared = tuple([name for name in self._names if name in state.names])
-        groups = self._by_names.get(shared)
-        if groups is None:
-            groups = self._by_names[shared] = self._grouped(shared)
-        group = groups.get(_key(state, shared))
+        group = self._group(before)
         if group is None:
             return
-        for one in group.beside(self._index.below(state.values.values()), roots):
-            names = one.names
-            if all(agree(value, names[name]) for name, value in state.names.items() if name in names):
-                yield one
+        known, fresh = self._near, self._fresh
+        taken = {number for way in before for number in way.numbers}
+        least = [(nears[at].ranks[k], own) for at, k, own in self._after]
+        most = [(nears[at].ranks[k], own) for at, k, own in self._until]
+        for way in group.beside(below, nears):
+            near = known.get(way)
+            if near is None:
+                near = known[way] = way.near()
+            ranks = near.ranks
+            for rank, k in least:
+                if rank > ranks[k]:
+                    break
+            else:
+                for rank, k in most:
+                    if rank < ranks[k]:
+                        break
+                else:
+                    for k in fresh:
+                        if way.numbers[k] in taken:
+                            break
+                    else:
+                        if (below | near.below) & (bits | near.bits) and _several((*before, way)):
+                            continue
+                        yield way, near
 
-    def _grouped(self, names: tuple[str, ...]) -> dict[tuple[Any, ...], _Group]:
-        out: dict[tuple[Any, ...], _Group] = {}
-        for one in self._states:
-            out.setdefault(_key(one, names), _Group(self._index)).add(one, self._top)
-        return out
+    def _group(self, before: Sequence[Way]) -> _Group | None:
+        names = [before[at].state.names[name] for at, name, _ in self._names]
+        places = (
+            *[before[at].state.values[name] for at, name, _ in self._tensors],
+            *[(before[at].state.nodes[site], before[at].state.results[site]) for at, site, _ in self._sites],
+        )
+        key = (places, tuple([freeze(value) for value in names]))
+        found = self._groups.get(key)
+        if found is None:
+            near = self._alike.get((places, tuple([_alike(value) for value in names])), ())
+            wanted = [(value, name) for value, (_, _, name) in zip(names, self._names, strict=True)]
+            agreeing = [way for way in near if all(agree(value, way.state.names[name]) for value, name in wanted)]
+            found = self._groups[key] = _Group(agreeing, self._top, self._index)
+        return found if found.ways else None
+
+
+def _several(ways: Sequence[Way]) -> bool:
+    """Whether what is replaced comes from more calls than one: only then can it be in the way of itself."""
+    return len({call for way in ways for call in way.calls}) > 1
+
+
+def _shared(
+    before: Sequence[tuple[Sequence[_K], Sequence[_K]]], own: tuple[Sequence[_K], Sequence[_K]]
+) -> tuple[tuple[int, _K, _K], ...]:
+    """What the last part has in common with others: which of these has it first, and how the states of the two parts call it."""
+    mine = dict(zip(*own, strict=True))
+    out: dict[_K, tuple[int, _K, _K]] = {}
+    for at, (names, calls) in enumerate(before):
+        for name, called in zip(names, calls, strict=True):
+            if name in mine:
+                out.setdefault(name, (at, called, mine[name]))
+    return tuple(out.values())
 
 
 class _Group:
-    """Ways with the same names, in layers: in each at most one way for every call that the part can be."""
+    """Ways that agree in what they share with others. Many are kept in layers: in each at most one for every call the part can be."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, ways: Sequence[Way], top: int, index: Index) -> None:
+        self.ways = [(index.position[way.state.nodes[top]], way) for way in ways]
         self._index = index
-        self._count = 0
         self._layers: list[_Layer] = []
+        if len(ways) > _FEW:
+            for place, way in self.ways:
+                layer = next((layer for layer in self._layers if place not in layer.at), None)
+                if layer is None:
+                    layer = _Layer()
+                    self._layers.append(layer)
+                layer.at[place] = way
+                layer.places |= 1 << place
 
-    def add(self, one: State, top: int) -> None:
-        place = self._index.position[one.nodes[top]]
-        layer = next((layer for layer in self._layers if place not in layer.at), None)
-        if layer is None:
-            layer = _Layer()
-            self._layers.append(layer)
-        layer.at[place] = one
-        layer.places |= 1 << place
-        self._count += 1
-
-    def beside(self, below: int, roots: Sequence[Value]) -> Iterator[State]:
-        """The ways whose calls are not among `below`, and in a large group only those that need none of the `roots`."""
-        large = self._count**2 > PAIRS * len(self._index.position)
-        left = [(layer.places & ~below & ~(layer.needing(self._index, roots) if large else 0), layer) for layer in self._layers]
+    def beside(self, below: int, nears: Sequence[Near]) -> Iterator[Way]:
+        """The ways whose calls are not among `below`, and of very many only those that need nothing that is replaced."""
+        if not self._layers:
+            for place, way in self.ways:
+                if not below >> place & 1:
+                    yield way
+            return
+        large = len(self.ways) ** 2 > PAIRS * len(self._index.position)
+        roots = [value for near in nears for value in near.replaced] if large else []
+        left = [(layer.places & ~(below | layer.needing(self._index, roots)), layer) for layer in self._layers]
         every = 0
         for places, _ in left:
             every |= places
@@ -84,23 +198,27 @@ class _Group:
             lowest = every & -every
             every ^= lowest
             place = lowest.bit_length() - 1
-            yield from (layer.at[place] for places, layer in left if places & lowest)
+            for places, layer in left:
+                if places & lowest:
+                    yield layer.at[place]
 
 
 class _Layer:
     """Ways by the place of the call that the part is, and these places as bits."""
 
     def __init__(self) -> None:
-        self.at: dict[int, State] = {}
+        self.at: dict[int, Way] = {}
         self.places = 0
         self._needing: Mapping[Node, int] | None = None
 
     def needing(self, index: Index, roots: Sequence[Value]) -> int:
         """The places of the ways with a tensor that is computed from one of the roots."""
+        if not roots:
+            return 0
         if self._needing is None:
             marks: dict[Value, int] = {}
             for place, one in self.at.items():
-                for value in _inside(one.values.values(), index):
+                for value in _inside(one.state.values.values(), index):
                     marks[value] = marks.get(value, 0) | 1 << place
             self._needing = index.needing(marks)
         bits = 0
@@ -118,20 +236,6 @@ def _inside(values: Iterable[Value], index: Index) -> Iterator[Value]:
             yield from _inside(value.node.args, index)
 
 
-def joined(state: State, part: State) -> State:
-    """Two parts together; where both know a name, it is as in the first."""
-    return State(
-        {**state.values, **part.values},
-        {**part.names, **state.names},
-        {**state.nodes, **part.nodes},
-        {**state.results, **part.results},
-        {**state.wraps, **part.wraps},
-        (*state.pending, *part.pending),
-        {**state.taken, **part.taken},
-        {**state.places, **part.places},
-    )
-
-
 def agree(a: Any, b: Any) -> bool:
     """Whether two values of a name are the same."""
     if a is b or a == b:
@@ -139,10 +243,6 @@ def agree(a: Any, b: Any) -> bool:
     if isinstance(a, AttrSet) and isinstance(b, AttrSet):
         return same_set(a, b)
     return equal(a, b)
-
-
-def _key(state: State, names: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple([_alike(state.names[name]) for name in names])
 
 
 def _alike(value: Any) -> Any:

@@ -50,18 +50,20 @@ def replacements(match: Match) -> dict[Value, Value]:
     Raises:
         Refused: the right side has no value here, or one of another type.
     """
-    rules = match.rule.rules
-    built = match.cases.replacement(match.state, match.index, match.leaves, match.case, match.number)
+    built = match.cases.replacement(match.order, match.ways, match.index, match.leaves, match.case, match.number)
+    if not any([way.state.wraps for way in match.ways]):
+        return {old: found for (_, old), found in zip(match.roots, built, strict=True)}
+    rules, wraps = match.rule.rules, match.state.wraps
     out: dict[Value, Value] = {}
     for (name, old), (_, pattern), found in zip(match.roots, match.rule.left.roots, built, strict=True):
-        wrap = match.state.wraps.get(pattern.site)
+        wrap = wraps.get(pattern.site)
         if wrap is None:
             out[old] = found
             continue
-        whole = unwrap(rules, wrap, found)
-        if whole is None or whole.type != old.type:
+        longer = unwrap(rules, wrap, found)
+        if longer is None or longer.type != old.type:
             raise Refused(f"`{name}` does not go back into the longer `{wrap.node.op}`")
-        out[old] = whole
+        out[old] = longer
     return out
 
 

@@ -6,19 +6,22 @@ constants hold everywhere, attributes. A network with a hundred equal blocks has
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Value, with_args
-from dslc.match.guards import environment, freeze, solved
+from dslc.ir.graph import Value
+from dslc.match.guards import environment, solved
 from dslc.match.index import Index
 from dslc.match.outline import kind_at
+from dslc.match.parts import Placed
 from dslc.match.pattern import Result
 from dslc.match.recipe import Make, Recipe, Refused, leaf, recipe
 from dslc.match.rule import CompiledRule
-from dslc.match.state import AttributeEquals, NumberEquals, Pending, State
+from dslc.match.state import State
+from dslc.match.ways import Way, joined
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
@@ -48,36 +51,27 @@ class Cases:
         side = rule.left
         self._variables = tuple(sorted(side.variables))
         self._results = tuple(dict.fromkeys(p for p in side.names.values() if isinstance(p, Result)))
-        self._binds = tuple(sorted(side.binds))
         self._known: dict[Any, Verdict] = {}
 
     def __len__(self) -> int:
         return sum(isinstance(found, Case) for found in self._known.values())
 
-    def of(self, state: State, index: Index) -> tuple[tuple[Value, ...], Case]:
-        """The case of a structural match, and its tensors with names, each once.
-
-        Raises:
-            Mismatch, DslcError, Unbound: guards that do not hold, or have no meaning.
-        """
-        values = [state.values[name] for name in self._variables]
-        values += [state.results[p.site][p.output] for p in self._results]
-        leaves = tuple(dict.fromkeys(values))
-        names = state.names
-        key = (
-            tuple([kind_at(value, index) for value in values]),
-            () if len(leaves) == len(values) else tuple([leaves.index(value) for value in values]),
-            tuple([freeze(names[name]) if name in names else None for name in self._binds]),
-            tuple([_pending_key(item) for item in state.pending]),
-        )
+    def of(self, order: Sequence[Placed], ways: Sequence[Way]) -> tuple[tuple[Value, ...], Verdict]:
+        """The tensors with names of a structural match, each once, and its case, or why it has none. `order` has the parts of the ways."""
+        tensors: tuple[Value, ...] = ()
+        codes: tuple[int, ...] = ()
+        for way in ways:
+            tensors, codes = tensors + way.tensors, codes + way.codes
+        shared: tuple[int, ...] = ()
+        if len(set(codes)) < len(codes):
+            shared = tuple(map(codes.index, codes))
+            tensors = tuple([tensors[k] for k, first in enumerate(shared) if k == first])
+        # `order` is the same object wherever parts come in the same order
+        key = (order, shared, *[way.look for way in ways])
         found = self._known.get(key)
         if found is None:
-            found = self._known[key] = self._judged(state)
-        if isinstance(found, Case):
-            return leaves, found
-        if isinstance(found, Mismatch):
-            raise found.again()
-        raise found.with_traceback(None)
+            found = self._known[key] = self._judged(state_of(order, ways))
+        return tensors, found
 
     def _judged(self, state: State) -> Verdict:
         try:
@@ -90,9 +84,16 @@ class Cases:
             return problem
 
     def replacement(
-        self, state: State, index: Index, leaves: Sequence[Value], case: Case, choice: int, make: Make = with_args
+        self,
+        order: Sequence[Placed],
+        ways: Sequence[Way],
+        index: Index,
+        leaves: Sequence[Value],
+        case: Case,
+        choice: int,
+        make: Make | None = None,
     ) -> tuple[Value, ...]:
-        """What the right side gives for each root; `make` makes its nodes.
+        """What the right side gives for each root; `make` makes its nodes, where they are no nodes as such.
 
         Raises:
             Refused: it has no value here, or one of another type.
@@ -102,14 +103,14 @@ class Cases:
             # what holds one number stays what it is: guards and attributes may ask for the number
             made = [v if isinstance(kind_at(v, index), Value) else leaf(k, v) for k, v in enumerate(leaves)]
             try:
-                over = self._over(dict(zip(leaves, made, strict=True)), state)
+                over = self._over(dict(zip(leaves, made, strict=True)), state_of(order, ways))
                 found = recipe(self._rule, over, case.names, case.choices[choice], made)
             except Refused as problem:
                 found = str(problem)
             case.recipes[choice] = found
         if isinstance(found, str):
             raise Refused(found)
-        return found.over(leaves, make)
+        return found.built(leaves, index.memory.made) if make is None else found.over(leaves, make)
 
     def _over(self, leaf_of: Mapping[Value, Value], state: State) -> State:
         """The match with leaves for its named tensors."""
@@ -122,6 +123,11 @@ class Cases:
         )
 
 
+def state_of(order: Sequence[Placed], ways: Sequence[Way]) -> State:
+    """All parts together, in the names of the rule."""
+    return functools.reduce(joined, [part.own(way.state) for part, way in zip(order, ways, strict=True)])
+
+
 def cases_of(rule: CompiledRule) -> Cases:
     """The cases of a rule, kept as long as its library."""
     # the rule itself and not its name: one rule may be compiled once for each mode of an operator
@@ -129,16 +135,6 @@ def cases_of(rule: CompiledRule) -> Cases:
     if rule not in known:
         known[rule] = Cases(rule)
     return known[rule]
-
-
-def _pending_key(item: Pending) -> Any:
-    if isinstance(item, NumberEquals):
-        return (item.quoted, freeze(item.number))
-    node = item.node
-    call = (node.op, node.tag, tuple([arg.node.types[arg.index] for arg in node.args]))
-    if isinstance(item, AttributeEquals):
-        return (item.quoted, freeze(item.actual), call)
-    return (call, item.attrs)
 
 
 def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -161,4 +157,4 @@ def _choices(rule: CompiledRule, state: State, names: Mapping[str, Any]) -> Iter
     yield from go(0, environment(rule, state, names), {})
 
 
-__all__ = ["Case", "Cases", "cases_of"]
+__all__ = ["Case", "Cases", "Verdict", "cases_of", "state_of"]

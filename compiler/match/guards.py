@@ -21,6 +21,10 @@ from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
 
+#: what a list may have of which it is enough to know the kinds
+_FLAT = frozenset({int, bool, float, str})
+
+
 def solved(rule: CompiledRule, state: State) -> dict[str, Any]:
     """All names that a structural match determines: attributes, sizes, packs, element types, terms.
 
@@ -42,10 +46,13 @@ def _number(value: Value) -> Any:
 
 def freeze(value: Any) -> Any:
     """A hashable stand-in that keeps numbers of different types apart."""
-    if isinstance(value, AttrSet):
-        return tuple((name, freeze(part)) for name, part in value.values.items())
     if isinstance(value, tuple):
-        return (tuple, tuple(freeze(part) for part in value))
+        kinds = tuple(map(type, value))
+        if _FLAT.issuperset(kinds):
+            return (kinds, value)
+        return (tuple, tuple([freeze(part) for part in value]))
+    if isinstance(value, AttrSet):
+        return tuple([(name, freeze(part)) for name, part in value.values.items()])
     return (type(value), value)
 
 

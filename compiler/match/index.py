@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Node, Value, with_args
+from dslc.ir.graph import Call, Graph, Head, Node, Value, with_args
 from dslc.ir.scalar import Number
+from dslc.semantics.env import AttrSet
 
 if TYPE_CHECKING:
     from dslc.match.outline import Outline
+    from dslc.match.parts import Part
+    from dslc.match.ways import Ways
 
 
 #: what guards and right sides can ask of a tensor: its type and whether it is constant; where it holds one number, that value itself
@@ -29,14 +32,28 @@ class Fitting:
     members: frozenset[Call]
 
 
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """The calls of one operator. Those with one look differ in nothing but what produces their arguments; `each` is one of each look."""
+
+    calls: tuple[Call, ...]
+    looks: tuple[int, ...]
+    each: tuple[Call, ...]
+
+
 @dataclass(slots=True)
 class Memory:
     """What was asked of an index before, by any rule. It belongs to the index and goes with it: a changed e-graph starts anew."""
 
     fitting: dict[Outline, Fitting] = field(default_factory=dict)
+    pools: dict[str | None, Pool] = field(default_factory=dict)
+    within: dict[Call, set[Value]] = field(default_factory=dict)
+    rests: dict[tuple[Head, tuple[str, ...]], AttrSet] = field(default_factory=dict)
+    ways: dict[Part, Ways] = field(default_factory=dict)
+    made: dict[Head, dict[Value, tuple[Value, ...]]] = field(default_factory=dict)
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
-    kind: dict[Value, Kind] = field(default_factory=dict)
+    known: dict[Value, tuple[int, Kind]] = field(default_factory=dict)
 
 
 class Index(Protocol):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dslc.errors import DslcError
 from dslc.ir.graph import Value
-from dslc.match.cases import Case, Cases, cases_of
+from dslc.match.cases import Case, Cases, cases_of, state_of
 from dslc.match.describe import show
 from dslc.match.guards import environment, freeze
 from dslc.match.index import Index
 from dslc.match.names import free_names
+from dslc.match.parts import Placed
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
-from dslc.match.structure import Structure
+from dslc.match.structure import ways_of
 from dslc.match.trace import Trace
+from dslc.match.ways import Way
 from dslc.semantics.env import Mismatch, Unbound
 
 
@@ -25,18 +28,32 @@ from dslc.semantics.env import Mismatch, Unbound
 class Match:
     """One place where a rule applies, with a value for every name.
 
-    `roots` are the values that would be replaced, by the names of the rule's outputs; `number` is that of the `choice`. The `case` is
-    that of all matches with this one's guard key, `leaves` are the tensors that tell them apart.
+    `ways` are the parts of the left side as they matched, which `order` names; `number` is that of the `choice`. The `case` is that of all matches with
+    this one's guard key, `leaves` are the tensors that tell them apart.
     """
 
     rule: CompiledRule
     index: Index
-    roots: tuple[tuple[str, Value], ...]
-    state: State
+    order: tuple[Placed, ...]
+    ways: tuple[Way, ...]
     cases: Cases
     case: Case
     leaves: tuple[Value, ...]
     number: int
+
+    @functools.cached_property
+    def state(self) -> State:
+        """All parts together."""
+        return state_of(self.order, self.ways)
+
+    @property
+    def roots(self) -> tuple[tuple[str, Value], ...]:
+        """The values that would be replaced, by the names of the rule's outputs."""
+        found: dict[int, Value] = {}
+        for part, way in zip(self.order, self.ways, strict=True):
+            for k, value in zip(part.roots, way.roots, strict=True):
+                found[k] = value
+        return tuple([(name, found[k]) for k, (name, _) in enumerate(self.rule.left.roots)])
 
     @property
     def names(self) -> Mapping[str, Any]:
@@ -79,49 +96,43 @@ def find_matches(
         constants: also where only weights are computed, which costs nothing when the model runs.
         trace: is told how far every failing place came.
     """
+    order, found = ways_of(rule, index, trace)
+    if not order:
+        return
     seen: set[Any] = set()
     cases = cases_of(rule)
-    variables = sorted(rule.left.variables)
     count = 0
-    for state in Structure(rule, index, trace).states():
-        roots = _roots(rule, state, index)
-        if not constants and all(value.constant for _, value in roots):
+    for ways in found:
+        if not constants and _constant(ways):
             if trace is not None:
-                trace.refused(state, "only weights are computed there, which costs nothing at run time", rule.span, ())
+                trace.refused(state_of(order, ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
-        identity = (*[value for _, value in roots], *[state.values.get(name) for name in variables], *_chosen(state))
+        identity = tuple([way.identity for way in ways])
         if identity in seen:
             continue
         seen.add(identity)
-        try:
-            leaves, case = cases.of(state, index)
-        except Mismatch as problem:
+        leaves, case = cases.of(order, ways)
+        if not isinstance(case, Case):
             if trace is not None:
-                trace.refused(state, problem.reason, problem.span, _values(rule, state, problem))
-            continue
-        except (DslcError, Unbound) as problem:
-            if trace is not None:
-                trace.refused(state, str(problem), rule.span, ())
+                state = state_of(order, ways)
+                if isinstance(case, Mismatch):
+                    trace.refused(state, case.reason, case.span, _values(rule, state, case))
+                else:
+                    trace.refused(state, str(case), rule.span, ())
             continue
         for number in range(len(case.choices)):
-            yield Match(rule, index, roots, state, cases, case, leaves, number)
+            yield Match(rule, index, order, ways, cases, case, leaves, number)
             count += 1
             if limit is not None and count >= limit:
                 return
 
 
-def _chosen(state: State) -> list[Any]:
-    return [(site, frozenset(wrap.operands[k] for k in wrap.chosen)) for site, wrap in state.wraps.items()]
-
-
-def _roots(rule: CompiledRule, state: State, index: Index) -> tuple[tuple[str, Value], ...]:
-    out = []
-    for name, pattern in rule.left.roots:
-        wrap = state.wraps.get(pattern.site)
-        # of a longer associative call the whole is replaced
-        value = index.results(wrap.node)[0] if wrap is not None else state.results[pattern.site][pattern.output]
-        out.append((name, value))
-    return tuple(out)
+def _constant(ways: Sequence[Way]) -> bool:
+    """Whether all that is replaced is computed from weights."""
+    for way in ways:
+        if not way.constant:
+            return False
+    return True
 
 
 def _values(rule: CompiledRule, state: State, problem: Mismatch) -> tuple[tuple[str, str], ...]:

@@ -6,14 +6,14 @@ cannot. What it refuses no rule has to try.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from dslc.ir.dtype import DTYPES, TensorType
+from dslc.ir.dtype import DTYPES
 from dslc.ir.graph import Call, Value
 from dslc.match.associative import operands_within
-from dslc.match.index import Fitting, Index, Kind
+from dslc.match.index import Fitting, Index, Kind, Pool
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
 from dslc.semantics.apply import rules_cache
@@ -63,13 +63,6 @@ class _Parts:
     nested: bool
 
 
-class _Asked(NamedTuple):
-    """Answers for calls that differ in their arguments only, and for types (by need)."""
-
-    heads: dict[object, bool]
-    types: dict[tuple[int, TensorType], bool]
-
-
 class Outline:
     """An outline, one object for all sites that have it. Made by `outlines`."""
 
@@ -85,54 +78,87 @@ class Outline:
         known = index.memory.fitting
         found = known.get(self)
         if found is None:
-            operator = self._parts.operator
-            pool = index.calls if operator is None else index.by_operator.get(operator, ())
-            asked = _Asked({}, {})
-            calls = tuple(call for call in pool if self._lets_through(call, index, asked))
+            calls = self._calls(index)
             found = known[self] = Fitting(calls, frozenset(calls))
         return found
 
-    def _lets_through(self, call: Call, index: Index, asked: _Asked) -> bool:
-        own = asked.heads.get(call.head)
-        if own is None:
-            own = asked.heads[call.head] = self._own(call)
-        if not own or not self._term(call):
-            return False
+    def _calls(self, index: Index) -> tuple[Call, ...]:
         parts = self._parts
-        needs = parts.needs
+        pool = _pool(parts.operator, index)
+        below = [need for need in parts.needs if isinstance(need, From)]
+        # where nothing fits that a call would have to read, no call is looked at
+        if not pool.calls or not all(need.outline.fitting(index).calls for need in below):
+            return ()
+        verdicts = [self._alone(call, index) for call in pool.each]
+        calls = [call for call, look in zip(pool.calls, pool.looks, strict=True) if verdicts[look]]
+        if parts.operator is None and parts.predicates:
+            calls = [call for call in calls if self._term(call)]
         if parts.nested:
-            if all(isinstance(need, AnyTensor) and not need.constant for need in needs):
-                return True
-            operands: Collection[Value] = operands_within(call, index)
-            return all(self._among(need, operands, index, asked) for need in needs)
-        if len(call.args) < len(needs) or (parts.operator is not None and len(call.args) > len(needs)):
-            return False
-        if parts.anywhere:
-            return all(any(_meets(need, arg, index, asked) for arg in call.args) for need in needs)
-        return all(_meets(need, arg, index, asked) for need, arg in zip(needs, call.args, strict=False))
+            if any(not isinstance(need, AnyTensor) or need.constant for need in parts.needs):
+                calls = [call for call in calls if self._nested(call, index)]
+        elif below:
+            calls = [call for call in calls if self._reads(call, index)]
+        return tuple(calls)
 
-    def _own(self, call: Call) -> bool:
-        """What does not depend on the arguments."""
+    def _alone(self, call: Call, index: Index) -> bool:
+        """What depends on the call itself and the kinds of its arguments."""
         parts = self._parts
         if not parts.grouped and parts.outputs not in (0, len(call.types)):
             return False
         attrs = dict(call.attrs)
-        return all(name in attrs and _possible(pattern, attrs[name]) for name, pattern in self._tests)
+        if not all(name in attrs and _possible(pattern, attrs[name]) for name, pattern in self._tests):
+            return False
+        if parts.operator is None and call.op not in self._rules.operators:
+            return False
+        if parts.nested:
+            return True
+        needs = parts.needs
+        if len(call.args) < len(needs) or (parts.operator is not None and len(call.args) > len(needs)):
+            return False
+        if parts.anywhere:
+            return all(isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs)
+        return all(isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False))
+
+    def _reads(self, call: Call, index: Index) -> bool:
+        """Whether arguments come from where they have to."""
+        needs = self._parts.needs
+        if self._parts.anywhere:
+            return all(not isinstance(need, From) or any(_meets(need, arg, index) for arg in call.args) for need in needs)
+        return all(not isinstance(need, From) or _meets(need, arg, index) for need, arg in zip(needs, call.args, strict=False))
 
     def _term(self, call: Call) -> bool:
-        """Whether a term may stand for the call, if the site is one."""
+        """Whether the term may stand for the call, as far as its guards say."""
         parts = self._parts
-        if parts.operator is not None:
-            return True
-        if call.op not in self._rules.operators or len(call.args) < len(parts.needs):
-            return False
         return all(satisfies(predicate, call, len(parts.needs), self._rules) for predicate in parts.predicates)
 
-    def _among(self, need: Need, operands: Collection[Value], index: Index, asked: _Asked) -> bool:
+    def _nested(self, call: Call, index: Index) -> bool:
         """A tensor may be several operands together, of which nothing is known but that all are constant where it is."""
-        if isinstance(need, AnyTensor):
-            return not need.constant or any(value.constant for value in operands)
-        return any(_meets(need, value, index, asked) for value in operands)
+        known = index.memory.within
+        operands = known.get(call)
+        if operands is None:
+            operands = known[call] = operands_within(call, index)
+        for need in self._parts.needs:
+            if isinstance(need, AnyTensor):
+                if need.constant and not any(value.constant for value in operands):
+                    return False
+            elif not any(_meets(need, value, index) for value in operands):
+                return False
+        return True
+
+
+def _pool(operator: str | None, index: Index) -> Pool:
+    """The calls of an operator, or all, with those told apart of which an outline may think differently, what they read aside."""
+    known = index.memory.pools
+    found = known.get(operator)
+    if found is None:
+        calls = tuple(index.calls if operator is None else index.by_operator.get(operator, ()))
+        numbers: dict[object, int] = {}
+        looks = tuple([numbers.setdefault((c.head, *[kind_at(arg, index) for arg in c.args]), len(numbers)) for c in calls])
+        each: dict[int, Call] = {}
+        for call, look in zip(calls, looks, strict=True):
+            each.setdefault(look, call)
+        found = known[operator] = Pool(calls, looks, tuple(each.values()))
+    return found
 
 
 def satisfies(predicate: str, node: Call, count: int, rules: Rules) -> bool:
@@ -151,18 +177,12 @@ def attributes(call: Call, index: Index) -> dict[str, Any]:
     return found
 
 
-def _meets(need: Need, value: Value, index: Index, asked: _Asked) -> bool:
+def _meets(need: Need, value: Value, index: Index) -> bool:
     if isinstance(need, AnyTensor):
         if need.constant and not value.constant:
             return False
         type = value.node.types[value.index]
-        if type is None or need.quick is None:
-            return type is not None
-        key = (id(need), type)
-        found = asked.types.get(key)
-        if found is None:
-            found = asked.types[key] = need.quick.fits(type, {})
-        return found
+        return type is not None and (need.quick is None or need.quick.fits(type, {}))
     if isinstance(need, AnyNumber):
         number = number_at(value, index)
         return number is not None and (need.literal is None or equal(need.literal, number))
@@ -185,11 +205,16 @@ def number_at(value: Value, index: Index) -> Any:
 
 def kind_at(value: Value, index: Index) -> Kind:
     """What guards and right sides can ask of a tensor."""
-    found = index.memory.kind.get(value)
+    return known_at(value, index)[1]
+
+
+def known_at(value: Value, index: Index) -> tuple[int, Kind]:
+    """A number for a tensor, and its kind."""
+    known = index.memory.known
+    found = known.get(value)
     if found is None:
         numbered = value.constant and number_at(value, index) is not None
-        found = value if numbered else (value.node.types[value.index], value.constant)
-        index.memory.kind[value] = found
+        found = known[value] = (len(known), value if numbered else (value.node.types[value.index], value.constant))
     return found
 
 

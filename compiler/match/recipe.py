@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from dslc.errors import DslcError
 from dslc.ir.constants import fill
-from dslc.ir.graph import Node, Value, input_value, topological, with_args
+from dslc.ir.graph import Call, Head, Node, Value, called, input_value, topological, with_args
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
 from dslc.match.state import State
@@ -44,11 +44,29 @@ class Recipe:
     steps: tuple[tuple[Node, tuple[int, ...]], ...]
     outputs: tuple[int, ...]
 
-    def over(self, leaves: Sequence[Value], make: Make = with_args) -> tuple[Value, ...]:
+    def over(self, leaves: Sequence[Value], make: Make) -> tuple[Value, ...]:
         """The term over tensors of the leaves' types; `make` gives the results of each node over its arguments."""
         places = [*leaves, *self.kept]
         for node, args in self.steps:
             places += make(node, tuple([places[k] for k in args]))
+        return tuple([places[k] for k in self.outputs])
+
+    def built(self, leaves: Sequence[Value], known: dict[Head, dict[Value, tuple[Value, ...]]]) -> tuple[Value, ...]:
+        """The term as it is; `known` keeps what is made of one tensor, which many matches have in common."""
+        places = [*leaves, *self.kept]
+        count = len(leaves)
+        for node, args in self.steps:
+            if not isinstance(node, Call):
+                places += with_args(node, tuple([places[k] for k in args]))
+            elif len(args) == 1 and args[0] < count:
+                made = known.setdefault(node.head, {})
+                over = leaves[args[0]]
+                found = made.get(over)
+                if found is None:
+                    found = made[over] = called(node.head, (over,))
+                places += found
+            else:
+                places += called(node.head, tuple([places[k] for k in args]))
         return tuple([places[k] for k in self.outputs])
 
 

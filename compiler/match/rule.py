@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from dslc.errors import Span
 from dslc.match.outline import Outline, outlines
+from dslc.match.parts import Placed, placed, whole
 from dslc.match.pattern import Frame, Side
 from dslc.match.types import QuickType
 from dslc.semantics.definitions import SubstitutionDef
@@ -69,6 +70,16 @@ class CompiledRule:
         for guard in self.term_guards:
             predicates[guard.term] = predicates.get(guard.term, frozenset()) | {guard.predicate}
         return outlines(self.rules, self.left, dict(self.quick), self.constants, predicates)
+
+    @functools.cached_property
+    def parts(self) -> tuple[Placed, ...]:
+        """What is under each top of the left side; equal parts are one for all rules."""
+        return placed(self)
+
+    @functools.cached_property
+    def whole(self) -> Placed:
+        """The left side as one part."""
+        return whole(self)
 
     @property
     def span(self) -> Span:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Call, Value
-from dslc.match.alone import Alone, joined
+from dslc.match.alone import Joins
 from dslc.match.associative import MAX_OPERANDS, build, compositions, groups, operand_lists
 from dslc.match.attributes import expected, fits, same_set
 from dslc.match.describe import describe, show
 from dslc.match.index import Fitting, Index, in_order
 from dslc.match.outline import attributes, number_at, satisfies
+from dslc.match.parts import Part, Placed
 from dslc.match.pattern import (
     Default,
     Number,
@@ -26,10 +27,37 @@ from dslc.match.rule import CompiledRule
 from dslc.match.state import Complete, NumberEquals, Pending, Places, State, Wrap
 from dslc.match.trace import Trace
 from dslc.match.types import Bindings, bound, equal
+from dslc.match.ways import Way, Ways
 from dslc.semantics.env import AttrSet, OperatorRef
 
 # a tensor of a part that is matched already, and the sites on the way from it up to the top
 Anchor: TypeAlias = tuple[Value, tuple[int, ...]]
+
+
+def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tuple[Placed, ...], Iterator[tuple[Way, ...]]]:
+    """The parts of a rule in some order, and all ways in which they match together, lazily and in a deterministic order."""
+    if trace is not None:
+        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in Structure(rule, index, trace).states())
+    outlines = rule.outlines
+    for top in rule.left.tops:
+        if not outlines[top].fitting(index).calls:
+            return (), iter(())
+    parts = rule.parts
+    if len(parts) == 1:
+        return parts, ((way,) for way in _ways(parts[0].part, index))
+    structure = Structure(rule, index)
+    joins = Joins(rule, index, sorted(parts, key=structure.frequency), lambda part: _ways(part, index))
+    return joins.order, joins.ways()
+
+
+def _ways(part: Part, index: Index) -> Ways:
+    """What a part matches, looked for once."""
+    known = index.memory.ways
+    found = known.get(part)
+    if found is None or found.broken:
+        states = Structure(part.rule, index).part(part.top)
+        found = known[part] = Ways(Way(part, index, state) for state in states)
+    return found
 
 
 class Structure:
@@ -42,17 +70,24 @@ class Structure:
         self._trace = trace
         self._sites = rule.left.sites
         self._outlines = rule.outlines
-        self._alone: dict[int, Alone] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
 
+    def part(self, top: int) -> Iterator[State]:
+        """All states of the part under a top, in a deterministic order."""
+        for node in self._fitting(top).calls:
+            for state in self._site(self._sites[top], node, State()):
+                if self._in_order(state):
+                    yield state
+
     def states(self) -> Iterator[State]:
-        """All states, in a deterministic order."""
-        if self._trace is None and not all(self._fitting(top).calls for top in self._rule.left.tops):
-            return
-        order = sorted(self._rule.left.tops, key=self._frequency)
-        yield from self._tops_from(order, State())
+        """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
+        return self._tops_from(sorted(self._rule.left.tops, key=self._frequency), State())
+
+    def frequency(self, part: Placed) -> tuple[int, int]:
+        """Less for a part that fewer calls can be."""
+        return self._frequency(part.top)
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
@@ -63,62 +98,6 @@ class Structure:
     def _count(self, site: int) -> int:
         operator = self._sites[site].operator
         return len(self._index.calls if operator is None else self._index.by_operator.get(operator, ()))
-
-    def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
-        if not open_tops:
-            yield state
-            return
-        # a top that shares something with what is matched goes first: only users of that are tried
-        top, anchors = open_tops[0], []
-        if state.results:
-            for one in open_tops:
-                anchors = self._anchors(one, state)
-                if anchors:
-                    top = one
-                    break
-        rest = [other for other in open_tops if other != top]
-        for found in self._with_top(top, anchors, state):
-            if self._in_order(found) and (self._trace is not None or not self._circular(found)):
-                yield from self._tops_from(rest, found)
-
-    def _with_top(self, top: int, anchors: list[Anchor], state: State) -> Iterator[State]:
-        site = self._sites[top]
-        if self._trace is not None or not state.results:
-            for node in self._candidates(top, anchors):
-                yield from self._site(site, node, state)
-        elif anchors:
-            below = self._index.below(state.values.values())
-            for node in self._candidates(top, anchors):
-                if not below >> self._index.position[node] & 1 and self._comes_after(top, node, state.nodes):
-                    yield from self._site(site, node, state)
-        else:
-            # nothing but names is shared: each place is matched by itself once, and those with the same names are put together
-            for one in self._by_itself(top).agreeing(state, self._replaced(state)):
-                if self._comes_after(top, one.nodes[top], state.nodes):
-                    yield joined(state, one)
-
-    def _by_itself(self, top: int) -> Alone:
-        found = self._alone.get(top)
-        if found is None:
-            states = [one for node in self._candidates(top, []) for one in self._site(self._sites[top], node, State())]
-            found = self._alone[top] = Alone(top, states, self._index)
-        return found
-
-    def _replaced(self, state: State) -> list[Value]:
-        """A value of each call whose results are replaced."""
-        calls = dict.fromkeys(state.nodes[site] for site in self._root_sites if site in state.nodes)
-        return [self._index.results(call)[0] for call in calls]
-
-    def _comes_after(self, top: int, node: Call, nodes: Mapping[int, Call]) -> bool:
-        """Whether a call may be a top beside what is matched: of exchangeable results one order is tried."""
-        rank = self._index.rank
-        for i, j in self._rule.ordered:
-            first, second = self._root_sites[i], self._root_sites[j]
-            if first == top and second in nodes and rank[node] > rank[nodes[second]]:
-                return False
-            if second == top and first in nodes and rank[nodes[first]] > rank[node]:
-                return False
-        return True
 
     def _in_order(self, state: State) -> bool:
         """One order of exchangeable results, and never one value as two results."""
@@ -134,12 +113,23 @@ class Structure:
                 return False
         return True
 
-    def _circular(self, state: State) -> bool:
-        """Whether a tensor of the rule is computed from one of its results: no replacement could be built from it."""
-        if len(self._tops) < 2:
-            return False
-        roots = self._replaced(state)
-        return len(roots) > 1 and self._index.depends(state.values.values(), roots)
+    def _tops_from(self, open_tops: Sequence[int], state: State) -> Iterator[State]:
+        if not open_tops:
+            yield state
+            return
+        # a top that shares something with what is matched goes first: only users of that are tried
+        top, anchors = open_tops[0], []
+        if state.results:
+            for one in open_tops:
+                anchors = self._anchors(one, state)
+                if anchors:
+                    top = one
+                    break
+        rest = [other for other in open_tops if other != top]
+        for node in self._candidates(top, anchors):
+            for found in self._site(self._sites[top], node, state):
+                if self._in_order(found):
+                    yield from self._tops_from(rest, found)
 
     # ---- where to look -----------------------------------------------------------------------------------------
 
@@ -160,9 +150,6 @@ class Structure:
             value, path = min(anchors, key=lambda a: len(self._index.users(a[0])))
             if self._index.users(value) or value.node in self._index.position:
                 return self._climb([value], path)
-        if self._trace is None:
-            return self._fitting(top).calls
-        # an explanation starts at the top with every call, so that it says how far a place fits
         operator = self._sites[top].operator
         return self._index.calls if operator is None else self._index.by_operator.get(operator, ())
 
@@ -178,9 +165,6 @@ class Structure:
             ]
             if site.associative:
                 found = self._longer(found, site)
-            if self._trace is None:
-                fitting = self._fitting(at).members
-                found = [node for node in found if node in fitting]
             found = in_order(found, self._index)
             values = [value for node in found for value in self._index.results(node)]
         return found
@@ -211,14 +195,19 @@ class Structure:
         elif not isinstance(node, Call):
             self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
             return
-        names = dict(state.names)
-        if not self._operator(site, node, state, names):
-            return
+        names = state.names
+        if site.term is not None or self._trace is not None:
+            names = dict(names)
+            if not self._operator(site, node, state, names):
+                return
         for results, attrs in self._outputs(site, node, state):
-            trial = dict(names)
-            pending = list(state.pending)
-            if self._attributes(site, node, attrs, state, trial, pending):
-                yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
+            if site.open_attrs or site.rest is not None or site.takes_defaults or site.inverse is not None or self._trace is not None:
+                trial = dict(names)
+                pending = list(state.pending)
+                if self._attributes(site, node, attrs, state, trial, pending):
+                    yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
+            else:
+                yield from self._arguments(site, node, results, state if names is state.names else state.with_names(names, state.pending))
 
     def _operator(self, site: Site, node: Call, state: State, names: dict[str, Any]) -> bool:
         if site.operator is not None:
@@ -287,7 +276,7 @@ class Structure:
                 )
                 return False
         if site.rest is not None:
-            rest = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+            rest = self._rest(site, node, attrs)
             known = names.setdefault(site.rest, rest)
             if not same_set(known, rest):
                 self._stop(state, site, lambda: f"`**{site.rest}` is {show(known)}, and here {show(rest)}")
@@ -295,6 +284,17 @@ class Structure:
         if site.takes_defaults:
             pending.append(Complete(node, site.given))
         return True
+
+    def _rest(self, site: Site, node: Call, attrs: dict[str, Any]) -> AttrSet:
+        """The attributes that a pattern does not name: one object for all calls that have the same."""
+        known = self._index.memory.rests
+        key = (node.head, site.given)
+        if site.inverse is not None:
+            # those of a group are its own
+            return AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+        if key not in known:
+            known[key] = AttrSet({name: value for name, value in attrs.items() if name not in site.given})
+        return known[key]
 
     # ---- arguments ---------------------------------------------------------------------------------------------
 

@@ -15,10 +15,9 @@ from dslc.ir.constants import array_value, number_of
 from dslc.ir.graph import Call, Node, Value, input_value
 from dslc.ir.scalar import Number
 from dslc.match import GraphIndex, Index, find_matches, replacements
-from dslc.match.alone import joined
 from dslc.match.cases import cases_of
 from dslc.match.index import Memory
-from dslc.match.state import State
+from dslc.match.ways import Near, Way
 
 
 class Classes:
@@ -209,25 +208,21 @@ def test_numbers_that_constants_hold_belong_to_the_guard_key(tmp_path: Path) -> 
 
 
 @pytest.fixture
-def built(monkeypatch: pytest.MonkeyPatch) -> list[tuple[State, State]]:
-    """The pairs of parts that are put together while a test runs."""
-    out: list[tuple[State, State]] = []
+def looked_at(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Value, ...]]:
+    """What a way of one part replaces that is looked at beside others, while a test runs."""
+    out: list[tuple[Value, ...]] = []
+    plain = Way.near
 
-    def noted(state: State, part: State) -> State:
-        out.append((state, part))
-        return joined(state, part)
+    def noted(self: Way) -> Near:
+        out.append(self.roots)
+        return plain(self)
 
-    monkeypatch.setattr("dslc.match.structure.joined", noted)
+    monkeypatch.setattr(Way, "near", noted)
     return out
 
 
-def others(built: list[tuple[State, State]]) -> int:
-    """How many of the pairs are of two calls."""
-    return sum(set(state.nodes.values()) != set(part.nodes.values()) for state, part in built)
-
-
-def test_parts_of_which_one_needs_the_other_are_never_put_together(tmp_path: Path, built: list[tuple[State, State]]) -> None:
-    """Sixty products of random earlier values: pairs are those of which neither is computed from the other, and no others are built."""
+def test_parts_of_which_one_needs_the_other_are_never_put_together(tmp_path: Path) -> None:
+    """Sixty products of random earlier values: pairs are those of which neither is computed from the other."""
     case = Case(tmp_path, PAIR)
     rng = random.Random(7)
     values = [tensor("x", 3, 3), tensor("y", 3, 3)]
@@ -235,23 +230,50 @@ def test_parts_of_which_one_needs_the_other_are_never_put_together(tmp_path: Pat
         values.append(case.call("matmul", values[rng.randrange(max(0, k - 9), len(values))], tensor(f"w{k}", 3, 3)))
     products = values[2:]
     index = GraphIndex(graph(*products))
-    found = {frozenset(value for _, value in match.roots) for match in find_matches(case.rule("pair"), index)}
+    found = [frozenset(value for _, value in match.roots) for match in find_matches(case.rule("pair"), index)]
     apart = {
         frozenset((a, b))
         for a, b in itertools.combinations(products, 2)
         if not index.depends([a], [b]) and not index.depends([b], [a])
     }
-    assert found == apart
-    assert others(built) == len(apart)
+    assert set(found) == apart
+    assert len(found) == len(apart)
 
 
-def test_a_chain_of_products_has_no_pairs_to_build(tmp_path: Path, built: list[tuple[State, State]]) -> None:
+def test_a_chain_of_products_has_no_pairs_to_look_at(tmp_path: Path, looked_at: list[tuple[Value, ...]]) -> None:
+    """Each is looked at as the first of a pair and beside itself: that it cannot stand beside any other is seen for all at once."""
     case = Case(tmp_path, PAIR)
     value = tensor("x", 3, 3)
     for k in range(200):
         value = case.call("matmul", value, tensor(f"w{k}", 3, 3))
     assert list(find_matches(case.rule("pair"), GraphIndex(graph(value)))) == []
-    assert others(built) == 0
+    assert len(looked_at) == 400
+
+
+def test_equal_parts_are_matched_once_for_all_rules(tmp_path: Path) -> None:
+    """Names, and the rest of the rules, are no difference; an operand that stands twice, and a result with a name, are."""
+    text = """
+substitution one(A: f32[M, K], B: f32[K, N]) -> Y {\n  Y = matmul(relu(A), B)\n  =>\n  Y = matmul(relu(A), B)\n}
+substitution two(C: f32[R, S], A: f32[S, Q]) -> U {\n  U = matmul(relu(C), A)\n  where Q > 5\n  =>\n  U = matmul(relu(C), A)\n}
+substitution pair(A: f32[M, K], B: f32[K, N], C: f32[M, K]) -> Y, Z {
+  Y = matmul(relu(A), B)\n  Z = matmul(relu(C), B)\n  =>\n  Y = matmul(relu(A), B)\n  Z = matmul(relu(C), B)\n}
+substitution same(A: f32[M, M]) -> Y {\n  Y = matmul(relu(A), A)\n  =>\n  Y = matmul(relu(A), A)\n}
+substitution inner(A: f32[M, K], B: f32[K, N]) -> Y {\n  H = relu(A)\n  Y = matmul(H, B)\n  =>\n  Y = matmul(H, B)\n}
+"""
+    case = Case(tmp_path, text)
+    parts = {name: [one.part for one in case.rule(name).parts] for name in ("one", "two", "pair", "same", "inner")}
+    assert parts["pair"] == parts["one"] * 2
+    assert parts["one"] == parts["two"]
+    assert len({*parts["one"], *parts["same"], *parts["inner"]}) == 3
+    x, y, z = tensor("x", 2, 3), tensor("y", 2, 3), tensor("z", 3, 6)
+    first, second = (case.call("matmul", case.call("relu", value), z) for value in (x, y))
+    index = GraphIndex(graph(first, second))
+    assert {match.variables["A"] for match in find_matches(case.rule("one"), index)} == {x, y}
+    assert {(match.variables["C"], match.variables["A"]) for match in find_matches(case.rule("two"), index)} == {(x, z), (y, z)}
+    assert [match.names["Q"] for match in find_matches(case.rule("two"), index)] == [6, 6]
+    (both,) = find_matches(case.rule("pair"), index)
+    assert dict(both.roots) == {"Y": first, "Z": second}
+    assert dict(both.variables) == {"A": x, "B": z, "C": y}
 
 
 def test_rules_share_what_they_ask_of_calls(tmp_path: Path) -> None:
