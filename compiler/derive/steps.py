@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import combinations, permutations
 
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
@@ -122,7 +122,8 @@ class Steps:
         below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
         for step, rule, left, right in self._joint:
             linked = any(isinstance(part, t.Name) and part.id == left[0].name for part in walk_expr(left[1].scope))
-            for first, second in permutations(scopes, 2):
+            # of two that do not need each other the order is no matter
+            for first, second in (permutations if linked else combinations)(scopes, 2):
                 if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
                     continue
                 for results in rewritten(rule, left, right, (first, second), self.views):
