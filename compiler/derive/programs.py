@@ -75,6 +75,12 @@ def _operations(body: Scalar) -> float:
     return 0.0
 
 
+def operations(value: Value) -> float:
+    """What the scopes of an expression compute."""
+    scopes = [node for node in topological([value.node]) if isinstance(node, ScopeNode)]
+    return sum(_operations(node.scope.body) * elements(node.values[0]) for node in scopes)
+
+
 def intensity(node: ScopeNode) -> float:
     """Operations per element that is read or written; 1 at most for what adds elements of one tensor, each of them as it is."""
     count = 1.0
@@ -129,20 +135,22 @@ def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()
 
 
 def kinds(programs: Iterable[Program]) -> Iterator[Program]:
-    """Programs of every kind in turn, the cheapest first: by which operators they are, and by what of these is 1.
+    """Programs of every kind in turn, the cheapest first: by how many operators they are, by which, and by what of these is 1.
 
     A convolution with a window of one position, one with groups and a product of matrices are of three kinds.
     """
-    return _in_turn(programs, _operators, lambda own: _in_turn(own, _units, iter))
+    return _in_turn(programs, (lambda each: len(each.calls), _operators, _units))
 
 
-def _in_turn(
-    programs: Iterable[Program], kind: Callable[[Program], object], inside: Callable[[Sequence[Program]], Iterator[Program]]
-) -> Iterator[Program]:
+def _in_turn(programs: Iterable[Program], kinds_of: Sequence[Callable[[Program], object]]) -> Iterator[Program]:
+    if not kinds_of:
+        yield from programs
+        return
+    first, *others = kinds_of
     groups: dict[object, list[Program]] = {}
     for each in programs:
-        groups.setdefault(kind(each), []).append(each)
-    left = [inside(own) for own in groups.values()]
+        groups.setdefault(first(each), []).append(each)
+    left = [_in_turn(own, others) for own in groups.values()]
     while left:
         more = []
         for own in left:
@@ -170,4 +178,4 @@ def _ones(value: object) -> object:
     return tuple(map(_ones, value)) if isinstance(value, tuple) else value == 1
 
 
-__all__ = ["Price", "Program", "elements", "estimated", "intensity", "kinds", "unlike"]
+__all__ = ["Price", "Program", "elements", "estimated", "intensity", "kinds", "operations", "unlike"]

@@ -15,7 +15,7 @@ from math import inf
 
 from dslc.derive.members import Member, choices, is_product, members_of, put, ranks
 from dslc.derive.pieces import Operands, Views, view_of
-from dslc.derive.programs import Price, Program, estimated, intensity, unlike
+from dslc.derive.programs import Price, Program, estimated, intensity, operations, unlike
 from dslc.derive.solving import Miss, Missed, nearer
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import instances, missed, products_of
@@ -215,7 +215,7 @@ class Search:
     def nearest(self) -> list[tuple[Value, tuple[Step, ...]]]:
         """The expressions that were looked at, and how they were derived; those nearest to operators first."""
         order = {
-            state: (distance(state, self.steps.views), _scopes(state), len(steps), k)
+            state: (distance(state, self.steps.views), _scopes(state), operations(state), len(steps), k)
             for k, (state, steps) in enumerate(self.paths.items())
         }
         return [(state, self.paths[state]) for state in sorted(order, key=lambda state: order[state])]
