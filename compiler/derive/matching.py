@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, in_bounds, ranges, view_of
 from dslc.ir.graph import Value
@@ -14,6 +14,8 @@ from dslc.syntax import tree as t
 
 #: the key of the order of axes of the scope inside that was matched last
 _NESTED = "{}"
+#: ways to give iterators to names that are looked at, of one scope
+_CHOICES = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def _parts(
             yield (iters,)
         return
     wanted = [len(known[name]) if name in known else None for name in names]
-    for choice in product(*((0,) if it in single else range(len(names)) for it in iters)):
+    for choice in islice(product(*((0,) if it in single else range(len(names)) for it in iters)), _CHOICES):
         if any(count != choice.count(k) if count is not None else k not in choice for k, count in enumerate(wanted)):
             continue
         classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))
