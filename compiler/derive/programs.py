@@ -168,14 +168,14 @@ def _operators(program: Program) -> tuple[str, ...]:
 def _units(program: Program) -> tuple[object, ...]:
     found = []
     for call in program.calls:
-        shapes = [_ones(arg.type.shape) for arg in call.args]
-        found.append((call.op, *shapes, *(_ones(value) for _, value in call.attrs)))
+        shapes = [tuple(size == 1 for size in arg.type.shape) for arg in call.args]
+        found.append((call.op, *shapes, *(_plain(value) for _, value in call.attrs)))
     return tuple(sorted(found, key=str))
 
 
-def _ones(value: object) -> object:
-    """Which of some numbers are 1."""
-    return tuple(map(_ones, value)) if isinstance(value, tuple) else value == 1
+def _plain(value: object) -> bool:
+    """Whether an attribute changes little: no stride, no dilation, no groups, a pad of one position at most."""
+    return all(map(_plain, value)) if isinstance(value, tuple) else value in {0, 1}
 
 
 __all__ = ["Price", "Program", "elements", "estimated", "intensity", "kinds", "operations", "unlike"]

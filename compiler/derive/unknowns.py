@@ -16,6 +16,7 @@ from dslc.derive.maps import by_reads, changed, image, merged, split, together
 from dslc.derive.matching import Found
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scopes import each_of
 from dslc.syntax import tree as t
 
 #: extents up to which every part is a size to split by
@@ -199,6 +200,9 @@ class Unknowns:
         if node.function == "total" and len(node.args) == 2:
             term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
             return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
+        if node.function == "batch" and len(node.args) == 2:
+            iters, _ = self._index_of(node.args[1], found)
+            return all(node.free.issuperset(iters) for node in each_of(Read, found.terms[_id(node.args[0])].body))
         raise Unfit("a predicate that is not known")
 
     def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:
