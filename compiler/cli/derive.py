@@ -32,7 +32,7 @@ SEARCHING, PROOF = 0.7, 10.0
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=45.0, show_default=True, metavar="S",
+@click.option("--budget", type=click.FloatRange(min=0.1), default=40.0, show_default=True, metavar="S",
               help="Seconds for search and proofs.")  # fmt: skip
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
