@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dslc.analysis.counts import known_flops
-from dslc.derive.search import estimated
+from dslc.derive.programs import estimated
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, topological
 from dslc.ir.holes import hole, program

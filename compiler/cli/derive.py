@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from dslc.derive.calls import Called
-    from dslc.derive.search import Derived, Program
+    from dslc.derive.programs import Program
+    from dslc.derive.search import Derived
     from dslc.ir.dtype import TensorType
     from dslc.semantics.library import Rules
+
+
+#: programs that are shown
+MOST = 10
+#: of the budget the share for searching, the rest being for proofs; seconds of one proof at most
+SEARCHING, PROOF = 0.7, 10.0
 
 
 @click.command()
@@ -24,9 +32,10 @@ if TYPE_CHECKING:
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=60.0, show_default=True, metavar="S", help="Seconds of searching.")
+@click.option("--budget", type=click.FloatRange(min=0.1), default=40.0, show_default=True, metavar="S",
+              help="Seconds for search and proofs.")  # fmt: skip
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
-@click.option("--all", "every", is_flag=True, help="Every program, not the ten cheapest.")
+@click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
@@ -37,17 +46,18 @@ def command(
     CALL may also be FILE.rules::NAME, an operator at the types that it declares, or a model with --node NAME. A tensor is typed where
     it first occurs. Every program that is printed is proved equal to the call for all inputs; prices are estimates.
     """
-    from itertools import islice
     from math import inf
 
     from dslc.cli.options import binding
-    from dslc.derive.search import Limits, Search, unlike
+    from dslc.derive.programs import kinds, unlike
+    from dslc.derive.search import Limits, Search
     from dslc.derive.targets import targets_of
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
     from dslc.semantics.library import load_many
 
+    began = time.monotonic()
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
     rules = load_many(["std", *(libraries or ("einnet",)), *own])
@@ -58,24 +68,26 @@ def command(
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
     _in_bounds(rules, called, name if own else "")
     (value,) = expand(rules, (called.value,))
-    limits = Limits(max_depth=max_depth, seconds=budget, intensity=intensity, max_states=max_states or inf)
+    limits = Limits(max_depth=max_depth, seconds=SEARCHING * budget, intensity=intensity, max_states=max_states or inf)
     search = Search(rules, derivations, limits, targets_of(rules, [each.op for each in called.calls], sorted(wanted)))
     with rare_collections():
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
-    # what is not proved is not shown
-    chosen = programs if every else unlike(rules, programs, called.calls)
-    records = list(islice((_record(rules, each, called) for each in chosen if _proved(rules, each, called)), None if every else 10))
+    # of all those first that are no others with more to compute, in case that the time is over before all are proved
+    different = list(kinds(unlike(rules, programs, called.calls)))
+    chosen = dict.fromkeys((*different, *programs)) if every else different
+    shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else MOST)
+    records = [_record(rules, each, called) for each in shown]
     found = {call.op for each in programs for call in each.calls}
     missed = {name: str(search.missed(name)) for name in sorted(wanted - found)}
     if output_format == "json":
         facts = {
             "programs": records, "states": derived.states, "applications": derived.applications,
-            "seconds": round(derived.seconds, 3), "complete": derived.complete, "missed": missed,
+            "seconds": round(time.monotonic() - began, 3), "complete": derived.complete and not cut, "missed": missed,
         }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
-    _print(records, len(programs), derived, missed)
+    _print(records, len(programs), derived, missed, time.monotonic() - began)
 
 
 def called_as(
@@ -175,17 +187,34 @@ def _bytes(program: Program) -> int | None:
     return total
 
 
-def _proved(rules: Rules, program: Program, called: Called) -> bool:
+def _all_proved(
+    rules: Rules, programs: Iterable[Program], called: Called, until: float, most: int | None
+) -> tuple[list[Program], bool]:
+    """The first programs that are proved, the cheapest first, and whether time was over before: what is not proved is not shown."""
+    found: list[Program] = []
+    cut = False
+    for each in programs:
+        left = until - time.monotonic()
+        # some are always tried
+        if len(found) == most or (left <= 0 and found):
+            cut = len(found) != most
+            break
+        if _proved(rules, each, called, min(PROOF, max(1.0, left))):
+            found.append(each)
+    return sorted(found, key=lambda each: (each.seconds, len(each.steps))), cut
+
+
+def _proved(rules: Rules, program: Program, called: Called, seconds: float) -> bool:
     """Whether the exact prover shows that the program equals the call for all inputs."""
     from dslc.prove.exact.answers import Equal
     from dslc.prove.exact.compare import compare
     from dslc.semantics.elaborate import expand
 
     left, right = expand(rules, (called.value,)), expand(rules, (program.value,))
-    return isinstance(compare(rules, left, right, seconds=10.0), Equal)
+    return isinstance(compare(rules, left, right, seconds=seconds), Equal)
 
 
-def _print(records: list[dict[str, Any]], count: int, derived: Derived, missed: dict[str, str]) -> None:
+def _print(records: list[dict[str, Any]], count: int, derived: Derived, missed: dict[str, str], seconds: float) -> None:
     for name, why in missed.items():
         click.echo(f"No program of {name}: {why}.")
     if not records and not missed:
@@ -199,5 +228,5 @@ def _print(records: list[dict[str, Any]], count: int, derived: Derived, missed: 
             click.echo("   " + line)
     cut = "" if derived.complete else "; the search was cut"
     click.echo(
-        f"{count} programs, {derived.states} expressions, {derived.applications} applications, {derived.seconds:.1f} s{cut}"
+        f"{count} programs, {derived.states} expressions, {derived.applications} applications, {seconds:.1f} s{cut}"
     )

@@ -9,8 +9,8 @@ from dslc.derive.matching import Found, at_index
 from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, ranges, sum_ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce, walk
-from dslc.ir.scopes import stack
+from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
+from dslc.ir.scopes import each_of, stack
 from dslc.syntax import tree as t
 
 
@@ -153,8 +153,8 @@ class Right:
         within = {**at, **sum_ranges(body)}
         if all(
             node.other is not None or in_bounds(node.index, self.operands.values[node.operand].type.shape, within)
-            for node in walk(body) if isinstance(node, Read)
-        ):  # fmt: skip
+            for node in each_of(Read, body)
+        ):
             return body
         return rebuild(body, lambda node: self._read_or_zero(node, within))
 

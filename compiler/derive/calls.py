@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from dslc.errors import DslcError, SourceText, Span, error
+from dslc.errors import Diagnostic, DslcError, SourceText, Span, error
 from dslc.ir.dtype import DTYPES, DType, TensorType
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import abstracted, hole
@@ -50,6 +50,7 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
     """
     typed: dict[str, str] = {name: str(type) for name, type in (known or {}).items()}
     again: list[tuple[str, re.Match[str]]] = []
+    starts: dict[str, int] = {}
     source = SourceText("call", text)
 
     def name_of(found: re.Match[str]) -> str:
@@ -59,6 +60,7 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
             start = found.start("type") + found["type"].index(dtype)
             hint = "one of " + ", ".join(DTYPES)
             raise error("E0305", f"there is no element type `{dtype}`", Span(source, start, start + len(dtype)), hint=hint)
+        starts.setdefault(found["name"], found.end("type") - len(written))
         if typed.setdefault(found["name"], written) != written:
             again.append((typed[found["name"]], found))
         # what stands behind it stays in its column
@@ -75,16 +77,24 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
         if name.startswith("w"):
             # that is how weights are called
             body = re.sub(rf"\b{name}\b", "v" + name[1:], body)
-    params = ", ".join(f"{'v' + name[1:] if name.startswith('w') else name}: {type}" for name, type in typed.items())
+    given = {"v" + name[1:] if name.startswith("w") else name: (type, starts.get(name)) for name, type in typed.items()}
+    params = ", ".join(f"{name}: {type}" for name, (type, _) in given.items())
     results = ", ".join(f"y{k}" for k in range(_results(rules, text) if several else 1))
-    head = f"dslc 1\n\noperator {PROGRAM}({params}) -> {results} {{\n  {results} =\n"
+    opening = f"dslc 1\n\noperator {PROGRAM}("
+    head = f"{opening}{params}) -> {results} {{\n  {results} =\n"
+    # where what stands in the program stands in the call: the call itself, and the types
+    parts = [(len(head), 0, len(text))]
+    at = len(opening)
+    for name, (type, start) in given.items():
+        if start is not None:
+            parts.append((at + len(name) + 2, start, len(type)))
+        at += len(name) + len(type) + 4
     try:
         graph = read_program(rules, f"{head}{body}\n}}\n", short=True)
     except Mismatch as problem:
-        raise error("E0306", problem.reason, _moved(problem.span, source, len(head)) or Span(source, 0, len(text))) from None
+        raise error("E0306", problem.reason, _moved(problem.span, source, parts) or Span(source, 0, len(text))) from None
     except DslcError as problem:
-        found = [replace(one, span=_moved(one.span, source, len(head)) or Span(source, 0, len(text))) for one in problem.diagnostics]
-        raise DslcError(found) from None
+        raise DslcError([_of_call(one, source, parts) for one in problem.diagnostics]) from None
     if len(graph.outputs) != 1 and not several:
         raise error("E0911", "an expression of one result is derived", Span(source, 0, len(text)))
     return Called(graph, tuple(typed))
@@ -99,11 +109,25 @@ def _results(rules: Rules, text: str) -> int:
     return max(1, len(chosen.syntax.outputs)) if chosen is not None else 1
 
 
-def _moved(span: Span | None, source: SourceText, offset: int) -> Span | None:
-    """A place of the whole text as one of the call's; None where it is none."""
-    if span is None or span.source.path != "program" or span.start < offset:
+def _of_call(problem: Diagnostic, source: SourceText, parts: Sequence[tuple[int, int, int]]) -> Diagnostic:
+    """A finding in the program around a call as one in the call."""
+    moved = [(each, _moved(each.span, source, parts)) for each in problem.secondary]
+    labels = tuple(replace(each, span=span) for each, span in moved if span is not None)
+    return replace(problem, span=_moved(problem.span, source, parts) or Span(source, 0, len(source.text)), secondary=labels)
+
+
+def _moved(span: Span | None, source: SourceText, parts: Sequence[tuple[int, int, int]]) -> Span | None:
+    """A place of the whole text as one of the call's; None where it is none.
+
+    `parts`: where they stand in the whole, where in the call, and how long they are; the first is the call itself, to the end.
+    """
+    if span is None or span.source.path != "program":
         return None
-    return Span(source, min(span.start - offset, len(source.text) - 1), min(span.end - offset, len(source.text)))
+    for k, (start, own, length) in enumerate(parts):
+        if start <= span.start and (k == 0 or span.start <= start + length):
+            last = own + length
+            return Span(source, min(own + span.start - start, max(own, last - 1)), min(own + span.end - start, last))
+    return None
 
 
 def call_of(rules: Rules, name: str, sizes: Mapping[str, int]) -> Called:

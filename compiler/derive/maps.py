@@ -101,8 +101,11 @@ def by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) 
             continue
         for index in node.index:
             own = [it for it in iters if it in index.free]
-            if len(own) < 2 or not index.free <= inside:
+            summed = index.free - inside
+            if len(own) < 2 or any(coefficient_of(index, it) is None for it in summed):
                 continue
+            # of a window that is summed where it begins: `h + 3 * a` of `h + 3 * a + b`
+            index = substitute(index, {it: num(0) for it in summed})
             divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
             quotients = dict.fromkeys(part for part in divided if isinstance(part.args[1], Num))
             if quotients:

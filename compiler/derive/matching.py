@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
+from itertools import islice, product
 
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, in_bounds, ranges, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Read, Scalar, rebuild, walk
+from dslc.ir.scalar import Iter, Read, Scalar, num, rebuild, walk
 from dslc.ir.scopes import substitute
 from dslc.syntax import tree as t
 
 #: the key of the order of axes of the scope inside that was matched last
 _NESTED = "{}"
+#: ways to give iterators to names that are looked at, of one scope
+_CHOICES = 1 << 12
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,8 @@ class Left:
         names = [place.name for place in node.places if isinstance(place, t.Binder)]
         if len(names) != len(node.places):
             return
-        for classes in _parts(names, view.iters, found.indexes, ordered=True):
+        single = {it for it, extent in zip(view.iters, view.box.extents, strict=True) if extent is num(1)}
+        for classes in _parts(names, view.iters, found.indexes, single):
             each = found
             renamed: dict[Iter, Scalar] = {}
             for place, part in zip(node.places, classes, strict=True):
@@ -108,7 +111,7 @@ class Left:
         if view.kind != node.kind or node.where is not None:
             return
         extents = dict(zip(view.sums, view.sum_extents, strict=True))
-        for classes in _parts(names, view.sums, found.indexes, ordered=False):
+        for classes in _parts(names, view.sums, found.indexes):
             each, renamed = found, dict[Iter, Scalar]()
             for name, part in zip(names, classes, strict=True):
                 box = Box.of([extents[it] for it in part])
@@ -283,12 +286,11 @@ def _part(view: View, part: tuple[Iter, ...]) -> Box:
 
 
 def _parts(
-    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], ordered: bool
+    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], single: Collection[Iter] = ()
 ) -> Iterator[tuple[tuple[Iter, ...], ...]]:
     """Every way to give each iterator to one of the names; of several names each gets at least one.
 
-    A name that stands for iterators already gets as many. `ordered`: those of a traversal keep their order, and of equal lengths
-    the names come in it; those of a summation are tried in every order where a name is known.
+    A name that stands for iterators already gets as many. `single`: iterators of one position, which go with the first name.
     """
     if len(names) == 1 and names[0] not in known:
         yield (iters,)
@@ -297,12 +299,12 @@ def _parts(
         if len(iters) == len(known[names[0]]):
             yield (iters,)
         return
-    for choice in product(range(len(names)), repeat=len(iters)):
+    wanted = [len(known[name]) if name in known else None for name in names]
+    for choice in islice(product(*((0,) if it in single else range(len(names)) for it in iters)), _CHOICES):
+        if any(count != choice.count(k) if count is not None else k not in choice for k, count in enumerate(wanted)):
+            continue
         classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))
-        if all(
-            len(part) == len(known[name]) if name in known else part for name, part in zip(names, classes, strict=True)
-        ):
-            yield classes
+        yield classes
 
 
 

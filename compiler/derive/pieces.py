@@ -13,7 +13,7 @@ from dslc.analysis.numeric import Unknown, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
-from dslc.ir.scopes import substitute
+from dslc.ir.scopes import each_of, substitute
 
 Vector = tuple[Scalar, ...]
 #: a tensor as a function of positions
@@ -143,8 +143,18 @@ class Operands:
     """The tensors that the pieces of one application read, by number; and names that occur nowhere else."""
 
     values: list[Value] = field(default_factory=list)
+    #: scopes taken apart, for all applications: the first one of an application is the same each time
+    views: Views = field(default_factory=dict)
     _numbers: dict[Value, int] = field(default_factory=dict)
     _named: int = 0
+
+    @property
+    def unused(self) -> bool:
+        return not self.values and not self._named
+
+    def like(self, other: Operands) -> None:
+        """Takes the tensors and the names that others have taken."""
+        self.values[:], self._numbers, self._named = other.values, dict(other._numbers), other._named
 
     def number(self, value: Value) -> int:
         if value not in self._numbers:
@@ -186,7 +196,7 @@ class Operands:
 
 def _without_others(body: Scalar, shapes: Sequence[tuple[Dim, ...]], within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
     """Reads that are known to stay inside need no value outside."""
-    if not any(isinstance(node, Read) and node.other is not None for node in walk(body)):
+    if all(node.other is None for node in each_of(Read, body)):
         return body
     every = {**sum_ranges(body), **within}
 
@@ -226,6 +236,16 @@ class View:
 
 def view_of(value: Value, operands: Operands) -> View | None:
     """A scope taken apart; None where the value is no scope, has merged dimensions, or sums over less than a box."""
+    if not operands.unused:
+        return _view(value, operands)
+    known = operands.views.get(value)
+    if known is None:
+        known = operands.views[value] = _view(value, own := Operands()), own
+    operands.like(known[1])
+    return known[0]
+
+
+def _view(value: Value, operands: Operands) -> View | None:
     node = value.node
     if not isinstance(node, ScopeNode) or node.scope.groups is not None:
         return None
@@ -250,6 +270,10 @@ def view_of(value: Value, operands: Operands) -> View | None:
     return View(value, iters, box, body.kind, sums, body.extents, inner)
 
 
+#: scopes that were taken apart, with what their applications had taken then
+Views = dict[Value, tuple[View | None, Operands]]
+
+
 def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:
     """Iterators with their least and greatest positions; raises Unfit at unknown sizes."""
     found: dict[Scalar, tuple[int, int]] = {}
@@ -263,11 +287,10 @@ def ranges(iters: Sequence[Iter], box: Box) -> Mapping[Scalar, tuple[int, int]]:
 def sum_ranges(body: Scalar) -> Mapping[Scalar, tuple[int, int]]:
     """Where the iterators of the summations inside run, as far as their extents are known; of one name the widest."""
     found: dict[Scalar, tuple[int, int]] = {}
-    for node in walk(body):
-        if isinstance(node, Reduce):
-            for it, extent in zip(node.iters, node.extents, strict=True):
-                if isinstance(extent, Num):
-                    found[it] = (0, max(found.get(it, (0, 0))[1], int(extent.value) - 1))
+    for node in each_of(Reduce, body):
+        for it, extent in zip(node.iters, node.extents, strict=True):
+            if isinstance(extent, Num):
+                found[it] = (0, max(found.get(it, (0, 0))[1], int(extent.value) - 1))
     return found
 
 

@@ -7,24 +7,31 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replaced
 from itertools import islice, product
 from math import inf
 
-from dslc.derive.pieces import Operands, view_of
+from dslc.derive.members import Member, choices, is_product, members_of, put, ranks
+from dslc.derive.pieces import Operands, Views, view_of
+from dslc.derive.programs import Price, Program, estimated, intensity, operations, unlike
 from dslc.derive.solving import Miss, Missed, nearer
 from dslc.derive.steps import Step, Steps
-from dslc.derive.targets import instances, missed, products_of, summed
-from dslc.ir.graph import Call, Input, Node, ScopeNode, Value, replace, topological
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, walk
+from dslc.derive.targets import instances, missed, products_of
+from dslc.ir.graph import Graph, Node, ScopeNode, Value, replace, topological
+from dslc.ir.scalar import Apply, Read, walk
+from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
-#: an estimate of a machine, where none is measured: operations and bytes a second, and what a call takes
-OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
 #: ways to write an expression by operators that are looked at
 _WAYS = 16
+#: how many times as much an expression may compute as the given one: where it is one step away it is looked at, but leads nowhere
+_WASTE = 3.0
+#: of the time the share for an expression of several products as a whole, of the rest that for each by itself, and of the rest that
+#: for making one of two
+_WHOLE, _MEMBERS, _JOINING = 0.25, 0.5, 0.7
 #: expressions that are asked why they are not an operator
 _ASKED = 200
 
@@ -50,24 +57,6 @@ LIMITS = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
-    """An equal program of operators and generated operators: how it was derived, and the estimate of its price in seconds."""
-
-    value: Value
-    steps: tuple[Step, ...]
-    targets: tuple[str, ...]
-    seconds: float
-
-    @property
-    def calls(self) -> tuple[Call, ...]:
-        return tuple(node for node in topological([self.value.node]) if isinstance(node, Call))
-
-    @property
-    def generated(self) -> tuple[ScopeNode, ...]:
-        return tuple(node for node in topological([self.value.node]) if isinstance(node, ScopeNode))
-
-
-@dataclass(frozen=True, slots=True)
 class Derived:
     """What was found, the cheapest first."""
 
@@ -79,69 +68,14 @@ class Derived:
     complete: bool
 
 
-Price = Callable[[Node], float]
-
-
-def estimated(rules: Rules) -> Price:
-    """Seconds of a node by its operations and bytes."""
-    products: dict[Node, float] = {}
-
-    def price(node: Node) -> float:
-        if isinstance(node, Input) or node.constant:
-            return 0.0
-        sizes = sum(_elements(value) * value.type.dtype.bytes for value in (*dict.fromkeys(node.args), *node.values))
-        if isinstance(node, ScopeNode):
-            per = _operations(node.scope.body)
-            return LAUNCH / 2 + max(per * _elements(node.values[0]) / SCALAR, sizes / BYTES)
-        if isinstance(node, Call):
-            if node not in products:
-                products[node] = 2.0 * _elements(node.values[0]) * summed(rules, node)
-            return LAUNCH + max(products[node] / OPERATIONS, sizes / BYTES)
-        return LAUNCH
-
-    return price
-
-
-def _elements(value: Value) -> int:
-    total = 1
-    for size in value.type.shape:
-        total *= size if isinstance(size, int) else 128
-    return total
-
-
-def _operations(body: Scalar) -> float:
-    if isinstance(body, Reduce):
-        count = 1.0
-        for extent in body.extents:
-            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
-        return count * (1 + _operations(body.body))
-    if isinstance(body, Apply):
-        return sum(_operations(arg) for arg in body.args) + (len(body.args) - 1 if body.reads else 0)
-    return 0.0
-
-
-def intensity(node: ScopeNode) -> float:
-    """Operations per element that is read or written; 1 at most for what adds elements of one tensor, each of them as it is."""
-    count = 1.0
-    body = node.scope.body
-    while isinstance(body, Reduce):
-        for extent in body.extents:
-            count *= float(extent.value) if isinstance(extent, Num) and isinstance(extent.value, int) else 128.0
-        body = body.body
-    if sum(isinstance(part, Read) for part in walk(body)) < 2:
-        return min(1.0, _operations(body) + 1.0)
-    moved = sum(min(_elements(arg), count * _elements(node.values[0])) for arg in dict.fromkeys(node.args))
-    return _operations(node.scope.body) * _elements(node.values[0]) / max(1.0, moved + _elements(node.values[0]))
-
-
-def distance(value: Value) -> int:
+def distance(value: Value, views: Views | None = None) -> int:
     """What stands between an expression and the tables of products: indexes of several iterators, guards, divisions."""
     total = 0
     for node in topological([value.node]):
-        if isinstance(node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(node.scope.body)):
-            view = view_of(node.values[0], Operands())
+        if isinstance(node, ScopeNode) and node.scope.body.binds:
+            view = view_of(node.values[0], Operands(views={} if views is None else views))
             body = node.scope.body if view is None else view.body
-            reads = [part for part in walk(body) if isinstance(part, Read)]
+            reads = [*each_of(Read, body)]
             if len(reads) < 2:
                 continue
             total += sum(max(0, len(at.free) - 1) for each in reads for at in each.index)
@@ -161,48 +95,139 @@ class Search:
         self.steps = Steps(derivations, fingerprint=limits.fingerprint)
         self.programs: dict[Value, Program] = {}
         self.states = 0
+        self.complete = True
         self.seen: tuple[Value, ...] = ()
+        self.paths: dict[Value, tuple[Step, ...]] = {}
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
         self._prices: dict[Node, float] = {}
         self._heavy: dict[ScopeNode, bool] = {}
 
     def run(self, value: Value) -> Derived:
-        """Explores from one scope, and gives the programs, cheapest first."""
+        """Explores from one expression, and gives the programs, cheapest first.
+
+        Where it has several products, or others beside one, each product is explored by itself too, for most of the time.
+        """
         began = time.monotonic()
+        start = self.steps.start(value)
+        members = members_of(start)
+        until = began + self.limits.seconds
+        complete = self._explored(start, began + _WHOLE * self.limits.seconds if members else until)
+        applications = 0
+        if members:
+            inner = self._of_members(members, until)
+            applications = sum(each.steps.applications for each in inner.values())
+            complete = complete and all(each.complete for each in inner.values())
+            now = time.monotonic()
+            self._joined(start, members, inner, now + _JOINING * (until - now))
+            self._put_together(start, members, inner, until)
+            self.states = len(self.paths)
+            self.seen = tuple(self.paths)
+            self.states += sum(each.states for each in inner.values())
+            self.seen += tuple(state for each in inner.values() for state in each.seen)
+        self.complete = complete
+        return Derived(self.ordered(), self.states, self.steps.applications + applications, time.monotonic() - began, complete)
+
+    def _explored(self, start: Value, until: float) -> bool:
+        """Derivations from one expression, layer by layer; whether that was all within the depth."""
 
         def late() -> bool:
-            return time.monotonic() - began > self.limits.seconds
+            return time.monotonic() > until
 
         self.steps.late = late
-        start = self.steps.start(value)
-        paths: dict[Value, tuple[Step, ...]] = {start: ()}
+        paths = self.paths
+        paths[start] = ()
         layer = [start]
         best = {start: self._programs(start, ())}
+        most = _WASTE * operations(start)
         complete = True
-        for _ in range(self.limits.max_depth):
+        for depth in range(self.limits.max_depth):
             fresh: list[Value] = []
+            waste: set[Value] = set()
             for state in layer:
                 if late() or len(paths) >= self.limits.max_states:
                     complete = False
                     break
                 for step, new in self.steps.near(state):
-                    if new not in paths and len(paths) < self.limits.max_states:
+                    if new in paths or len(paths) >= self.limits.max_states:
+                        continue
+                    wasteful = operations(new) > most
+                    if not wasteful or not depth:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
+                    if wasteful:
+                        waste.add(new)
             for new in fresh:
                 # at least the first of a layer, whatever time is left
                 best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
             if not fresh:
                 break
-            layer, cut = self._kept(fresh, best, paths)
+            layer, cut = self._kept([new for new in fresh if new not in waste], best, paths)
             complete = complete and not cut
             if late():
                 complete = False
                 break
         self.states = len(paths)
         self.seen = tuple(paths)
-        ordered = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
-        return Derived(tuple(ordered), self.states, self.steps.applications, time.monotonic() - began, complete)
+        return complete
+
+    # ---- several products ----------------------------------------------------------------------------------
+
+    def _of_members(self, members: Sequence[Member], until: float) -> dict[Graph, Search]:
+        """A search for every product, equal ones together."""
+        found: dict[Graph, Search] = {}
+        different = list(dict.fromkeys(each.alone for each in members))
+        # of what is left some is for putting them together
+        left = (until - time.monotonic()) * _MEMBERS / len(different)
+        for alone in different:
+            own = replaced(self.limits, seconds=max(0.0, left))
+            found[alone] = Search(self.rules, self.steps.rules, own, self.targets, self.price)
+            found[alone].run(alone.outputs[0])
+        return found
+
+    def _joined(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: float) -> None:
+        """Programs by what rules make of two products at once, of those that are nearest to operators: these are looked at together."""
+
+        def late() -> bool:
+            return time.monotonic() > until
+
+        self.steps.late = late
+        nearest = {alone: search.nearest() for alone, search in inner.items()}
+        for ranked in ranks([nearest[each.alone] for each in members]):
+            whole = put(start, members, {member.value: state for member, (state, _) in zip(members, ranked, strict=True)})
+            queue = [(self.steps.normal(whole), tuple(step for _, steps in ranked for step in steps))]
+            for state, before in queue:
+                for step, new in self.steps.between(state, is_product):
+                    if new not in self.paths:
+                        self.paths[new] = (*before, step)
+                        self._programs(new, self.paths[new])
+                        # what is one may be one with a third
+                        queue.append((new, self.paths[new]))
+                if late():
+                    return
+
+    def _put_together(self, start: Value, members: Sequence[Member], inner: Mapping[Graph, Search], until: float) -> None:
+        """Programs of an expression by those of its products."""
+        programs = {
+            alone: [(each.seconds, each) for each in unlike(self.rules, search.ordered())] for alone, search in inner.items()
+        }
+        for choice in choices([programs[each.alone] for each in members]):
+            whole = put(start, members, {member.value: each.value for member, each in zip(members, choice.each, strict=True)})
+            steps = tuple(step for each in choice.each for step in each.steps)
+            self._kept_program(whole, steps, tuple(name for each in choice.each for name in each.targets))
+            if time.monotonic() > until:
+                return
+
+    def ordered(self) -> tuple[Program, ...]:
+        """What was found by now, the cheapest first."""
+        return tuple(sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps))))
+
+    def nearest(self) -> list[tuple[Value, tuple[Step, ...]]]:
+        """The expressions that were looked at, and how they were derived; those nearest to operators first."""
+        order = {
+            state: (distance(state, self.steps.views), _scopes(state), operations(state), len(steps), k)
+            for k, (state, steps) in enumerate(self.paths.items())
+        }
+        return [(state, self.paths[state]) for state in sorted(order, key=lambda state: order[state])]
 
     def missed(self, target: str) -> Missed:
         """Why no expression that was looked at is an operator, by the one that came nearest to it."""
@@ -223,7 +248,7 @@ class Search:
         if not self.limits.guided:
             return fresh[: self.limits.beam], True
         order = {value: k for k, value in enumerate(fresh)}
-        far = {value: distance(value) for value in fresh}
+        far = {value: distance(value, self.steps.views) for value in fresh}
         cheap = sorted(fresh, key=lambda value: (best[value], far[value], order[value]))
         near = sorted(fresh, key=lambda value: (far[value], _scopes(value), best[value], order[value]))
         kept: dict[Value, None] = {}
@@ -231,8 +256,11 @@ class Search:
         groups: dict[tuple[str, ...], list[Value]] = {}
         for value in near:
             groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
-        for turn in range(max(map(len, groups.values()))):
-            for members in groups.values():
+        dear = {value: k for k, value in enumerate(cheap)}
+        # the cheapest first, then the nearest, in turn
+        queues = [[x for pair in zip(sorted(own, key=lambda value: dear[value]), own, strict=True) for x in pair] for own in groups.values()]
+        for turn in range(max(map(len, queues))):
+            for members in queues:
                 if turn < len(members) and len(kept) < self.limits.beam // 2:
                     kept[members[turn]] = None
         for a, b in zip(cheap, near, strict=True):
@@ -247,19 +275,23 @@ class Search:
         """The programs of a state, kept; the price of the cheapest, complete or not."""
         least = self._price(state)
         for targets, value in self._instantiated(state):
-            new = self.steps.normal(value)
-            seconds = self._price(new)
-            least = min(least, seconds)
-            if not targets or any(self._is_heavy(node) for node in topological([new.node]) if isinstance(node, ScopeNode)):
+            if any(self._is_heavy(node) for node in topological([value.node]) if isinstance(node, ScopeNode)):
+                # no program: its form is of no interest
+                least = min(least, self._price(value))
                 continue
-            known = self.programs.get(new)
-            if known is None or len(steps) < len(known.steps):
-                self.programs[new] = Program(new, steps, targets, seconds)
+            least = min(least, self._kept_program(value, steps, targets))
         return least
+
+    def _kept_program(self, value: Value, steps: tuple[Step, ...], targets: tuple[str, ...]) -> float:
+        new = self.steps.normal(value)
+        seconds = self._price(new)
+        known = self.programs.get(new)
+        if known is None or len(steps) < len(known.steps):
+            self.programs[new] = Program(new, steps, targets, seconds)
+        return seconds
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:
         """The state with its products as operators: every one of them, each in some ways."""
-        yield (), state
         found: list[tuple[Value, tuple[tuple[str, Value], ...]]] = []
         # users before what they use: that is replaced in what stands for them
         for node in reversed(topological([state.node])):
@@ -283,7 +315,7 @@ class Search:
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
         found = self._instances.get(value)
         if found is None:
-            made = list(instances(self.rules, value, self.targets))
+            made = list(instances(self.rules, value, self.targets, self.steps.views))
             order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}
             found = self._instances[value] = tuple(sorted(made, key=lambda each: order[id(each)]))
         return found
@@ -303,45 +335,6 @@ class Search:
                 own = self._prices[node] = self.price(node)
             total += own
         return total
-
-
-@dataclass(frozen=True, slots=True)
-class _Size:
-    """What the operators of a program are, and how large: numbers of attributes, elements of the result, what is added for each."""
-
-    operators: tuple[str, ...]
-    numbers: tuple[tuple[int, ...], ...]
-    sums: bool
-
-    def within(self, other: _Size) -> bool:
-        """Whether another program has the same operators, all of them as large at least."""
-        if (self.operators, self.sums) != (other.operators, other.sums) or [*map(len, self.numbers)] != [*map(len, other.numbers)]:
-            return False
-        return all(a <= b for own, its in zip(self.numbers, other.numbers, strict=True) for a, b in zip(own, its, strict=True))
-
-
-def _size_of(rules: Rules, nodes: Iterable[Node]) -> _Size:
-    found, sums = [], False
-    for node in nodes:
-        if isinstance(node, Call):
-            numbers = [int(each) for _, value in node.attrs for each in (value if isinstance(value, tuple) else (value,))
-                       if isinstance(each, int)]  # fmt: skip
-            sizes = sorted(int(_elements(arg)) for arg in node.args)
-            found.append((node.op, (*numbers, _elements(node.values[0]), int(summed(rules, node)), *sizes)))
-        elif isinstance(node, ScopeNode):
-            sums = sums or any(isinstance(part, Reduce) for part in walk(node.scope.body))
-    found.sort()
-    return _Size(tuple(name for name, _ in found), tuple(numbers for _, numbers in found), sums)
-
-
-def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()) -> Iterator[Program]:
-    """Of programs, the cheapest first, those that are no others (or the `given` one) with more to compute by the same operators."""
-    kept = [_size_of(rules, given)]
-    for each in programs:
-        size = _size_of(rules, topological([each.value.node]))
-        if not any(known.within(size) for known in kept):
-            kept.append(size)
-            yield each
 
 
 def _scopes(value: Value) -> int:

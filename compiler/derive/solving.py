@@ -20,8 +20,8 @@ from dslc.analysis.poly import Poly
 from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds
 from dslc.derive.tables import Group, Pattern, Window, leaves_in, unknowns_in
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, walk
-from dslc.ir.scopes import substitute
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read
+from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
@@ -102,7 +102,7 @@ class Matching:
         """
         view, pattern = self.view, self.pattern
         body, iters = view.body, (*view.iters, *view.sums)
-        if view.kind != pattern.kind or any(isinstance(part, Reduce) for part in walk(body)):
+        if view.kind != pattern.kind or body.binds:
             yield Missed(Miss.NO_PRODUCT)
             return
         found = False
@@ -376,7 +376,7 @@ class Matching:
         return self.operands.scope(names, Box.of(box), body, self._dtype(factor), tuple(groups))
 
     def _dtype(self, factor: Scalar) -> Any:
-        kinds = {self.operands.values[part.operand].type.dtype for part in walk(factor) if isinstance(part, Read)}
+        kinds = {self.operands.values[part.operand].type.dtype for part in each_of(Read, factor)}
         return kinds.pop() if len(kinds) == 1 else self.view.dtype
 
     def _beside(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import permutations
+from itertools import combinations, permutations
 
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
-from dslc.derive.pieces import Operands, Unfit, in_bounds, sum_ranges
+from dslc.derive.pieces import Operands, Unfit, Views, in_bounds, sum_ranges
 from dslc.derive.unknowns import Unknowns
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
@@ -47,10 +47,14 @@ def directions(rules: Sequence[DerivationDef]) -> tuple[tuple[Step, t.Derivation
 
 
 def rewritten(
-    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value]
-) -> Iterator[Mapping[Value, Value]]:
-    """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types."""
-    operands = Operands()
+    rule: t.Derivation, left: Sequence[t.Formula], right: Sequence[t.Formula], values: Sequence[Value],
+    views: Views | None = None,
+) -> Iterator[Mapping[Value, Value]]:  # fmt: skip
+    """Every way in which a rule rewrites these scopes, one per formula of its left side: new values for them, of the same types.
+
+    `views`: scopes that were taken apart before, and get what is.
+    """
+    operands = Operands(views={} if views is None else views)
     if any(len(value.type.shape) > ITERATORS for value in values):
         return
     count = 0
@@ -78,6 +82,8 @@ class Steps:
     applications: int = 0
     #: whether to end, asked between applications
     late: Callable[[], bool] = bool
+    #: scopes taken apart
+    views: Views = field(default_factory=dict)
     _known: dict[Value, tuple[tuple[Step, Value], ...]] = field(default_factory=dict)
     _read: dict[Value, Value] = field(default_factory=dict)
 
@@ -108,16 +114,19 @@ class Steps:
             found = self._known[value] = tuple({new: (step, new) for step, new in self._fresh(value)}.values())
         return found
 
-    def between(self, value: Value) -> Iterator[tuple[Step, Value]]:
-        """What rules between two expressions make of a program, each time anywhere in it."""
-        scopes = [node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode)]
+    def between(self, value: Value, wanted: Callable[[ScopeNode], bool] | None = None) -> Iterator[tuple[Step, Value]]:
+        """What rules between two expressions make of a program, each time anywhere in it; or between those that are `wanted`."""
+        scopes = [
+            node.values[0] for node in topological([value.node]) if isinstance(node, ScopeNode) and (wanted is None or wanted(node))
+        ]
         below = {each: {node.values[0] for node in topological([each.node])} for each in scopes}
         for step, rule, left, right in self._joint:
             linked = any(isinstance(part, t.Name) and part.id == left[0].name for part in walk_expr(left[1].scope))
-            for first, second in permutations(scopes, 2):
+            # of two that do not need each other the order is no matter
+            for first, second in (permutations if linked else combinations)(scopes, 2):
                 if (linked and first not in second.node.args) or (not linked and (first in below[second] or second in below[first])):
                     continue
-                for results in rewritten(rule, left, right, (first, second)):
+                for results in rewritten(rule, left, right, (first, second), self.views):
                     self.applications += 1
                     if self.late():
                         return
@@ -135,7 +144,7 @@ class Steps:
         if not isinstance(node, ScopeNode):
             return
         for step, rule, left, right in self._directions:
-            for results in rewritten(rule, left, right, (value,)):
+            for results in rewritten(rule, left, right, (value,), self.views):
                 self.applications += 1
                 if self.late():
                     return

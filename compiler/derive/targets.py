@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from dslc.derive.pieces import Operands, View, view_of
+from dslc.derive.pieces import Operands, View, Views, view_of
 from dslc.derive.solving import Matching, Miss, Missed, nearer
 from dslc.derive.tables import Pattern, patterns_of
 from dslc.ir.graph import Call, Value
@@ -46,9 +46,11 @@ def _is_product(pattern: Pattern) -> bool:
     )  # fmt: skip
 
 
-def instances(rules: Rules, value: Value, targets: Iterable[str]) -> Iterator[tuple[str, Value]]:
-    """A scope by operators: their names, and values equal to that of the scope."""
-    operands = Operands()
+def instances(
+    rules: Rules, value: Value, targets: Iterable[str], views: Views | None = None
+) -> Iterator[tuple[str, Value]]:
+    """A scope by operators: their names, and values equal to that of the scope. `views`: as for `rewritten`."""
+    operands = Operands(views={} if views is None else views)
     view = view_of(value, operands)
     if view is None:
         return

@@ -16,6 +16,7 @@ from dslc.derive.maps import by_reads, changed, image, merged, split, together
 from dslc.derive.matching import Found
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
+from dslc.ir.scopes import each_of
 from dslc.syntax import tree as t
 
 #: extents up to which every part is a size to split by
@@ -83,7 +84,7 @@ class Unknowns:
             if box is not None:
                 yield box
         elif name == "rounded_up":
-            yield from self._rounded(self._box(node.args[0], found), self._factors(node, "to", found))
+            yield from self._rounded(self._index_of(node.args[0], found), found, self._factors(node, "to", found))
         elif name == "halves":
             yield from self._halves(self._box(node.args[0], found))
 
@@ -150,13 +151,18 @@ class Unknowns:
         others = [sizes[other] for other in index.free if other is not it and other in sizes]
         return bool(others) and it in sizes and all(sizes[it] < other for other in others)
 
-    def _rounded(self, box: Box, factors: _Factors) -> Iterator[Box]:
-        """Boxes with the extents rounded up that are equal."""
+    def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: _Factors) -> Iterator[Box]:
+        """Boxes with the extents rounded up that are equal: by numbers that their iterators stand beside, and parts of windows."""
+        iters, box = index
+        reads = [at for term in found.terms.values() for node in each_of(Read, term.body) for at in node.index if len(at.free) > 1]
         for value in dict.fromkeys(box.extents):
             if not isinstance(value, Num) or not isinstance(value.value, int):
                 continue
             places = [k for k, extent in enumerate(box.extents) if extent is value]
-            for factor in sorted({*factors.numbers, *factors.short(value)}):
+            near = [(iters[k], at) for k in places for at in reads if iters[k] in at.free]
+            short = factors.short(value) if any(self._is_window(it, at, found) for it, at in near) else ()
+            beside = [each for each in factors.numbers if factors.listed or any(each in _numbers(at) for _, at in near)]
+            for factor in sorted({*beside, *short}):
                 up = -(-value.value // factor) * factor
                 # more than half of it is asked for
                 if value.value < up < 2 * value.value:
@@ -199,6 +205,9 @@ class Unknowns:
         if node.function == "total" and len(node.args) == 2:
             term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
             return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
+        if node.function == "batch" and len(node.args) == 2:
+            iters, _ = self._index_of(node.args[1], found)
+            return all(node.free.issuperset(iters) for node in each_of(Read, found.terms[_id(node.args[0])].body))
         raise Unfit("a predicate that is not known")
 
     def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:

@@ -67,6 +67,8 @@ class Normalizer:
     def __init__(self) -> None:
         self._nodes: dict[Node, Sequence[Value]] = {}
         self._labels: dict[Value, str] = {}
+        # bodies stay as they are where only what they read is another one
+        self._forms: dict[Scalar, Scalar] = {}
 
     def value(self, value: Value) -> Value:
         """`{[i0] $1[i0] * $0[i0]}(A, {[j] ...})` → the same with operands, summations and factors in their one order."""
@@ -95,7 +97,10 @@ class Normalizer:
         if any(k != number for k, number in numbers.items()):
             body = substitute(body, {}, 0, lambda node, index, other, depth: read(numbers[node.operand], index, other))
         groups = scope.groups if scope.groups is not None and any(count != 1 for count in scope.groups) else None
-        whole = Scope(scope.extents, _Normal().form(body), scope.dtype, groups)
+        form = self._forms.get(body)
+        if form is None:
+            form = self._forms[body] = _Normal().form(body)
+        whole = Scope(scope.extents, form, scope.dtype, groups)
         if len({node.operand for node in each_of(Read, whole.body)}) < len(operands):
             return self._scope(whole, operands)  # what was read twice in one maximum is read once
         return scope_value(whole, tuple(operands))

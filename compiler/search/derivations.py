@@ -16,7 +16,8 @@ from dslc.codegen.text import KernelText
 from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
-from dslc.derive.search import Limits, Program, Search, unlike
+from dslc.derive.programs import Program, unlike
+from dslc.derive.search import Limits, Search
 from dslc.errors import DslcError
 from dslc.fuse.estimate import EVERYDAY, Speeds, machine, seconds_of
 from dslc.fuse.groups import Neighbours

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as changed
 
 from dslc.cost.clock import TimeUp
-from dslc.derive.search import Program, estimated
+from dslc.derive.programs import Program, estimated
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of

@@ -15,7 +15,8 @@ from onnx import helper
 
 from dslc.cli.derive import command
 from dslc.derive.calls import read_call
-from dslc.derive.search import Derived, Limits, Program, Search
+from dslc.derive.programs import Program
+from dslc.derive.search import Derived, Limits, Search
 from dslc.derive.targets import Miss, missed, products_of
 from dslc.errors import DslcError
 from dslc.interpret.floats import Floats
