@@ -11,6 +11,7 @@ from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.panels import packed_factors, panelled
 from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
 from dslc.codegen.separate import separated
@@ -45,6 +46,10 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         out.append(Variant(width=lanes, lane=1))
         out.append(Variant(width=lanes, vectors=4, block=6))
         out.append(Variant(width=lanes, vectors=1, block=1, unroll=2))
+        if any(True for scope in scopes for _ in packed_factors(scope)):
+            # 24 sums in registers
+            out.insert(1, Variant(width=lanes, vectors=2, block=12, panels=True))
+            out.insert(2, Variant(width=lanes, vectors=4, block=6, panels=True))
     else:
         out.append(Variant(width=lanes, vectors=1))
     if shared:
@@ -62,7 +67,8 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     """
     with reasons():
         variant = variant or Variant()
-        return _Kernel(separated(parts_of(rules, group, variant.read_outputs)), variant).text()
+        parts = separated(parts_of(rules, group, variant.read_outputs))
+        return _Kernel(panelled(parts, variant.panel) if variant.panels else parts, variant).text()
 
 
 @contextmanager
