@@ -179,24 +179,25 @@ class StageWriter(Layout):
         block_statements.append(Let("int64_t", first, f"{var.name} * {size}"))
         emitter.bound[first] = emitter.top
 
-        def moved(by: int, name: str) -> list[Poly]:
-            return [replaced(place, {var: of(Var(name)) + by}, emitter.ranges) for place in at]
+        def moved(at_first: Poly, by: int) -> list[Poly]:
+            return [replaced(place, {var: at_first + by}, emitter.ranges) for place in at]
 
         emitter.ranges.extents[Var(first)] = extent - (size - 1)
         full, rest, one = Block(), Block(), Block()
         with emitter.level(full, fence=True):
             emitter.tile = Var(first) if block.turned else None
-            self.pieces(vars[lane], start, stop, [moved(u, first) for u in range(size)], step)
+            self.pieces(vars[lane], start, stop, [moved(of(Var(first)), u) for u in range(size)], step)
             emitter.tile = None
         number = None if extent.number is None or block.turned else extent.number % size
         if number:
             # as many as there are left
             with emitter.level(rest, fence=True):
-                self.pieces(vars[lane], start, stop, [moved(u, first) for u in range(number)], step)
+                last = extent - number
+                self.pieces(vars[lane], start, stop, [moved(last, u) for u in range(number)], step)
         elif number is None:
             each = emitter.variable("b", extent)
             with emitter.level(rest, fence=True), emitter.level(one, each):
-                self.pieces(vars[lane], start, stop, [moved(0, each.name)], step)
+                self.pieces(vars[lane], start, stop, [moved(of(each), 0)], step)
             rest.statements.append(Loop(each.name, first, emitter.text(extent), 1, one))
         block_statements.append(Branch(f"{first} + {size} <= {emitter.text(extent)}", full, rest))
 

@@ -14,7 +14,7 @@ class Variant:
     spread over lanes, by rank of its estimate (None: the best). fuse: whether parts share stages. read_outputs: whether what
     needs an output reads it. contract: whether a product may go into a sum without being rounded, which may give other numbers
     where a difference is next to nothing. panels: whether a factor of a product that many positions share is brought into panels of
-    `vectors` vectors first.
+    `vectors` vectors first. windows: whether a sum over windows of products is a product of matrices first.
     """
 
     width: int = 16
@@ -26,6 +26,7 @@ class Variant:
     read_outputs: bool = False
     contract: bool = True
     panels: bool = False
+    windows: bool = False
 
     @property
     def panel(self) -> int:
