@@ -150,7 +150,7 @@ class Layout:
             if best is None:
                 total += times
                 continue
-            step = self._step(value, best)
+            step = self.stride_of(value, best)
             flat = step is not None and step.number in {0, 1}
             if lane is None and best is not inner_lane:
                 size = ranges.extents.get(best)
@@ -170,7 +170,7 @@ class Layout:
             total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
         return total
 
-    def _step(self, value: Poly, lane: Var) -> Poly | None:
+    def stride_of(self, value: Poly, lane: Var) -> Poly | None:
         """How far elements are apart along a loop, in pieces of it that are as long as vectors."""
         if not self.variant.panels:
             return value.coefficient(lane)
