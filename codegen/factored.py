@@ -55,7 +55,7 @@ def factored(parts: Parts) -> Parts:
                 out.append(product)
                 args = (*args, product.value)
                 body = rebuild(scope.body, lambda each, node=node, rest=rest: rest if each is node else None)  # type: ignore[misc]
-                value = _apart(scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), args))
+                value = apart(scope_value(Scope(scope.extents, body, scope.dtype, scope.groups), args))
                 scope, args = scope_of(value), value.node.args
                 break
         whole = part_of(scope, args, part.alone) if found is not None or args != part.args else part
@@ -133,7 +133,7 @@ def _factor(whole: Scalar, it: Iter) -> int:
     return total
 
 
-def _apart(value: Value) -> Value:
+def apart(value: Value) -> Value:
     """Iterators of which quotients are taken in two: one over whole periods, and one over the positions of a period, for each of which
     the quotients are linear."""
     scope = scope_of(value)
@@ -144,7 +144,7 @@ def _apart(value: Value) -> Value:
         }  # fmt: skip
         step = max(steps, default=1)
         if step > 1 and isinstance(extent, int) and extent % step == 0 and extent > step:
-            return _apart(split_iterator(value, it, step))
+            return apart(split_iterator(value, it, step))
     return value
 
 
@@ -230,4 +230,4 @@ def _count(sizes: object) -> float:
     return total
 
 
-__all__ = ["factored", "strided"]
+__all__ = ["apart", "factored", "strided"]

@@ -13,6 +13,7 @@ from dslc.codegen.factored import factored, strided
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
+from dslc.codegen.padded import padded
 from dslc.codegen.panels import packed_factors, panelled
 from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
@@ -56,7 +57,12 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
             windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [replace(shapes[0], windows=True)]
             # to look at every position for its remainder is hopeless
             apart = any(strided(node) is not node for scope in scopes for node in outermost(scope.body))
-            return tuple(windows) if apart else (*out[:5], *windows)
+            if apart:
+                return tuple(windows)
+            out += windows
+        if padded(parts) != parts:
+            beside = (Variant(width=lanes, vectors=1, block=8, padded=True), Variant(width=lanes, block=8, padded=True))
+            return (*beside, *out)
     else:
         out.append(Variant(width=lanes, vectors=1))
     if shared:
@@ -76,6 +82,7 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
         variant = variant or Variant()
         parts = separated(parts_of(rules, group, variant.read_outputs))
         parts = factored(parts) if variant.windows else parts
+        parts = padded(parts) if variant.padded else parts
         return _Kernel(panelled(parts, variant.panel) if variant.panels else parts, variant).text()
 
 

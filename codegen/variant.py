@@ -15,6 +15,7 @@ class Variant:
     needs an output reads it. contract: whether a product may go into a sum without being rounded, which may give other numbers
     where a difference is next to nothing. panels: whether a factor of a product that many positions share is brought into panels of
     `vectors` vectors first. windows: whether a sum over windows of products is a product of matrices first.
+    padded: whether what products read beyond the ends of an operand is written out.
     """
 
     width: int = 16
@@ -27,6 +28,7 @@ class Variant:
     contract: bool = True
     panels: bool = False
     windows: bool = False
+    padded: bool = False
 
     @property
     def panel(self) -> int:

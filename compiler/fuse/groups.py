@@ -146,10 +146,10 @@ def proposals(graph: Graph, rules: Rules, limits: Limits | None = None, profiles
 
 def _runs(profile: Profile | None, limits: Limits, products: bool) -> bool:
     """Whether a kernel may compute a node: sums of products at large belong to the runtime, which is at its peak there, unless they
-    take every so many positions only."""
+    fill none of its blocks."""
     if profile is None or profile.window > limits.window:
         return False
-    return profile.reuse < limits.reuse or (products and (profile.strided or profile.operations <= limits.products))
+    return profile.reuse < limits.reuse or (products and (profile.loose or profile.operations <= limits.products))
 
 
 def _largest(around: Neighbours, profiles: Profiles, limits: Limits, products: bool) -> Iterator[list[Node]]:

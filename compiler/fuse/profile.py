@@ -58,6 +58,10 @@ class Reading:
     strided: bool
 
 
+#: a window's element is used so often at most where it has few channels
+FEW = 128.0
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What one scope takes: `points` elements of the result, operations (additions; others by `WEIGHTS`), readings by operand,
@@ -72,8 +76,8 @@ class Work:
     moves: bool
     #: whether it reduces elements of operands
     reduces: bool
-    #: whether a sum of products takes every so many positions only
-    strided: bool = False
+    #: whether a sum of products is one that fills no runtime's blocks: every so many positions of a window only, or few channels
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ class Profile:
     view: bool
     #: whether it only passes elements on
     moves: bool
-    #: whether a sum of products takes every so many positions only: runtimes have no loop for that
-    strided: bool = False
+    #: see `Work`
+    loose: bool = False
 
 
 class Sizes:
@@ -149,7 +153,7 @@ class _Counting:
         self.points = prod(self.extent.values())
         self.places = places(scope)
         self.found: list[list[Reading]] = [[] for _ in operands]
-        self.reuse, self.window, self.reduces, self.strided = 1.0, 1.0, False, False
+        self.reuse, self.window, self.reduces, self.loose = 1.0, 1.0, False, False
         self.seen: set[Scalar] = set()
 
     def work(self) -> Work:
@@ -157,7 +161,7 @@ class _Counting:
         operations = self.count(body, self.points, frozenset())
         moves = not any(isinstance(node, Reduce) for node in walk(body)) and operations == 0
         reads = tuple(map(self._joined, self.found, self.operands))
-        return Work(self.points, operations, reads, self.reuse, self.window, moves, self.reduces, self.strided)
+        return Work(self.points, operations, reads, self.reuse, self.window, moves, self.reduces, self.loose)
 
     def count(self, node: Scalar, times: float, bound: frozenset[Iter]) -> float:
         """Operations of an expression that is evaluated so many times; what occurs twice is computed once."""
@@ -203,7 +207,7 @@ class _Counting:
     def _reduce(self, node: Reduce, bound: frozenset[Iter]) -> float:
         # as a kernel does it: what a remainder leaves out is not looked at
         whole, node = node, strided(node)
-        self.strided = self.strided or node is not whole
+        self.loose = self.loose or node is not whole
         for it, extent in zip(node.iters, node.extents, strict=True):
             try:
                 low, high = interval(extent, self.range)
@@ -237,6 +241,8 @@ class _Counting:
         again = prod(self.extent.get(it, 1.0) for it in every) / max(distinct, 1.0)
         if len(factors) > 1:
             self.reuse = max(self.reuse, again)
+            mixed = any(len(index.free) > 1 and not index.free.isdisjoint(node.iters) for part in reads for index in part.index)
+            self.loose = self.loose or (mixed and again <= FEW)
         else:
             self.window = max(self.window, again)
 
@@ -323,7 +329,7 @@ class Profiles:
                 return None
             params, outputs = instance.params, instance.outputs
         reach: dict[Value, Reach] = {}
-        operations, reuse, window, moves, apart = 0.0, 1.0, 1.0, True, False
+        operations, reuse, window, moves, loose = 0.0, 1.0, 1.0, True, False
         scopes = list(_below(outputs, params))
         if not all(isinstance(below, ScopeNode | Constant | Input) for below in scopes):
             return None
@@ -336,12 +342,12 @@ class Profiles:
             work = self.work(below)
             operations += work.operations
             reuse, window = max(reuse, work.reuse), max(window, work.window)
-            moves, apart = moves and work.moves, apart or work.strided
+            moves, loose = moves and work.moves, loose or work.loose
             own = reach.get(below.values[0], Reach.OWN)
             for arg, reading in zip(below.args, work.reads, strict=True):
                 reach[arg] = max(reach.get(arg, Reach.OWN), reading.reach, own)
         own_reach = tuple(reach.get(param, Reach.OWN) for param in params)
-        return Profile(own_reach, operations, reuse, window, moves and self._view(node), moves, apart)
+        return Profile(own_reach, operations, reuse, window, moves and self._view(node), moves, loose)
 
     def _view(self, node: Call | ScopeNode) -> bool:
         if not isinstance(node, Call) or len(node.types) != 1:
