@@ -12,7 +12,7 @@ from dslc.codegen.text import NotGenerated, Reason
 from dslc.codegen.values import Env, Val, is_whole, literal
 from dslc.ir.dtype import DType, integer_range
 from dslc.ir.element import element_type
-from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table, apply, num, raw_apply
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, Table, raw_apply
 
 
 class Expressions(Positions):
@@ -115,16 +115,6 @@ class Expressions(Positions):
             return self._power(node, env, dtype)
         if name == "/" and not dtype.is_float:
             return self.apply("truncdiv", tuple(self.emit_as(arg, env, dtype) for arg in node.args), dtype)
-        if name == "log" and isinstance(node.args[0], Apply) and node.args[0].name == "+" and dtype.is_float:
-            # log(1 + x) loses digits where x is small
-            rest = list(node.args[0].args)
-            for k, arg in enumerate(rest):
-                if isinstance(arg, Num) and arg.value == 1 and len(rest) == 2:
-                    return self.apply("log1p", (self.emit_as(rest[1 - k], env, dtype),), dtype)
-        if name == "max" and len(node.args) == 2 and dtype.is_float:
-            a, b = node.args
-            if apply("*", num(-1), a) is b or apply("*", num(-1), b) is a:
-                return self.apply("abs", (self.emit_as(a, env, dtype),), dtype)
         if name in {"//", "%", "min", "max"}:
             dtype = self._wide_enough(node, env, dtype)
         args = [self.emit_as(arg, env, dtype) for arg in node.args]
@@ -170,8 +160,6 @@ class Expressions(Positions):
             value = exponent.value
             if value == Fraction(1, 2) and dtype.is_float:
                 return self.apply("sqrt", (base,), dtype)
-            if value == Fraction(-1, 2) and dtype.is_float:
-                return self.apply("/", (literal(1, dtype), self.apply("sqrt", (base,), dtype)), dtype)
             if not isinstance(value, bool) and value == int(value) and abs(int(value)) <= 16 and (dtype.is_float or value >= 0):
                 return self._integer_power(base, int(value), dtype)
         kind = env.type_of(exponent)

@@ -38,6 +38,7 @@ _NAMED = {
     "isnan": "k_isnan",
     "isinf": "k_isinf",
     "log1p": "k_log1p",
+    "rsqrt": "k_rsqrt",
     "round_f16": "k_round_f16",
     "round_bf16": "k_round_bf16",
     **{

@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.emit import Emitter
+from dslc.codegen.factored import factored, strided
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
-from dslc.codegen.poly import NotPolynomial, Poly
+from dslc.codegen.padded import padded
+from dslc.codegen.panels import packed_factors, panelled
+from dslc.codegen.poly import NotPolynomial, Poly, of_size
 from dslc.codegen.render import preamble, render
-from dslc.codegen.separate import separated
+from dslc.codegen.separate import outermost, separated
 from dslc.codegen.signature import Signature, symbols
 from dslc.codegen.stage_code import StageCode, code_of
 from dslc.codegen.stages import Stage, stages_of
@@ -46,6 +50,20 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         out.append(Variant(width=lanes, lane=1))
         out.append(Variant(width=lanes, vectors=4, block=6))
         out.append(Variant(width=lanes, vectors=1, block=1, unroll=2))
+        # 24 sums in registers
+        shapes = (Variant(width=lanes, vectors=4, block=6), Variant(width=lanes, vectors=2, block=12))
+        if any(True for scope in scopes for _ in packed_factors(scope)):
+            out[1:1] = [replace(shape, panels=True) for shape in shapes]
+        if len(factored(parts).parts) > len(parts.parts):
+            windows = [replace(shape, panels=True, windows=True) for shape in shapes] + [replace(shapes[0], windows=True)]
+            # to look at every position for its remainder is hopeless
+            apart = any(strided(node) is not node for scope in scopes for node in outermost(scope.body))
+            if apart:
+                return tuple(windows)
+            out += windows
+        if padded(parts) != parts:
+            beside = (Variant(width=lanes, vectors=1, block=8, padded=True), Variant(width=lanes, block=8, padded=True))
+            return (*beside, *out)
     else:
         out.append(Variant(width=lanes, vectors=1))
     if shared:
@@ -63,7 +81,10 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     """
     with reasons():
         variant = variant or Variant()
-        return _Kernel(separated(parts_of(rules, group, variant.read_outputs)), variant).text()
+        parts = separated(parts_of(rules, group, variant.read_outputs))
+        parts = factored(parts) if variant.windows else parts
+        parts = padded(parts) if variant.padded else parts
+        return _Kernel(panelled(parts, variant.panel) if variant.panels else parts, variant).text()
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from dslc.codegen.identities import shortened
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
@@ -24,7 +25,7 @@ from dslc.semantics.library import Rules
 
 #: functions that take so long that they are not computed twice
 _HEAVY = frozenset(
-    "exp log sqrt tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh ^ / // %".split()
+    "exp log log1p sqrt rsqrt tanh erf sin cos tan asin acos atan sinh cosh asinh acosh atanh ^ / // %".split()
 )
 #: nodes of one group, and nodes of one expression: beyond, compiling takes longer than it brings
 _NODES, _TERMS = 2000, 4000
@@ -92,8 +93,14 @@ def parts_of(rules: Rules, group: Graph, read_outputs: bool = False) -> Parts:
         if isinstance(node, ScopeNode):
             if sum(1 for _ in walk(node.scope.body)) > _TERMS:
                 raise NotGenerated(Reason.TOO_LARGE, "an expression")
-            parts.append(Part(Value(node), node.scope, node.args))
+            parts.append(Part(Value(node), _shortened(node), node.args))
     return Parts(group.inputs, tuple(parts), found)
+
+
+def _shortened(node: ScopeNode) -> Scope:
+    scope = node.scope
+    body = shortened(scope.body, tuple(arg.type.dtype for arg in node.args))
+    return scope if body is scope.body else Scope(scope.extents, body, scope.dtype, scope.groups)
 
 
 def _kept(mapped: dict[Value, Value], value: Value) -> Value:

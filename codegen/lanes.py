@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dslc.codegen.group import Part
-from dslc.codegen.poly import Poly, Ranges, Var, const, of, product
+from dslc.codegen.panels import is_packed
+from dslc.codegen.poly import Poly, Quotient, Ranges, Var, const, of, product
 from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, ragged, sizes
 from dslc.codegen.values import Tensor
 from dslc.codegen.variant import Variant
@@ -149,7 +150,7 @@ class Layout:
             if best is None:
                 total += times
                 continue
-            step = value.coefficient(best)
+            step = self.stride_of(value, best)
             flat = step is not None and step.number in {0, 1}
             if lane is None and best is not inner_lane:
                 size = ranges.extents.get(best)
@@ -168,6 +169,25 @@ class Layout:
             own = {part.scope.iters[k] for k in placed.inner}
             total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
         return total
+
+    def stride_of(self, value: Poly, lane: Var) -> Poly | None:
+        """How far elements are apart along a loop, in pieces of it that are as long as vectors."""
+        if not self.variant.panels:
+            return value.coefficient(lane)
+        pieces = [
+            atom for atom in value.atoms
+            if isinstance(atom, Quotient) and atom.top == of(lane) and (atom.bottom.number or 0) >= self.variant.width
+        ]  # fmt: skip
+        for atom in pieces:
+            value = value.without(atom)
+        return value.coefficient(lane)
+
+    def packed(self, lane: int) -> bool:
+        """Whether a factor of a product is in panels along an outer loop."""
+        return len(self.groups[lane]) == 1 and self.variant.panels and any(
+            is_packed(placed.part.scope.body, placed.part.scope.iters[placed.outer[self.groups[lane][0]]], self.variant.panel)
+            for placed in self.stage.placed
+        )  # fmt: skip
 
     def shared(self, lane: int) -> bool:
         """Whether a reduction is the same for all lanes: then they should be many."""

@@ -56,12 +56,12 @@ class _Taken:
 
     def whole(self) -> Part:
         scope = Scope(self.scope.extents, self.body, self.scope.dtype, self.scope.groups)
-        return _part(scope, self.args)
+        return part_of(scope, self.args)
 
     def shared(self) -> None:
         """Takes out reductions that are the same for several elements."""
         loops = {it for it, extent in zip(self.scope.iters, self.scope.extents, strict=True) if extent != 1}
-        for node in list(_outermost(self.body)):
+        for node in list(outermost(self.body)):
             used = [it for it in self.scope.iters if it in node.free]
             if not loops <= set(used):
                 self._take(node, used)
@@ -70,7 +70,7 @@ class _Taken:
         extents = dict(zip(self.scope.iters, self.scope.extents, strict=True))
         own: dict[Iter, Scalar] = {it: iterator(f"i{k}") for k, it in enumerate(used)}
         scope = Scope(tuple(extents[it] for it in used), substitute(node, own), self._type(node))
-        taken = _part(scope, self.args)
+        taken = part_of(scope, self.args)
         self.parts.append(taken)
         self._put(node, read(len(self.args), tuple(used)), taken.value)
 
@@ -79,7 +79,7 @@ class _Taken:
         count = product(self.scope.extents)
         if not isinstance(count, int) or count > self.cutting.few:
             return
-        for node in list(_outermost(self.body)):
+        for node in list(outermost(self.body)):
             sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
             known = [size for size in sizes if isinstance(size, int)]
             length = 1
@@ -109,7 +109,7 @@ class _Taken:
         where = None if node.where is None else rebuild(node.where, moved)
         partial = reduce(node.kind, node.iters, extents, rebuild(node.body, moved), where)
         scope = Scope((*self.scope.extents, self.cutting.pieces), substitute(partial, {}), self._type(node))
-        taken = _part(scope, self.args, alone=True)
+        taken = part_of(scope, self.args, alone=True)
         self.parts.append(taken)
         inner = iterator("pieces")
         whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (*self.scope.iters, inner)))
@@ -129,7 +129,7 @@ class _Taken:
         return DType.F32 if found in {DType.F16, DType.BF16} else found
 
 
-def _part(scope: Scope, args: tuple[Value, ...], alone: bool = False) -> Part:
+def part_of(scope: Scope, args: tuple[Value, ...], alone: bool = False) -> Part:
     """A part that reads each argument under one number, and none that it does not read."""
     order: dict[Value, int] = {}
 
@@ -141,7 +141,7 @@ def _part(scope: Scope, args: tuple[Value, ...], alone: bool = False) -> Part:
     return Part(value, numbered, tuple(order), alone)
 
 
-def _outermost(body: Scalar) -> Iterator[Reduce]:
+def outermost(body: Scalar) -> Iterator[Reduce]:
     """Reductions inside no other one and under no condition: what is computed anyway may be computed before."""
     stack, seen = [body], set()
     while stack:
@@ -158,4 +158,4 @@ def _outermost(body: Scalar) -> Iterator[Reduce]:
             stack.extend(node.children)
 
 
-__all__ = ["separated"]
+__all__ = ["outermost", "part_of", "separated"]

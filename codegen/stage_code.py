@@ -47,6 +47,8 @@ class StageWriter(Layout):
         self.emitter = self.emits(names)
         self.pointers: dict[str, Pointer] = {}
         self.buffers: dict[Value, Tensor] = {}
+        #: the loop inside a panel
+        self.panel: Var | None = None
 
     def emits(self, names: dict[Sym, str]) -> Emitter:
         """What writes the expressions."""
@@ -67,6 +69,9 @@ class StageWriter(Layout):
             others = known([extent for k, extent in enumerate(self.extents) if k != lane])
             small = _CHUNK if self.shared(lane) else max(self.variant.width * 4, _CHUNK // max(1, int(volume)))
             chunk = small if extent is None or (extent > small and (others is None or others < 64)) else 0
+        packed = lane is not None and self.packed(lane)
+        if packed:
+            chunk = self.variant.panel
         row_vars = [var for k, var in enumerate(vars) if k != lane]
         row_extents = [emitter.text(self.extents[k]) for k in range(len(vars)) if k != lane]
         work = f"(int64_t){max(1, int(volume))}"
@@ -77,9 +82,14 @@ class StageWriter(Layout):
             start, stop = "0", total
             if chunk:
                 piece = Var(emitter.name("c"))
-                row_vars.append(piece)
-                row_extents.append(f"(({total} + {chunk - 1}) / {chunk})")
+                # a panel meets every block of rows while it is in a cache
+                place = row_vars.index(vars[block.loop]) if packed and block is not None else len(row_vars)
+                row_vars.insert(place, piece)
+                row_extents.insert(place, f"(({total} + {chunk - 1}) / {chunk})")
                 start, stop = f"{piece.name} * {chunk}", f"k_min64({total}, ({piece.name} + 1) * {chunk})"
+                if packed:
+                    start, stop = "0", f"k_min64({total} - {piece.name} * {chunk}, {chunk})"
+                    at, vars[lane] = self._inside(at, vars[lane], piece, self.vectors_at_once(vars[lane], self.extents[lane]))
         blocked = block is not None and lane is not None
         with emitter.level(body, *row_vars):
             if lane is None:
@@ -91,7 +101,7 @@ class StageWriter(Layout):
                 self.pieces(vars[lane], start, stop, [at], self.vectors_at_once(vars[lane], self.extents[lane]))
         if blocked:
             assert block is not None
-            number = [k for k in range(len(vars)) if k != lane].index(block.loop)
+            number = row_vars.index(vars[block.loop])
             row_extents[number] = f"(({row_extents[number]} + {block.size - 1}) / {block.size})"
             work = f"{work} * {block.size}"
         emitter.root.statements.append(Rows(tuple(var.name for var in row_vars), tuple(row_extents), body))
@@ -102,6 +112,15 @@ class StageWriter(Layout):
         code = StageCode(count, work, str(GRAIN), emitter.root)
         code.pointers = sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name))
         return code
+
+    def _inside(self, at: list[Poly], lane: Var, piece: Var, vectors: int) -> tuple[list[Poly], Var]:
+        """The places for a loop inside one panel."""
+        emitter = self.emitter
+        # as far as the first of its vectors goes: the panel of the others is the same
+        var = emitter.variable("l", const(self.variant.panel - (vectors - 1) * self.variant.width))
+        self.panel = var
+        whole = of(piece) * self.variant.panel + of(var)
+        return [replaced(place, {lane: whole}, emitter.ranges) for place in at], var
 
     def blocked(self, lane: int | None, vars: Sequence[Var], at: list[Poly]) -> Blocked | None:
         """The outer loop of which several positions are computed together: one that some reads of a reduction do not depend on, or
@@ -160,19 +179,26 @@ class StageWriter(Layout):
         block_statements.append(Let("int64_t", first, f"{var.name} * {size}"))
         emitter.bound[first] = emitter.top
 
-        def moved(by: int, name: str) -> list[Poly]:
-            return [replaced(place, {var: of(Var(name)) + by}, emitter.ranges) for place in at]
+        def moved(at_first: Poly, by: int) -> list[Poly]:
+            return [replaced(place, {var: at_first + by}, emitter.ranges) for place in at]
 
         emitter.ranges.extents[Var(first)] = extent - (size - 1)
         full, rest, one = Block(), Block(), Block()
         with emitter.level(full, fence=True):
             emitter.tile = Var(first) if block.turned else None
-            self.pieces(vars[lane], start, stop, [moved(u, first) for u in range(size)], step)
+            self.pieces(vars[lane], start, stop, [moved(of(Var(first)), u) for u in range(size)], step)
             emitter.tile = None
-        each = emitter.variable("b", extent)
-        with emitter.level(rest, fence=True), emitter.level(one, each):
-            self.pieces(vars[lane], start, stop, [moved(0, each.name)], step)
-        rest.statements.append(Loop(each.name, first, emitter.text(extent), 1, one))
+        number = None if extent.number is None or block.turned else extent.number % size
+        if number:
+            # as many as there are left
+            with emitter.level(rest, fence=True):
+                last = extent - number
+                self.pieces(vars[lane], start, stop, [moved(last, u) for u in range(number)], step)
+        elif number is None:
+            each = emitter.variable("b", extent)
+            with emitter.level(rest, fence=True), emitter.level(one, each):
+                self.pieces(vars[lane], start, stop, [moved(of(each), 0)], step)
+            rest.statements.append(Loop(each.name, first, emitter.text(extent), 1, one))
         block_statements.append(Branch(f"{first} + {size} <= {emitter.text(extent)}", full, rest))
 
     # ---- lanes on an outer loop --------------------------------------------------------------------------------------------------
@@ -231,7 +257,7 @@ class StageWriter(Layout):
     def _lanes(self, block: Block, lane: Var, piece: tuple[str, str], rows: list[list[Poly]], vectors: int) -> None:
         """One loop over vectors."""
         emitter, width = self.emitter, self.variant.width
-        extent = emitter.ranges.extents[lane].number
+        extent = emitter.ranges.extents[lane].number if lane != self.panel else None
         full, half, tail = Block(), Block(), Block()
         active = emitter.name("n")
         several = vectors > 1

@@ -13,7 +13,9 @@ class Variant:
     reduction runs inside the lanes' loop; block: positions of another outer loop that are computed with it. lane: the loop that is
     spread over lanes, by rank of its estimate (None: the best). fuse: whether parts share stages. read_outputs: whether what
     needs an output reads it. contract: whether a product may go into a sum without being rounded, which may give other numbers
-    where a difference is next to nothing.
+    where a difference is next to nothing. panels: whether a factor of a product that many positions share is brought into panels of
+    `vectors` vectors first. windows: whether a sum over windows of products is a product of matrices first.
+    padded: whether what products read beyond the ends of an operand is written out.
     """
 
     width: int = 16
@@ -24,6 +26,14 @@ class Variant:
     fuse: bool = True
     read_outputs: bool = False
     contract: bool = True
+    panels: bool = False
+    windows: bool = False
+    padded: bool = False
+
+    @property
+    def panel(self) -> int:
+        """Elements of a row of a panel."""
+        return self.width * self.vectors
 
 
 __all__ = ["Variant"]

@@ -145,10 +145,11 @@ def proposals(graph: Graph, rules: Rules, limits: Limits | None = None, profiles
 
 
 def _runs(profile: Profile | None, limits: Limits, products: bool) -> bool:
-    """Whether a kernel may compute a node: sums of products at large belong to the runtime, which is at its peak there."""
+    """Whether a kernel may compute a node: sums of products at large belong to the runtime, which is at its peak there, unless they
+    fill none of its blocks."""
     if profile is None or profile.window > limits.window:
         return False
-    return profile.reuse < limits.reuse or (products and profile.operations <= limits.products)
+    return profile.reuse < limits.reuse or (products and (profile.loose or profile.operations <= limits.products))
 
 
 def _largest(around: Neighbours, profiles: Profiles, limits: Limits, products: bool) -> Iterator[list[Node]]:

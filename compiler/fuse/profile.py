@@ -8,6 +8,7 @@ from enum import IntEnum
 from math import prod
 
 from dslc.analysis.numeric import Interval, Unknown, interval
+from dslc.codegen.factored import strided
 from dslc.cost.kinds import view
 from dslc.errors import DslcError
 from dslc.ir.constants import number_of
@@ -57,6 +58,10 @@ class Reading:
     strided: bool
 
 
+#: a window's element is used so often at most where it has few channels
+FEW = 128.0
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What one scope takes: `points` elements of the result, operations (additions; others by `WEIGHTS`), readings by operand,
@@ -71,6 +76,8 @@ class Work:
     moves: bool
     #: whether it reduces elements of operands
     reduces: bool
+    #: whether a sum of products is one that fills no runtime's blocks: every so many positions of a window only, or few channels
+    loose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +92,8 @@ class Profile:
     view: bool
     #: whether it only passes elements on
     moves: bool
+    #: see `Work`
+    loose: bool = False
 
 
 class Sizes:
@@ -144,7 +153,7 @@ class _Counting:
         self.points = prod(self.extent.values())
         self.places = places(scope)
         self.found: list[list[Reading]] = [[] for _ in operands]
-        self.reuse, self.window, self.reduces = 1.0, 1.0, False
+        self.reuse, self.window, self.reduces, self.loose = 1.0, 1.0, False, False
         self.seen: set[Scalar] = set()
 
     def work(self) -> Work:
@@ -152,7 +161,7 @@ class _Counting:
         operations = self.count(body, self.points, frozenset())
         moves = not any(isinstance(node, Reduce) for node in walk(body)) and operations == 0
         reads = tuple(map(self._joined, self.found, self.operands))
-        return Work(self.points, operations, reads, self.reuse, self.window, moves, self.reduces)
+        return Work(self.points, operations, reads, self.reuse, self.window, moves, self.reduces, self.loose)
 
     def count(self, node: Scalar, times: float, bound: frozenset[Iter]) -> float:
         """Operations of an expression that is evaluated so many times; what occurs twice is computed once."""
@@ -196,6 +205,9 @@ class _Counting:
         return None if found is None else float(found)
 
     def _reduce(self, node: Reduce, bound: frozenset[Iter]) -> float:
+        # as a kernel does it: what a remainder leaves out is not looked at
+        whole, node = node, strided(node)
+        self.loose = self.loose or node is not whole
         for it, extent in zip(node.iters, node.extents, strict=True):
             try:
                 low, high = interval(extent, self.range)
@@ -229,6 +241,8 @@ class _Counting:
         again = prod(self.extent.get(it, 1.0) for it in every) / max(distinct, 1.0)
         if len(factors) > 1:
             self.reuse = max(self.reuse, again)
+            mixed = any(len(index.free) > 1 and not index.free.isdisjoint(node.iters) for part in reads for index in part.index)
+            self.loose = self.loose or (mixed and again <= FEW)
         else:
             self.window = max(self.window, again)
 
@@ -252,8 +266,8 @@ class _Counting:
                 reach = Reach.ANY
         last = next((i for i, s in zip(reversed(node.index), reversed(shape), strict=True) if s != 1), None)
         inner = {it for it in (self.scope.iters[-1:] or ()) if self.extent[it] > 1}
-        strided = bool(inner) and last is not None and not (inner & last.free) and bool(inner & node.free)
-        self.found[node.operand].append(Reading(reach, times, self._distinct(node), strided))
+        beside = bool(inner) and last is not None and not (inner & last.free) and bool(inner & node.free)
+        self.found[node.operand].append(Reading(reach, times, self._distinct(node), beside))
 
     def _joined(self, found: list[Reading], type: TensorType) -> Reading:
         if not found:
@@ -315,7 +329,7 @@ class Profiles:
                 return None
             params, outputs = instance.params, instance.outputs
         reach: dict[Value, Reach] = {}
-        operations, reuse, window, moves = 0.0, 1.0, 1.0, True
+        operations, reuse, window, moves, loose = 0.0, 1.0, 1.0, True, False
         scopes = list(_below(outputs, params))
         if not all(isinstance(below, ScopeNode | Constant | Input) for below in scopes):
             return None
@@ -328,12 +342,12 @@ class Profiles:
             work = self.work(below)
             operations += work.operations
             reuse, window = max(reuse, work.reuse), max(window, work.window)
-            moves = moves and work.moves
+            moves, loose = moves and work.moves, loose or work.loose
             own = reach.get(below.values[0], Reach.OWN)
             for arg, reading in zip(below.args, work.reads, strict=True):
                 reach[arg] = max(reach.get(arg, Reach.OWN), reading.reach, own)
         own_reach = tuple(reach.get(param, Reach.OWN) for param in params)
-        return Profile(own_reach, operations, reuse, window, moves and self._view(node), moves)
+        return Profile(own_reach, operations, reuse, window, moves and self._view(node), moves, loose)
 
     def _view(self, node: Call | ScopeNode) -> bool:
         if not isinstance(node, Call) or len(node.types) != 1:

@@ -40,7 +40,8 @@ template <class T> constexpr bool k_signed = k_element<T>(-1) < k_element<T>(0);
 template <class T> using k_mask = V<int32_t, k_width<T>>;  // booleans in lanes: 0 and -1
 
 // ---- lanes --------------------------------------------------------------------------------------------------------------
-template <class T, int N> K_ONE V<T, N> k_all(T x) { V<T, N> v; for (int i = 0; i < N; ++i) v[i] = x; return v; }
+// x - 0 is x, whatever x is, and one instruction; a loop over lanes is not always one
+template <class T, int N> K_ONE V<T, N> k_all(T x) { return x - V<T, N>{}; }
 template <int N> struct k_steps { V<int32_t, N> v; constexpr k_steps() : v() { for (int i = 0; i < N; ++i) v[i] = i; } };
 template <int N> K_ONE V<int32_t, N> k_numbers() { V<int32_t, N> v; for (int i = 0; i < N; ++i) v[i] = i; return v; }
 template <class T, int N> K_ONE V<T, N> k_iota(int64_t start, int64_t step) {

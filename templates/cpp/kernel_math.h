@@ -1,7 +1,7 @@
 // ---- functions of vectors of f32: polynomials fitted over the ranges that the reductions leave; f64 is element by element ------
 // exact where the last bit of the result is: k_sqrt, k_floor, k_ceil, k_trunc, k_round. Largest errors against float64, in units
 // of the last place, as tests/codegen/test_kernel_functions.py measures them:
-//   k_exp 2, k_log 2, k_log1p 3, k_tanh 6, k_erf 6, k_sin 2 and k_cos 2 for |x| < 8192 (of the libm beyond)
+//   k_exp 2, k_log 2, k_log1p 3, k_rsqrt 2, k_tanh 6, k_erf 6, k_sin 2 and k_cos 2 for |x| < 8192 (of the libm beyond)
 template <class T> constexpr bool k_f32_lanes = k_of<T>::vector && __is_same(k_element<T>, float);
 template <class T> using k_bits_of = V<int32_t, k_width<T>>;
 #define K_ELSE(NAME) \
@@ -31,6 +31,17 @@ template <class T> using k_bits_of = V<int32_t, k_width<T>>;
 #define K_F __builtin_sqrtf
 K_EACH(k_sqrt, __builtin_ia32_sqrtps512_mask((V<float, 16>)x, (V<float, 16>)x, (unsigned short)-1, 4), __builtin_ia32_sqrtps256((V<float, 8>)x)) K_ELSE(sqrt) }
 #undef K_F
+// 1 / sqrt(x): 14 bits of the processor's and a step of Newton's method
+K_FN T k_rsqrt(T x) {
+#ifdef __AVX512F__
+  if constexpr (k_f32_lanes<T> && k_width<T> == 16) {
+    const T y = (T)__builtin_ia32_rsqrt14ps512_mask((V<float, 16>)x, V<float, 16>{}, (unsigned short)-1);
+    const T better = y + y * 0.5f * (1.0f - x * y * y);
+    return better == better ? better : y;         // those of 0, infinity and NaN are themselves
+  }
+#endif
+  return 1.0f / k_sqrt(x);
+}
 #define K_ROUNDED(NAME, LIBM, MODE) \
   K_EACH(NAME, __builtin_ia32_rndscaleps_mask((V<float, 16>)x, MODE, (V<float, 16>)x, (unsigned short)-1, 4), \
          __builtin_ia32_roundps256((V<float, 8>)x, MODE)) K_ELSE(LIBM) }

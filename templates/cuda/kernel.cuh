@@ -258,7 +258,9 @@ K_MATH(erf, erff, erf) K_MATH(sin, sinf, sin) K_MATH(cos, cosf, cos) K_MATH(tan,
 K_MATH(acos, acosf, acos) K_MATH(atan, atanf, atan) K_MATH(sinh, sinhf, sinh) K_MATH(cosh, coshf, cosh)
 K_MATH(asinh, asinhf, asinh) K_MATH(acosh, acoshf, acosh) K_MATH(atanh, atanhf, atanh) K_MATH(ceil, ceilf, ceil)
 K_MATH(trunc, truncf, trunc) K_MATH(round, rintf, rint)
-K_EACH1(k_floor) K_EACH1(k_round_f16) K_EACH1(k_round_bf16)
+K_ONE float k_rsqrt(float x) { return 1.0f / sqrtf(x); }
+K_ONE double k_rsqrt(double x) { return 1.0 / sqrt(x); }
+K_EACH1(k_rsqrt) K_EACH1(k_floor) K_EACH1(k_round_f16) K_EACH1(k_round_bf16)
 #undef K_MATH
 K_ONE float k_pow(float a, float b) { return powf(a, b); }
 K_ONE double k_pow(double a, double b) { return pow(a, b); }

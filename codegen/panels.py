@@ -1,0 +1,135 @@
+"""Factors of products in panels: what many positions share is brought into the order in which a block of them reads it.
+
+`{[i, j] sum[k] A[i, k] * B[k, j]}` becomes `P = {[p, k, l: 64] B[k, 64 p + l]}` and `{[i, j] sum[k] A[i, k] * P[j // 64, k, j % 64]}`:
+a panel lies side by side, and stays in a cache while every block of rows meets it. Whatever the factor is, an element of a tensor at
+any positions or an expression of several, it is computed once for a panel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dslc.codegen.group import Part, Parts
+from dslc.codegen.separate import outermost, part_of
+from dslc.ir.dtype import DType
+from dslc.ir.element import element_type
+from dslc.ir.graph import Scope, Value
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Reduce,
+    Scalar,
+    apply,
+    iterator,
+    num,
+    raw_apply,
+    read,
+    rebuild,
+    reduce,
+    walk,
+)
+from dslc.ir.scopes import substitute
+
+#: positions that share a factor, and terms of a sum: with fewer a panel takes longer than it brings
+_SHARED, _TERMS = 8, 8
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A factor of a reduction: `lane` runs along a panel, `outer` are the other iterators that it needs, `summed` those of the sum."""
+
+    node: Reduce
+    factor: Scalar
+    lane: Iter
+    outer: tuple[Iter, ...]
+    summed: tuple[Iter, ...]
+
+
+def panelled(parts: Parts, width: int) -> Parts:
+    """The same with a factor of every product of two as a part of its own, in panels of `width` elements."""
+    new: dict[Value, Value] = {}
+    out: list[Part] = []
+    for part in parts.parts:
+        args = tuple(new.get(arg, arg) for arg in part.args)
+        scope = part.scope
+        found = next(packed_factors(scope), None)
+        if found is not None:
+            panel, body = _panel(found, scope, args, width)
+            out.append(panel)
+            scope, args = Scope(scope.extents, body, scope.dtype, scope.groups), (*args, panel.value)
+        whole = part_of(scope, args, part.alone)
+        new[part.value] = whole.value
+        out.append(whole)
+    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
+
+
+def packed_factors(scope: Scope) -> Iterator[Packed]:
+    """Factors that positions along another loop share, those along the last loop first."""
+    sizes = dict(zip(scope.iters, scope.extents, strict=True))
+    for node in outermost(scope.body):
+        if node.kind != "sum" or node.where is not None or any(extent.free for extent in node.extents):
+            continue
+        if not isinstance(node.body, Apply) or node.body.name != "*" or _least(node.extents) < _TERMS:
+            continue
+        for lane in reversed(scope.iters):
+            own = [each for each in node.body.args if lane in each.free and not each.free.isdisjoint(node.iters)]
+            if len(own) != 1 or any(lane in each.free for each in node.body.args if each is not own[0]):
+                continue
+            (factor,) = own
+            outer = tuple(it for it in scope.iters if it in factor.free and it is not lane)
+            sharing = [it for it in scope.iters if it not in factor.free and it in node.free]
+            if _least([sizes[it] for it in sharing]) < _SHARED or _least([sizes[lane]]) < _SHARED:
+                continue
+            yield Packed(node, factor, lane, outer, tuple(it for it in node.iters if it in factor.free))
+
+
+def _least(extents: Iterator[Scalar | int] | list[Scalar | int] | tuple[Scalar, ...]) -> float:
+    """The number of positions, many where it is unknown."""
+    total = 1.0
+    for extent in extents:
+        known = extent if isinstance(extent, int) else extent.value if isinstance(extent, Num) else 64
+        total *= float(known)
+    return total
+
+
+def _panel(found: Packed, scope: Scope, args: tuple[Value, ...], width: int) -> tuple[Part, Scalar]:
+    """The part of a factor, and the body that reads it as the next argument."""
+    sizes: dict[Iter, Scalar | int] = dict(zip(scope.iters, scope.extents, strict=True))
+    sizes.update(zip(found.node.iters, found.node.extents, strict=True))
+    size = sizes[found.lane]
+    whole = num(size) if isinstance(size, int) else size
+    wide = num(width)
+    count = apply("//", apply("+", whole, num(width - 1)), wide)
+    extents = (*(sizes[it] for it in found.outer), count, *(sizes[it] for it in found.summed), width)
+    places = [iterator(f"i{k}") for k in range(len(extents))]
+    here: dict[Iter, Scalar] = dict(zip(found.outer, places, strict=False))
+    panel = len(found.outer)
+    here.update(zip(found.summed, places[panel + 1 :], strict=False))
+    at = apply("+", apply("*", wide, places[panel]), places[-1])
+    here[found.lane] = at
+    element: Scalar = substitute(found.factor, here)
+    if not (isinstance(size, int) and size % width == 0):
+        element = raw_apply("select", apply("<", at, whole), element, num(0))
+    dtypes = tuple(arg.type.dtype for arg in args)
+    dtype = element_type(found.factor, dtypes) or DType.F32
+    kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
+    made = part_of(Scope(tuple(_dim(each) for each in extents), element, kept), args)
+    index = (*found.outer, apply("//", found.lane, wide), *found.summed, apply("%", found.lane, wide))
+    factors = [each for each in found.node.body.children if each is not found.factor]
+    node = reduce("sum", found.node.iters, found.node.extents, raw_apply("*", *factors, read(len(args), index)))
+    return made, rebuild(scope.body, lambda each: node if each is found.node else None)
+
+
+def _dim(extent: Scalar | int) -> Scalar | int:
+    return int(extent.value) if isinstance(extent, Num) else extent
+
+
+def is_packed(body: Scalar, lane: Iter, width: int) -> bool:
+    """Whether an expression reads panels along an iterator."""
+    place = raw_apply("//", lane, num(width))
+    return any(each is place for each in walk(body))
+
+
+__all__ = ["Packed", "is_packed", "packed_factors", "panelled"]
