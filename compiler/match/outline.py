@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dslc.ir.dtype import DTYPES, TensorType
 from dslc.ir.graph import Call, Value
-from dslc.match.associative import operands_within
+from dslc.match.associative import MAX_OPERANDS, operands_within
 from dslc.match.index import Fitting, Index, Kind
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
@@ -80,6 +80,13 @@ class Outline:
         self._tests = tests
         self._rules = rules
 
+    @property
+    def depth(self) -> int:
+        """How many arguments of arguments decide what it lets through; 0 where a call by itself does."""
+        parts = self._parts
+        below = max((need.outline.depth + 1 for need in parts.needs if isinstance(need, From)), default=0)
+        return below + MAX_OPERANDS if parts.nested else below
+
     def fitting(self, index: Index) -> Fitting:
         """The calls that it lets through."""
         known = index.memory.fitting
@@ -88,7 +95,15 @@ class Outline:
             operator = self._parts.operator
             pool = index.calls if operator is None else index.by_operator.get(operator, ())
             asked = _Asked({}, {})
-            calls = tuple(call for call in pool if self._lets_through(call, index, asked))
+            earlier = None if index.memory.earlier is None else index.memory.earlier(self, self.depth)
+            if earlier is None:
+                calls = tuple([call for call in pool if self._lets_through(call, index, asked)])
+            else:
+                before, unknown = earlier
+                members = before.members
+                calls = tuple([
+                    call for call in pool if (self._lets_through(call, index, asked) if call in unknown else call in members)
+                ])
             found = known[self] = Fitting(calls, frozenset(calls))
         return found
 

@@ -81,10 +81,11 @@ class Shared:
                 return False
             old = best.get(number)
             choices = self.table.choices(number)
-            found = self._cheapest(number, choices)
+            found, stays = self._cheapest(number, choices, None if old is None else old.choice)
             if found is None:
                 continue
-            gone = old is not None and old.choice not in choices
+            # a choice is no more, or by now reads what needs this very class
+            gone = old is not None and not stays
             if old is not None and not gone and not found.cost < old.cost - _LESS * abs(old.cost):
                 continue
             best[number] = found
@@ -96,9 +97,11 @@ class Shared:
                     queue.append(above)
         return True
 
-    def _cheapest(self, number: int, choices: Sequence[Choice]) -> Best | None:
+    def _cheapest(self, number: int, choices: Sequence[Choice], old: Choice | None) -> tuple[Best | None, bool]:
+        """The cheapest choice, and whether the old one can still be had."""
         best, own, dead = self._best, self._own, self._dead
         found: Best | None = None
+        stays = False
         for choice in choices:
             cost, mask = choice.cost, 1 << number
             for kid in choice.kids:
@@ -122,9 +125,10 @@ class Shared:
                         cost += _sum(fresh, own)
                 mask |= needs
             else:
+                stays = stays or choice == old
                 if found is None or cost < found.cost:
                     found = Best(cost, mask, choice)
-        return found
+        return found, stays
 
     def _alive(self, number: int, old: Best) -> Best:
         """The same in terms of the classes that there are now."""
