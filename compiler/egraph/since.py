@@ -40,8 +40,6 @@ class Since:
             readers = frozenset([node for number in touched for node in egraph.users.get(number, ())])
             within.append(within[-1] | readers)
             self._touched = touched.union([egraph.find(out) for node in readers for out in egraph.memo[node].outs])
-            if len(self._touched) == len(touched) and within[-1] == within[-2]:
-                within += [within[-1]] * (depth + 1 - len(within))
         return within[depth]
 
     @cached_property

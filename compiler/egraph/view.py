@@ -23,6 +23,8 @@ from dslc.match.rule import CompiledRule
 _ASK = 1 << 10
 #: so many views before one are asked for what they found
 _BEFORE = 12
+#: outlines that look further are asked anew
+_DEEP = 3
 #: answers about values and calls by themselves are forgotten when there are so many
 _KEPT = 1 << 17
 
@@ -66,7 +68,9 @@ class View:
 
     @cached_property
     def calls(self) -> list[Call]:
-        return [node for node in self.egraph.memo if isinstance(node, Call) and self._sees(node)]
+        only = self._only
+        calls = [node for node in self.egraph.memo if isinstance(node, Call)]
+        return calls if only is None else [node for node in calls if node in only or node.constant]
 
     def _sees(self, node: Node) -> bool:
         return self._only is None or node in self._only or node.constant
@@ -92,6 +96,9 @@ class View:
 
     def _earlier(self, outline: Outline, depth: int) -> tuple[Fitting, Collection[Node]] | None:
         """What an outline let through in the nearest view before that was asked, and the nodes of which that says nothing here."""
+        if depth > _DEEP:
+            # almost every node has a changed one so near
+            return None
         for before in self._before:
             found = before.memory.fitting.get(outline)
             if found is not None:

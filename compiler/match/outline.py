@@ -85,7 +85,12 @@ class Outline:
         """How many arguments of arguments decide what it lets through; 0 where a call by itself does."""
         parts = self._parts
         below = max((need.outline.depth + 1 for need in parts.needs if isinstance(need, From)), default=0)
-        return below + MAX_OPERANDS if parts.nested else below
+        return below + MAX_OPERANDS if parts.nested and not self._open else below
+
+    @property
+    def _open(self) -> bool:
+        """Whether it takes any tensors."""
+        return all(isinstance(need, AnyTensor) and not need.constant for need in self._parts.needs)
 
     def fitting(self, index: Index) -> Fitting:
         """The calls that it lets through."""
@@ -116,7 +121,7 @@ class Outline:
         parts = self._parts
         needs = parts.needs
         if parts.nested:
-            if all(isinstance(need, AnyTensor) and not need.constant for need in needs):
+            if self._open:
                 return True
             operands: Collection[Value] = operands_within(call, index)
             return all(self._among(need, operands, index, asked) for need in needs)

@@ -101,7 +101,7 @@ class Mcts:
 class _State:
     """An e-graph with its best program, and what simulations from here were worth."""
 
-    __slots__ = ("children", "egraph", "found", "fresh", "growing", "open", "parent", "value", "views", "visits")
+    __slots__ = ("before", "children", "egraph", "found", "fresh", "growing", "open", "parent", "value", "views", "visits")
 
     def __init__(self, egraph: EGraph, growing: Growing, found: Extraction, parent: _State | None = None) -> None:
         self.egraph, self.growing, self.found, self.parent = egraph, growing, found, parent
@@ -111,6 +111,8 @@ class _State:
         #: rules that may change something, and were not tried: everywhere, and in the best program
         self.open: dict[bool, list[CompiledRule | Source]] = {}
         self.views: dict[bool, View] = {}
+        #: what rules saw of everything in a state before this one
+        self.before: View | None = None
         self.value = 0.0
         self.visits = 0
 
@@ -127,8 +129,12 @@ class _State:
 
             chosen = (one.key for one in self.found.choice.values())
             only = self.fresh.union(key for key in chosen if isinstance(key, Node)) if near else None
-            found = self.views[near] = View(self.egraph, only)
+            found = self.views[near] = View(self.egraph, only, self.before)
         return found
+
+    def seen(self) -> View | None:
+        """The last view of everything, here or before."""
+        return self.views.get(False, self.before)
 
     def close(self) -> None:
         """It is visited no more; what it was worth stays."""
@@ -272,7 +278,7 @@ class _Searching:
             return True
         if best is None or len(best.egraph) >= self._options.enodes:
             return False
-        best.parent = None
+        best.parent = best.before = None
         self._root = best
         # the simulations that went through it count
         self._done = min(best.visits, self._options.simulations // 2)
@@ -385,6 +391,7 @@ class _Searching:
         if found is None:
             return None
         made = _State(child, growing, found)
+        made.before = state.seen()
         fresh = frozenset(child.memo.keys() - egraph.memo.keys())
         older = state.fresh if len(fresh) + len(state.fresh) <= _FRESH else frozenset()
         made.fresh = fresh | older
