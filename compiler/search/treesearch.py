@@ -155,10 +155,11 @@ class _Searching:
         told: Progress, moves: Sequence[Source] = (), price: Own | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.rewrite import Caps
+        from dslc.search.layouts import without_layouts
         from dslc.search.programs import Prices, Programs
 
         self._options, self._limits, self._start = options, limits, start
-        self._rules = sorted(rules, key=lambda rule: rule.name)
+        self._given, self._rules = without_layouts(rules), sorted(rules, key=lambda rule: rule.name)
         self._operators = [frozenset(site.operator for site in rule.left.sites) for rule in self._rules]
         self._random = Random(seed)
         self._moves = list(moves)
@@ -219,7 +220,7 @@ class _Searching:
             return
         limits = self._limits
         steps = _TIDY if limits.steps is None else min(_TIDY, limits.steps // _PARTS)
-        near = Search(best, self._rules, self._costs, limits, _ROOM, self._seed, None, self._programs.take, turn=steps)
+        near = Search(best, self._given, self._costs, limits, _ROOM, self._seed, None, self._programs.take, turn=steps)
         end = limits.done + steps
         near.begin()
         while not limits.over and limits.done < end and near.expand():
