@@ -133,7 +133,7 @@ def one(
     times.added += len(child) - len(egraph)
     times.matches += outcome.applied
     times.slowest[rule.name] = max(times.slowest.get(rule.name, 0.0), done - began)
-    return child, growing, View(child)
+    return child, growing, View(child, before=view)
 
 
 def live(view: View, rules: Sequence[CompiledRule]) -> list[CompiledRule]:

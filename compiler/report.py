@@ -36,6 +36,19 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Turn:
+    """One step on the way to the result: a rule at `count` places, what the graph was predicted to take after it, and what that saved.
+
+    A step may save nothing and make later ones possible.
+    """
+
+    rule: str
+    count: int
+    predicted_ms: float
+    gain_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """The size of a model: nodes, elements of its weights, and their bytes; and how many nodes of each operator type."""
 
@@ -106,6 +119,7 @@ class Report:
     phases: Mapping[str, float] = field(default_factory=dict)
     cut: tuple[str, ...] = ()
     without_library: Without | None = None
+    story: tuple[Turn, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -7,7 +7,7 @@ are taken to hold, so that padding counts as if it were computed. Elements that 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,33 +42,37 @@ NOTHING = Counts(0, 0, 0, 0)
 
 def scope_counts(scope: Scope, operands: Sequence[TensorType]) -> Counts:
     """For one expression. Sizes must be numbers: raises Unknown otherwise."""
-    if not scope.type.is_static or not all(operand.is_static for operand in operands):
-        raise Unknown("symbolic sizes")
-    written = scope.type.elements
+    flops, written = scope_flops(scope, operands), scope.type.elements
     read = elements_read(scope, [tuple(int(s) for s in t.shape) for t in operands])  # type: ignore[arg-type]
     moved = sum(count * operand.dtype.bytes for count, operand in zip(read, operands, strict=True))
+    return Counts(flops, sum(read), written, moved + written * scope.dtype.bytes)
+
+
+def scope_flops(scope: Scope, operands: Sequence[TensorType]) -> int:
+    """The operations of one expression. Sizes must be numbers: raises Unknown otherwise."""
+    if not scope.type.is_static or not all(operand.is_static for operand in operands):
+        raise Unknown("symbolic sizes")
     positions: dict[Scalar, tuple[int, int]] = {
         i: (0, max(e - 1, 0)) for i, e in zip(scope.iters, scope.extents, strict=True) if isinstance(e, int)
     }
-    flops = _flops(scope.body, {}, positions) * written
-    return Counts(round(flops), sum(read), written, moved + written * scope.dtype.bytes)
+    return round(_flops(scope.body, {}, positions) * scope.type.elements)
 
 
 def graph_counts(outputs: tuple[Value, ...]) -> Counts:
     """The sum over the scopes of an expanded graph; what only constants need is computed once, and does not count."""
-    total = NOTHING
+    return sum((scope_counts(node.scope, [arg.type for arg in node.args]) for node in _counted(outputs)), NOTHING)
+
+
+def _counted(outputs: tuple[Value, ...]) -> Iterator[ScopeNode]:
     for node in topological(value.node for value in outputs):
-        if isinstance(node, ScopeNode) and not (node.constant and not isinstance(node, Constant)):
-            total += scope_counts(node.scope, [arg.type for arg in node.args])
-        elif isinstance(node, ScopeNode) and node.constant and not node.args:
-            total += scope_counts(node.scope, [])
-    return total
+        if isinstance(node, ScopeNode) and (not node.constant or isinstance(node, Constant) or not node.args):
+            yield node
 
 
 def known_flops(outputs: tuple[Value, ...]) -> float | None:
     """Operations of an expanded graph; None where its sizes are not known."""
     try:
-        return graph_counts(outputs).flops
+        return sum(scope_flops(node.scope, [arg.type for arg in node.args]) for node in _counted(outputs))
     except (Unknown, ValueError, TypeError):
         return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 
 import click
 
@@ -37,13 +38,19 @@ def _explain_code(code: str) -> str:
 @click.option("--list", "listing", is_flag=True, help="List all codes.")
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file to look in.")
 def command(name: str | None, listing: bool, libraries: tuple[str, ...]) -> None:
-    """Explain a diagnostic's code (E0101), or a rule or an operator by its name (std.conv)."""
+    """Explain a diagnostic's code (E0101), a rule or an operator by its name (std.conv), or how a result came about by its report
+    (REPORT.json)."""
     if listing:
         for page in pages().values():
             click.echo(f"{page.code}  {page.title}")
         return
     if name is None:
-        raise click.UsageError("Give a code, a rule or an operator.")
+        raise click.UsageError("Give a code, a rule, an operator or a report.")
+    if name.endswith(".json"):
+        from dslc.cli.told import story_of
+
+        click.echo(story_of(Path(name)), nl=False)
+        return
     if re.fullmatch(r"[EeWw]\d+", name):
         click.echo(_explain_code(name.upper()), nl=False)
         return

@@ -17,7 +17,8 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
     """Print what the cheapest program of an e-graph costs, by each extractor.
 
     The file is in the format of egraph-serialize. A cost counts every class of the program once. Each extractor begins with the
-    best program so far, so none ends above the one before it; one that finds none in its time is left out.
+    best program so far, so none ends above the one before it; one that finds none in its time is left out. Ctrl-C ends it with what
+    was found so far.
     """
     import json
     import time
@@ -36,7 +37,13 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
     best: Extraction | None = None
     for name, extractor in EXTRACTORS.items():
         began = time.monotonic()
-        found = extractor(problem, began + limit, time.monotonic, best)
+        try:
+            found = extractor(problem, began + limit, time.monotonic, best)
+        except KeyboardInterrupt:
+            # what was found by then counts; without anything there is nothing to say
+            if not rows:
+                raise
+            break
         if found is None:
             continue
         rows.append((name, found, time.monotonic() - began))

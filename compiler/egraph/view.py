@@ -11,14 +11,22 @@ from functools import cached_property
 from math import inf
 
 from dslc.egraph.graph import EGraph
+from dslc.egraph.since import Since
 from dslc.ir.constants import number_of
 from dslc.ir.graph import Call, Node, Value
 from dslc.ir.scalar import Number
 from dslc.match.index import Fitting, Memory
+from dslc.match.outline import Outline
 from dslc.match.rule import CompiledRule
 
 #: the clock is asked once for so many calls that are looked at
 _ASK = 1 << 10
+#: so many views before one are asked for what they found
+_BEFORE = 12
+#: outlines that look further are asked anew
+_DEEP = 3
+#: answers about values and calls by themselves are forgotten when there are so many
+_KEPT = 1 << 17
 
 
 class OutOfTime(Exception):
@@ -35,11 +43,20 @@ class View:
     It is of no use once the e-graph has changed.
     """
 
-    def __init__(self, egraph: EGraph, only: Collection[Node] | None = None) -> None:
-        """`only`: beside weights, just these e-nodes are seen. Where they are a program, matches are those of a graph."""
+    def __init__(self, egraph: EGraph, only: Collection[Node] | None = None, before: View | None = None) -> None:
+        """`only`: beside weights, just these e-nodes are seen. Where they are a program, matches are those of a graph.
+
+        `before` is a view of what the e-graph was cloned from, at any distance: what did not change since is not asked again.
+        """
         self.egraph = egraph
         self._only = only
-        self.memory = Memory()
+        self.memory = Memory() if before is None else _carried(before.memory)
+        #: views of everything of what the e-graph was cloned from, the nearest first
+        self._before: tuple[View, ...] = ()
+        self._since: dict[View, Since] = {}
+        if before is not None and only is None:
+            self._before = (before, *before._before)[:_BEFORE] if before._only is None else ()
+            self.memory.earlier = self._earlier
         self.deadline = inf
         self.now: Callable[[], float] = time.monotonic
         self._asked = 0
@@ -51,7 +68,9 @@ class View:
 
     @cached_property
     def calls(self) -> list[Call]:
-        return [node for node in self.egraph.memo if isinstance(node, Call) and self._sees(node)]
+        only = self._only
+        calls = [node for node in self.egraph.memo if isinstance(node, Call)]
+        return calls if only is None else [node for node in calls if node in only or node.constant]
 
     def _sees(self, node: Node) -> bool:
         return self._only is None or node in self._only or node.constant
@@ -67,10 +86,36 @@ class View:
             out.setdefault(node.op, []).append(node)
         return out
 
+    # ---- what was found before ---------------------------------------------------------------------------------
+
+    def _since_view(self, before: View) -> Since:
+        found = self._since.get(before)
+        if found is None:
+            found = self._since[before] = Since(before.egraph, self.egraph)
+        return found
+
+    def _earlier(self, outline: Outline, depth: int) -> tuple[Fitting, Collection[Node]] | None:
+        """What an outline let through in the nearest view before that was asked, and the nodes of which that says nothing here."""
+        if depth > _DEEP:
+            # almost every node has a changed one so near
+            return None
+        for before in self._before:
+            found = before.memory.fitting.get(outline)
+            if found is not None:
+                return found, self._since_view(before).nodes_within(depth)
+        return None
+
+    @cached_property
+    def _ordered(self) -> View | None:
+        """The nearest view before that knows what depends on what."""
+        return next((before for before in self._before if "_below" in before.__dict__), None)
+
     @cached_property
     def position(self) -> dict[Node, int]:
-        """Classes in the order of their numbers, then e-nodes in the order in which they came."""
-        egraph = self.egraph
+        """Classes in the order of their numbers, then e-nodes in the order in which they came; what is new comes last."""
+        egraph, ordered = self.egraph, self._ordered
+        if ordered is not None:
+            return self._since_view(ordered).placed(ordered.position)
         out: dict[Node, int] = {}
         for number in egraph.members:
             out[egraph.value(number).node] = len(out)
@@ -137,8 +182,19 @@ class View:
     @cached_property
     def _below(self) -> dict[int, int]:
         """For every class all that can be reached from it, itself included, as bits by `position`."""
-        position, egraph, out, kids = self.position, self.egraph, dict[int, int](), self._kids
-        for members in self._components:
+        position, egraph, out, ordered = self.position, self.egraph, dict[int, int](), self._ordered
+        if ordered is None:
+            kids, parts = self._kids, self._components
+        else:
+            above = self._since_view(ordered).above
+            out = {number: bits for number, bits in ordered._below.items() if number not in above and number in egraph.members}
+            kids = {
+                number: tuple(dict.fromkeys([kid for node in egraph.members[number] for kid in egraph.memo[node].kids]))
+                for number in egraph.members
+                if number in above
+            }
+            parts = components({number: [kid for kid in below if kid in above] for number, below in kids.items()})
+        for members in parts:
             places = [position[egraph.values[number].node] for number in members]
             places += [position[node] for number in members for node in egraph.members[number] if node.args]
             row = bytearray((max(places) >> 3) + 1)
@@ -216,6 +272,13 @@ class View:
             yield
         finally:
             self.memory = kept
+
+
+def _carried(before: Memory) -> Memory:
+    """What is known of values and calls by themselves, whatever else there is."""
+    if len(before.attributes) + len(before.known) + len(before.built) > _KEPT:
+        return Memory()
+    return Memory(attributes=before.attributes, number=before.number, known=before.known, built=before.built)
 
 
 def components(kids: Mapping[int, Sequence[int]]) -> list[list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
@@ -54,6 +54,10 @@ class Memory:
     attributes: dict[Call, dict[str, object]] = field(default_factory=dict)
     number: dict[Value, Number | None] = field(default_factory=dict)
     known: dict[Value, tuple[int, Kind]] = field(default_factory=dict)
+    #: operands that were joined as those of a call: the operator with its attributes and number of operands, and the operands
+    built: dict[tuple[object, ...], Value | None] = field(default_factory=dict)
+    #: what an outline of a depth let through in an earlier index, and the nodes of which that says nothing; None where nobody knows
+    earlier: Callable[[Outline, int], tuple[Fitting, Collection[Node]] | None] | None = None
 
 
 class Index(Protocol):

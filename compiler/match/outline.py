@@ -6,13 +6,13 @@ cannot. What it refuses no rule has to try.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dslc.ir.dtype import DTYPES
-from dslc.ir.graph import Call, Value
-from dslc.match.associative import operands_within
+from dslc.ir.graph import Call, Node, Value
+from dslc.match.associative import MAX_OPERANDS, operands_within
 from dslc.match.index import Fitting, Index, Kind, Pool
 from dslc.match.pattern import AttrPattern, Entries, Literal, Number, Pattern, Rest, Result, Side, Site, Variable
 from dslc.match.types import QuickType, equal
@@ -73,30 +73,61 @@ class Outline:
         self._tests = tests
         self._rules = rules
 
+    @property
+    def depth(self) -> int:
+        """How many arguments of arguments decide what it lets through; 0 where a call by itself does."""
+        parts = self._parts
+        below = max((need.outline.depth + 1 for need in parts.needs if isinstance(need, From)), default=0)
+        return below + MAX_OPERANDS if parts.nested and not self._open else below
+
+    @property
+    def _open(self) -> bool:
+        """Whether it takes any tensors."""
+        return all(isinstance(need, AnyTensor) and not need.constant for need in self._parts.needs)
+
     def fitting(self, index: Index) -> Fitting:
         """The calls that it lets through."""
         known = index.memory.fitting
         found = known.get(self)
         if found is None:
-            calls = self._calls(index)
+            earlier = None if index.memory.earlier is None else index.memory.earlier(self, self.depth)
+            if earlier is None:
+                calls = self._calls(index)
+            else:
+                before, unknown = earlier
+                calls = self._after(index, before, unknown)
             found = known[self] = Fitting(calls, frozenset(calls))
         return found
 
     def _calls(self, index: Index) -> tuple[Call, ...]:
-        parts = self._parts
-        pool = _pool(parts.operator, index)
-        below = [need for need in parts.needs if isinstance(need, From)]
+        pool = _pool(self._parts.operator, index)
         # where nothing fits that a call would have to read, no call is looked at
-        if not pool.calls or not all(need.outline.fitting(index).calls for need in below):
+        if not pool.calls or not self._feasible(index):
             return ()
         verdicts = [self._alone(call, index) for call in pool.each]
-        calls = [call for call, look in zip(pool.calls, pool.looks, strict=True) if verdicts[look]]
+        return self._below([call for call, look in zip(pool.calls, pool.looks, strict=True) if verdicts[look]], index)
+
+    def _after(self, index: Index, before: Fitting, unknown: Collection[Node]) -> tuple[Call, ...]:
+        """As before, but for those calls of which that says nothing."""
+        operator = self._parts.operator
+        pool = index.calls if operator is None else index.by_operator.get(operator, ())
+        anew = [call for call in pool if call in unknown and self._alone(call, index)]
+        found = set(self._below(anew, index)) if anew and self._feasible(index) else ()
+        members = before.members
+        return tuple([call for call in pool if call in (found if call in unknown else members)])
+
+    def _feasible(self, index: Index) -> bool:
+        return all(need.outline.fitting(index).calls for need in self._parts.needs if isinstance(need, From))
+
+    def _below(self, calls: list[Call], index: Index) -> tuple[Call, ...]:
+        """Those whose arguments come from where they have to."""
+        parts = self._parts
         if parts.operator is None and parts.predicates:
             calls = [call for call in calls if self._term(call)]
         if parts.nested:
             if any(not isinstance(need, AnyTensor) or need.constant for need in parts.needs):
                 calls = [call for call in calls if self._nested(call, index)]
-        elif below:
+        elif any(isinstance(need, From) for need in parts.needs):
             calls = [call for call in calls if self._reads(call, index)]
         return tuple(calls)
 

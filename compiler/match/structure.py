@@ -414,7 +414,11 @@ class Structure:
 
     def _built(self, node: Call, operands: Sequence[Value]) -> Value | None:
         """Some operands of a call joined: what the index has for them, where it has the call."""
-        value = build(self._rules, node, operands)
+        built, key = self._index.memory.built, (node.head, len(node.args) > 2, *operands)
+        if key in built:
+            value = built[key]
+        else:
+            value = built[key] = build(self._rules, node, operands)
         if value is None or not isinstance(value.node, Call):
             return value
         known = self._index.results(value.node)
@@ -446,7 +450,11 @@ class Structure:
                     yield state
                 return
             site = self._sites[pattern.site]
-            for node in self._index.nodes(value):
+            nodes = self._index.nodes(value)
+            if self._trace is None and len(nodes) > 1:
+                members = self._fitting(pattern.site).members
+                nodes = [node for node in nodes if node in members]
+            for node in nodes:
                 for found in self._site(site, node, state):
                     if found.results[site.id][pattern.output] == value:
                         yield found

@@ -65,6 +65,9 @@ class _Work:
     expanded: int = 0
     #: what was found and made the whole graph no faster
     refused: Candidate | None = None
+    #: seconds that it took, and in how many places at once it stood at most
+    seconds: float = 0.0
+    places: int = 0
 
 
 def is_large(graph: Graph) -> bool:
@@ -85,15 +88,20 @@ def ended(limits: Limits) -> Iterator[None]:
 
 
 def divided(
-    start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float = 1.0
-) -> Candidate:
+    start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float = 1.0,
+    note: Callable[[str], None] = lambda _: None,
+) -> Candidate:  # fmt: skip
     """The cheapest graph that is found region by region.
 
     Which region has how many steps follows from what regions cost and how often they stand in the graph: the number of steps alone
-    decides what is found. Of what costs up to `alpha` times the best, the smallest is told to `limits.on_built` too.
+    decides what is found. Of what costs up to `alpha` times the best, the smallest is told to `limits.on_built` too. `note` takes a
+    line for the report: what it saved that regions which do the same with other weights are searched once.
     """
+    search = _Divided(start, costs, limits, make, on_best, alpha)
     with rare_collections():
-        return _Divided(start, costs, limits, make, on_best, alpha).run()
+        found = search.run()
+    note(search.saved())
+    return found
 
 
 class _Divided:
@@ -103,6 +111,7 @@ class _Divided:
         self._best, self._costs, self._limits, self._make = start, costs, limits, make
         self._on_best, self._alpha, self._on_built = on_best, alpha, limits.on_built
         self._works: dict[tuple[Value, ...], _Work] = {}
+        self._every: list[_Work] = []
         self._seen: set[tuple[Value, ...]] = set()
         self._map: Map | None = None
 
@@ -138,6 +147,8 @@ class _Divided:
             work = self._works.get(key)
             if work is None:
                 work = self._works[key] = self._new(found[0].region, len(places))
+                self._every.append(work)
+            work.places = max(work.places, len(found))
             works.append((max(work.start.cost, SECONDS) * len(found), number, work))
         before = limits.done
         for _, _, work in sorted(works, key=lambda one: (-one[0], one[1])):
@@ -175,10 +186,22 @@ class _Divided:
     def _telling(self, work: _Work) -> Iterator[None]:
         """What is built meanwhile is a region, and not the graph."""
         self._limits.on_built = work.front.add
+        began = self._limits.now()
         try:
             yield
         finally:
+            work.seconds += self._limits.now() - began
             self._limits.on_built = self._on_built
+
+    def saved(self) -> str:
+        """What the searches of regions took, and what they would have taken one by one."""
+        begun = [work for work in self._every if work.begun]
+        took = sum(work.seconds for work in begun)
+        alone = sum(work.seconds * work.places for work in begun)
+        return (
+            f"{sum(work.places for work in begun)} regions, {len(begun)} of them different, were searched in {took:.1f} s; "
+            f"one by one it would have been {alone:.1f} s"
+        )
 
     # ---- putting together -------------------------------------------------------------------------------------------
 

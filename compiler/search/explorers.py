@@ -38,11 +38,10 @@ def explored(space: Space, make: Make) -> Iterator[Candidate]:
         return
     if is_large(space.graph):
 
-
         def region(start: Candidate, costs: CostModel, count: int) -> Growing:
             return explorer(start, costs, count, _silent)
 
-        found = divided(space.start, space.costs, limits, region, space.told, space.alpha)
+        found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note)
     else:
         whole = explorer(space.start, space.costs, 1, space.told)
         with ended(limits), rare_collections():

@@ -139,6 +139,17 @@ class Programs:
         self._first = seconds
         self._least = min(self._least, seconds)
 
+    def take(self, found: Candidate) -> None:
+        """A candidate that others found, and that is better than the best so far."""
+        self._limits.on_built(found)
+        self.best = found
+        self._limits.gained()
+        self._on_best(found)
+
+    def onwards(self) -> Programs:
+        """The programs of e-graphs of the best graph; those that wait stay behind."""
+        return Programs(self.best, self._costs, self._limits, self._price, self._most, self._on_best)
+
     def rank(self) -> None:
         """Ranks what waits as whole graphs.
 
@@ -156,10 +167,7 @@ class Programs:
         found = self._candidate(cost, egraph, extraction)
         if found is None:
             return
-        self._limits.on_built(found)
-        self.best = found
-        self._limits.gained()
-        self._on_best(found)
+        self.take(found)
 
     def _cost(self, graph: Graph, extraction: Extraction) -> float:
         """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""

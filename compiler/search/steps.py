@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from dslc.prove.verdict import STATUSES, RuleVerdict
-from dslc.report import Step
+from dslc.report import Step, Turn
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.validate import Validated
 
@@ -27,6 +27,11 @@ def steps_of(
         for name, (count, gain) in total.items()
     ]
     return tuple(sorted(out, key=lambda step: -step.gain_ms))
+
+
+def story_of(candidate: Candidate) -> tuple[Turn, ...]:
+    """The steps of a candidate's path in their order."""
+    return tuple([Turn(step.rule, step.count, step.cost * 1e3, step.gain * 1e3) for step in candidate.path() if step.rule])
 
 
 def _status(name: str, verdicts: Mapping[str, RuleVerdict], validated: Validated) -> str:

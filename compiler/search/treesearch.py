@@ -41,6 +41,11 @@ _LEVELLED = (8, 32)
 _NEAR = 4
 #: so many e-nodes that were added are near, those of the last rule in any case
 _FRESH = 200
+#: steps that the best graph so far is gone on from by itself, such a part of all steps at most, and up to how many times its cost
+#: others are gone on from there
+_TIDY, _PARTS, _ROOM = 200, 8, 1.05
+#: trees from one graph that find nothing better before the search ends
+_BARREN = 3
 #: a program is cheaper than another one by this share at least
 _LESS = 1e-9
 #: what is looked at for matches of one rule: no rule holds up a simulation for long
@@ -101,7 +106,7 @@ class Mcts:
 class _State:
     """An e-graph with its best program, and what simulations from here were worth."""
 
-    __slots__ = ("children", "egraph", "found", "fresh", "growing", "open", "parent", "value", "views", "visits")
+    __slots__ = ("before", "children", "egraph", "found", "fresh", "growing", "open", "parent", "value", "views", "visits")
 
     def __init__(self, egraph: EGraph, growing: Growing, found: Extraction, parent: _State | None = None) -> None:
         self.egraph, self.growing, self.found, self.parent = egraph, growing, found, parent
@@ -111,6 +116,8 @@ class _State:
         #: rules that may change something, and were not tried: everywhere, and in the best program
         self.open: dict[bool, list[CompiledRule | Source]] = {}
         self.views: dict[bool, View] = {}
+        #: what rules saw of everything in a state before this one
+        self.before: View | None = None
         self.value = 0.0
         self.visits = 0
 
@@ -127,8 +134,12 @@ class _State:
 
             chosen = (one.key for one in self.found.choice.values())
             only = self.fresh.union(key for key in chosen if isinstance(key, Node)) if near else None
-            found = self.views[near] = View(self.egraph, only)
+            found = self.views[near] = View(self.egraph, only, self.before)
         return found
+
+    def seen(self) -> View | None:
+        """The last view of everything, here or before."""
+        return self.views.get(False, self.before)
 
     def close(self) -> None:
         """It is visited no more; what it was worth stays."""
@@ -144,16 +155,19 @@ class _Searching:
         told: Progress, moves: Sequence[Source] = (), price: Own | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.rewrite import Caps
+        from dslc.search.layouts import without_layouts
         from dslc.search.programs import Prices, Programs
 
         self._options, self._limits, self._start = options, limits, start
-        self._rules = sorted(rules, key=lambda rule: rule.name)
+        self._given, self._rules = without_layouts(rules), sorted(rules, key=lambda rule: rule.name)
         self._operators = [frozenset(site.operator for site in rule.left.sites) for rule in self._rules]
         self._random = Random(seed)
         self._moves = list(moves)
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
         self._prices = Prices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
+        self._costs, self._seed, self._barren = costs, seed, 0
+        self._tidied: Candidate | None = None
         few = max(1, options.matches // _NEAR)
         self._caps: dict[bool, Caps] = {
             near: Caps(matches, 2 * matches, options.enodes, asked=_ASKED) for near, matches in ((False, options.matches), (True, few))
@@ -180,7 +194,11 @@ class _Searching:
         return None if self._root is None else Grown(self._root.egraph, self._prices)
 
     def begin(self) -> None:
-        """The e-graph of the graph itself."""
+        """What can be had at once, and the e-graph of the graph itself."""
+        self._tidy()
+        self._begin()
+
+    def _begin(self) -> None:
         from dslc.egraph.extract.growing import Growing
         from dslc.egraph.graph import EGraph
 
@@ -191,6 +209,38 @@ class _Searching:
             self._plant(egraph)
             self._initial = max(self._root.cost, 1e-12) if self._root is not None else 1.0
             self._programs.known(self._initial)
+
+    def _tidy(self) -> None:
+        """Goes on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
+        from dslc.fuse.kernels import kernels
+        from dslc.search.backtrack import Search
+
+        best = self._programs.best
+        if best is self._tidied or self._moves or kernels(best.graph):
+            return
+        limits = self._limits
+        steps = _TIDY if limits.steps is None else min(_TIDY, limits.steps // _PARTS)
+        near = Search(best, self._given, self._costs, limits, _ROOM, self._seed, None, self._programs.take, turn=steps)
+        end = limits.done + steps
+        near.begin()
+        while not limits.over and limits.done < end and near.expand():
+            pass
+        self._tidied = self._programs.best
+
+    def _onwards(self) -> bool:
+        """A new tree from the best graph as it is; False where that was done a few times in vain, or time is over."""
+        if self._limits.over:
+            return False
+        self._programs.rank()
+        self._tidy()
+        best = self._programs.best
+        self._barren = self._barren + 1 if best is self._start else 0
+        if self._limits.over or self._barren >= _BARREN or self._moves:
+            return False
+        self._start, self._least = best, None
+        self._programs = self._programs.onwards()
+        self._begin()
+        return self._root is not None
 
     def _plant(self, egraph: EGraph, program: Graph | None = None) -> None:
         """A new tree, at prices as they are known by now; `program` is one that the e-graph holds."""
@@ -207,6 +257,7 @@ class _Searching:
         from dslc.egraph.extract.program import program_of
         from dslc.egraph.story import kept
 
+        self._tidy()
         if self._least is None or not self._least[1].cost < self._planted * (1 - _LESS):
             return False
         known = self._least[1].cost
@@ -217,10 +268,12 @@ class _Searching:
 
     def _offer(self, egraph: EGraph, found: Extraction) -> None:
         """A program, once what it is made of is measured where it promises something: what was guessed then makes the tree another."""
-        if found.cost < self._initial and self._prices.settle(found):
+        least = self._initial if self._least is None else self._least[1].cost
+        # guesses hope: what is above the best by them is above it measured
+        if found.cost < least and self._prices.settle(found):
             self._stale = True
             found = replace(found, cost=self._prices.total(found))
-        if found.cost < (self._initial if self._least is None else self._least[1].cost):
+        if found.cost < least:
             self._least, self._idle = (egraph, found), 0
         self._programs.offer(egraph, found)
 
@@ -271,8 +324,8 @@ class _Searching:
         if (best is None or len(best.egraph) >= self._options.enodes or known < best.cost * (1 - _LESS)) and self._again():
             return True
         if best is None or len(best.egraph) >= self._options.enodes:
-            return False
-        best.parent = None
+            return self._onwards()
+        best.parent = best.before = None
         self._root = best
         # the simulations that went through it count
         self._done = min(best.visits, self._options.simulations // 2)
@@ -385,6 +438,7 @@ class _Searching:
         if found is None:
             return None
         made = _State(child, growing, found)
+        made.before = state.seen()
         fresh = frozenset(child.memo.keys() - egraph.memo.keys())
         older = state.fresh if len(fresh) + len(state.fresh) <= _FRESH else frozenset()
         made.fresh = fresh | older

@@ -17,7 +17,7 @@ from dslc.search.planning import with_plan
 from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Finished, Optimized, Task
-from dslc.search.steps import steps_of
+from dslc.search.steps import steps_of, story_of
 
 
 def write(finished: Finished, run: Run) -> Optimized:
@@ -96,7 +96,10 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
     proofs = proved_again(run.referenced, run, contender.candidate)
     places = run.referenced.checker.story.of(contender.candidate).places
     steps = steps_of(contender.candidate, run.referenced.proven.verdicts, proofs, places)
-    report = replace(report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model))
+    report = replace(
+        report, kept_original=False, max_rel_error=contender.error, steps=steps, after=size_of(model),
+        story=story_of(contender.candidate),
+    )  # fmt: skip
     run.notes += [line for step in contender.candidate.path() for line in run.kernels.get(step, ())]
     run.clock.enter("writing")
     values = {"dslc.target": str(task.machine), "dslc.rules": ", ".join(step.rule for step in steps)}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
-from egraphs import call, directions, library, named, tensor
+from egraphs import call, directions, library, named, random_graph, tensor
 
 from benchmarks.zoo import build
 from dslc.egraph.graph import EGraph
+from dslc.egraph.rewrite import Caps, step
 from dslc.egraph.view import View, components
 from dslc.ir.graph import Graph
 from dslc.match import GraphIndex, find_matches
@@ -68,3 +71,28 @@ def test_a_rule_looks_through_every_e_node_of_a_class() -> None:
     for name in ("sum_turned", "relu_turned"):
         (rule,) = named(directions(), name)
         assert len(list(find_matches(rule, view))) == 1
+
+
+def test_a_view_that_goes_on_from_earlier_ones_sees_what_a_new_one_does() -> None:
+    """A walk of random rules, whose views know only what some rules asked: fitting calls, what depends on what, and matches agree."""
+    rng = random.Random(0)
+    egraph = EGraph.of(random_graph(4))
+    view = View(egraph)
+    growing = [rule for rule in directions() if rule.name.startswith("egraph.")]
+    found = 0
+    for _ in range(24):
+        egraph = egraph.clone()
+        step(egraph, rng.choice(growing), rng, Caps(matches=6, looked=20), view)
+        view, new = View(egraph, before=view), View(egraph)
+        for rule in rng.sample(growing, 8):
+            for outline in rule.outlines:
+                assert outline.fitting(view).calls == outline.fitting(new).calls
+            there, here = ({match.key for match in find_matches(rule, one, limit=300)} for one in (new, view))
+            assert here == there or len(there) == 300
+            found += len(there)
+        values = [egraph.value(number) for number in egraph.members]
+        assert set(view.position) == set(new.position)
+        for value in rng.sample(values, 6):
+            others = rng.sample(values, 6)
+            assert [view.depends([value], [one]) for one in others] == [new.depends([value], [one]) for one in others]
+    assert found > 10

@@ -181,7 +181,7 @@ def test_tree_search_joins_all_products_of_one_operand() -> None:
     """Each step joins two, and leaves parts of parts: only as one split do they pay."""
     x, weights = tensor("x", 1, 32), [array_value(np.full((32, 8), k, np.float32)) for k in range(5)]
     products = Graph((x,), tuple(op("matmul", x, weight) for weight in weights))
-    found = searched(Mcts(), products, named("merge_matmuls", "matmul_turned", "stack_matmuls"), Limits(90))
+    found = searched(Mcts(), products, named("merge_matmuls", "matmul_turned", "stack_matmuls"), Limits(120))
     assert operators(found.best.graph) == ["matmul", "split"]
 
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from math import inf, isfinite
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from math import inf
 
 from dslc.egraph.extract.joint import joint_of
+from dslc.egraph.extract.solver import Program, solved
 from dslc.egraph.extract.table import Choice, Extraction, Problem, walk
 from dslc.egraph.view import components
-
-if TYPE_CHECKING:
-    from highspy import Highs
 
 #: choices of a class beyond which they are not compared with each other
 _COMPARED = 64
@@ -48,38 +45,38 @@ def ilp_of(
     first = joint_of(problem, deadline, now) if start is None else start
     if first is None or problem.roots is None or first.cost <= 0 or now() > deadline:
         return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
-    rows = pruned(problem, first)
+    rows = pruned(problem, first, deadline, now)
     columns = [(number, choice) for number, row in enumerate(rows) for choice in row]
     if len(columns) > _MOST_COLUMNS or now() > deadline:
         return first
-    model, cycles = _model(problem, rows, columns, _SCALE / first.cost)
-    if now() > deadline:
+    program = _model(problem, rows, columns, _SCALE / first.cost, first, deadline, now)
+    answer = None if program is None else solved(program, deadline - now())
+    if answer is None:
         return first
-    solver = _solver(deadline - now())
-    solver.passModel(model)
-    _warm(solver, columns, cycles, first)
-    solver.run()
-    bound = solver.getInfo().mip_dual_bound * first.cost / _SCALE
-    bound = max(0.0, bound) if isfinite(bound) else 0.0
-    found = _read(problem, columns, solver)
+    bound = max(0.0, answer.bound * first.cost / _SCALE)
+    found = _read(problem, columns, answer.values)
     if found is None or found.cost >= first.cost:
         return Extraction(first.cost, first.choice, first.cost, min(bound, first.cost))
     return Extraction(found.cost, found.choice, found.cost, min(bound, found.cost))
 
 
-def pruned(problem: Problem, keep: Extraction) -> list[tuple[Choice, ...]]:
+def pruned(
+    problem: Problem, keep: Extraction, deadline: float = inf, now: Callable[[], float] = time.monotonic
+) -> list[tuple[Choice, ...]]:
     """The choices without those that another one of the class makes needless: it reads a part of what they read, at no higher cost.
 
-    The choices of `keep` stay.
+    The choices of `keep` stay. What is looked at after the deadline keeps all.
     """
     assert problem.roots is not None
     out: list[tuple[Choice, ...]] = [()] * len(problem)
     seen = set(problem.roots)
     stack = list(seen)
+    late = False
     while stack:
         number = stack.pop()
         row = problem.rows[number]
-        out[number] = _needed(row, keep.choice.get(number)) if len(row) <= _COMPARED else row
+        late = late or now() > deadline
+        out[number] = _needed(row, keep.choice.get(number)) if len(row) <= _COMPARED and not late else row
         for choice in out[number]:
             for kid in choice.kids:
                 if kid not in seen:
@@ -103,12 +100,10 @@ def _needed(row: Sequence[Choice], keep: Choice | None) -> tuple[Choice, ...]:
 
 
 def _model(
-    problem: Problem, rows: Sequence[Sequence[Choice]], columns: Sequence[tuple[int, Choice]], scale: float
-) -> tuple[Any, list[dict[int, int]]]:
-    """The program for the solver, and the columns that say where in the order the classes of cycles are."""
-    import highspy
-    import numpy as np
-
+    problem: Problem, rows: Sequence[Sequence[Choice]], columns: Sequence[tuple[int, Choice]], scale: float, first: Extraction,
+    deadline: float, now: Callable[[], float],
+) -> Program | None:  # fmt: skip
+    """The program for the solver, which begins with `first`; None where time was up before it was written."""
     own: list[list[int]] = [[] for _ in rows]
     for column, (number, _) in enumerate(columns):
         own[number].append(column)
@@ -118,6 +113,8 @@ def _model(
         matrix.add([(column, 1.0) for column in own[root]], 1.0, inf)
     kids = {n: tuple(dict.fromkeys([kid for choice in row for kid in choice.kids])) for n, row in enumerate(rows) if row}
     for number, below in kids.items():
+        if now() > deadline:
+            return None
         for kid in below:
             # whichever choice of the class reads it, it has to be there
             readers = [(column, -1.0) for column in own[number] if kid in columns[column][1].kids]
@@ -130,6 +127,8 @@ def _model(
             continue
         order = {number: len(upper) + k for k, number in enumerate(members)}
         cycles.append(order)
+        if now() > deadline:
+            return None
         big = float(len(members))
         upper += [big - 1] * len(members)
         for number in members:
@@ -137,43 +136,6 @@ def _model(
                 for kid in dict.fromkeys(columns[column][1].kids):
                     if kid in order:
                         matrix.add([(order[number], 1.0), (order[kid], -1.0), (column, -big)], 1.0 - big, inf)
-    lp = highspy.HighsLp()
-    lp.num_col_ = len(upper)
-    lp.num_row_ = len(matrix.lower)
-    lp.col_cost_ = np.array([choice.cost * scale for _, choice in columns] + [0.0] * (len(upper) - size))
-    lp.col_lower_ = np.zeros(lp.num_col_)
-    lp.col_upper_ = np.array(upper)
-    lp.row_lower_ = np.array(matrix.lower)
-    lp.row_upper_ = np.array(matrix.upper)
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.start_ = np.array(matrix.starts, dtype=np.int32)
-    lp.a_matrix_.index_ = np.array(matrix.columns, dtype=np.int32)
-    lp.a_matrix_.value_ = np.array(matrix.factors)
-    kinds = [highspy.HighsVarType.kInteger] * size + [highspy.HighsVarType.kContinuous] * (len(upper) - size)
-    lp.integrality_ = kinds
-    return lp, cycles
-
-
-def _solver(seconds: float) -> Highs:
-    import highspy
-
-    # its stubs leave the constructor untyped
-    make: Any = highspy.Highs
-    solver: Highs = make()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("random_seed", 0)
-    solver.setOptionValue("mip_rel_gap", 1e-7)
-    solver.setOptionValue("mip_abs_gap", 1e-4)
-    if isfinite(seconds):
-        solver.setOptionValue("time_limit", max(0.1, seconds))
-    return solver
-
-
-def _warm(solver: Highs, columns: Sequence[tuple[int, Choice]], cycles: Sequence[Mapping[int, int]], first: Extraction) -> None:
-    """Hands the solver the program to begin with."""
-    import highspy
-
     values = [1.0 if first.choice.get(number) == choice else 0.0 for number, choice in columns]
     at = {number: k for k, number in enumerate(_below_first(first))}
     for cycle in cycles:
@@ -181,9 +143,8 @@ def _warm(solver: Highs, columns: Sequence[tuple[int, Choice]], cycles: Sequence
         ranked = sorted(cycle, key=lambda number: at.get(number, len(at)))
         place = {number: float(k) for k, number in enumerate(ranked)}
         values += [place[number] for number in cycle]
-    solution = highspy.HighsSolution()
-    solution.col_value = values
-    solver.setSolution(solution)
+    costs = [choice.cost * scale for _, choice in columns] + [0.0] * (len(upper) - size)
+    return Program(costs, upper, size, matrix.starts, matrix.columns, matrix.factors, matrix.lower, matrix.upper, values)
 
 
 def _below_first(program: Extraction) -> list[int]:
@@ -203,8 +164,7 @@ def _below_first(program: Extraction) -> list[int]:
     return out
 
 
-def _read(problem: Problem, columns: Sequence[tuple[int, Choice]], solver: Highs) -> Extraction | None:
-    values = list(solver.getSolution().col_value)
+def _read(problem: Problem, columns: Sequence[tuple[int, Choice]], values: Sequence[float]) -> Extraction | None:
     if not values:
         return None
     chosen: dict[int, tuple[float, Choice]] = {}

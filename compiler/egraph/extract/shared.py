@@ -21,8 +21,12 @@ _LESS = 1e-9
 _AGAIN = 60
 #: bytes of all sets of needed classes together, beyond which no more are kept
 _BYTES = 1 << 30
-#: the clock and the memory are asked once for so many classes
-_ASK = 1 << 8
+#: the clock and the memory are asked once for so many classes, and for so many bits of what classes need
+_ASK, _ASK_BITS = 1 << 8, 1 << 22
+#: sets of more classes are summed by their bytes: taking bit by bit out of a long number takes time by its square
+_LONG = 256
+#: the places of the bits of every byte
+_BITS = tuple([tuple([k for k in range(8) if byte >> k & 1]) for byte in range(256)])
 
 
 class Best(NamedTuple):
@@ -72,33 +76,39 @@ class Shared:
             if leader not in waiting:
                 waiting.add(leader)
                 queue.append(leader)
-        looked, most, held = 0, _AGAIN * (len(best) + len(queue)), 0
+        looked, most, held, bits = 0, _AGAIN * (len(best) + len(queue)), 0, 0
         while queue:
             number = queue.popleft()
             waiting.discard(number)
             looked += 1
-            if looked % _ASK == 0 and (looked > most or held > _BYTES or now() > deadline):
+            if (looked % _ASK == 0 or bits > _ASK_BITS) and (looked > most or held > _BYTES or now() > deadline):
                 return False
+            if bits > _ASK_BITS:
+                bits = 0
             old = best.get(number)
             choices = self.table.choices(number)
-            found = self._cheapest(number, choices)
+            found, stays = self._cheapest(number, choices, None if old is None else old.choice)
             if found is None:
                 continue
-            gone = old is not None and old.choice not in choices
+            # a choice is no more, or by now reads what needs this very class
+            gone = old is not None and not stays
             if old is not None and not gone and not found.cost < old.cost - _LESS * abs(old.cost):
                 continue
             best[number] = found
             own[number] = found.choice.cost
             held += found.mask.bit_length() >> 3
+            bits += found.mask.bit_count() * len(choices)
             for above, _ in self.table.uses(number):
                 if above not in waiting:
                     waiting.add(above)
                     queue.append(above)
         return True
 
-    def _cheapest(self, number: int, choices: Sequence[Choice]) -> Best | None:
+    def _cheapest(self, number: int, choices: Sequence[Choice], old: Choice | None) -> tuple[Best | None, bool]:
+        """The cheapest choice, and whether the old one can still be had."""
         best, own, dead = self._best, self._own, self._dead
         found: Best | None = None
+        stays = False
         for choice in choices:
             cost, mask = choice.cost, 1 << number
             for kid in choice.kids:
@@ -122,9 +132,10 @@ class Shared:
                         cost += _sum(fresh, own)
                 mask |= needs
             else:
+                stays = stays or choice == old
                 if found is None or cost < found.cost:
                     found = Best(cost, mask, choice)
-        return found
+        return found, stays
 
     def _alive(self, number: int, old: Best) -> Best:
         """The same in terms of the classes that there are now."""
@@ -141,6 +152,14 @@ class Shared:
 
 def _sum(bits: int, own: dict[int, float]) -> float:
     total = 0.0
+    if bits.bit_count() > _LONG:
+        get = own.get
+        for place, byte in enumerate(bits.to_bytes((bits.bit_length() + 7) >> 3, "little")):
+            if byte:
+                at = place << 3
+                for k in _BITS[byte]:
+                    total += get(at + k, 0.0)
+        return total
     while bits:
         low = bits & -bits
         bits ^= low
