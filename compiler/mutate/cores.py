@@ -125,8 +125,8 @@ def arity(op: OperatorDef) -> int:
     return sum(param.default is None for param in op.syntax.params)
 
 
-def choices(op: OperatorDef, numbers: Numbers) -> Iterator[Core]:
-    """An operator with each choice of attributes: as in the region, by default, and a few others."""
+def choices(op: OperatorDef, numbers: Numbers, most: int = DERIVED) -> Iterator[Core]:
+    """An operator with each choice of attributes: as in the region, by default, and a few others, `most` of them at once."""
     options = []
     for attr in op.attrs:
         usual = _usual(attr, numbers)
@@ -137,7 +137,7 @@ def choices(op: OperatorDef, numbers: Numbers) -> Iterator[Core]:
     made: list[tuple[int, tuple[tuple[str, Any], ...]]] = []
     for chosen in product(*options):
         derived = sum(other for _, other in chosen)
-        if derived > DERIVED:
+        if derived > most:
             continue
         attrs = tuple((attr.name, value) for attr, (value, _) in zip(op.attrs, chosen, strict=True) if value is not None)
         if attrs not in seen:

@@ -68,6 +68,11 @@ def identity(shape: Shape) -> Layout:
     return Layout(shape, dims, dims)
 
 
+def inverse(layout: Layout) -> Layout:
+    """The way back, without the shifts."""
+    return Layout(layout.sizes, layout.result, layout.source)
+
+
 def laid(value: Value, layout: Layout, shape: Shape | None = None) -> Value:
     """A tensor in another layout: `Y[(d, e), ...] = X[(e, d), ...]`, zeros where the digits go beyond the tensor.
 
@@ -310,4 +315,4 @@ def _spans(shape: Shape, wanted: Shape) -> bool:
     return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))
 
 
-__all__ = ["Layout", "gathered", "identity", "laid", "layouts", "resized"]
+__all__ = ["Layout", "gathered", "identity", "inverse", "laid", "layouts", "resized"]
