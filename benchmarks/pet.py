@@ -80,9 +80,10 @@ def table(rules: Rules, name: str, batch: int, seconds: float, shown: int) -> No
                 continue
             verdict = "equal" if not where.boxes else "corrected" if where.share <= LIMIT else "refused"
             times = (known_flops(expand(rules, (value,))) or 0.0) / operations
+            priced = price(rules, value) / price(rules, old)
             print(
                 f"  {mutant.core}: {where.share:6.1%} differ in {len(where.boxes)} boxes, {'proved' if where.proved else 'not proved'}"
-                f" ({took:.1f} s), {verdict}; operations x {times:.2f}, price x {price(rules, value) / price(rules, old):.2f}; back {mutant.back}"
+                f" ({took:.1f} s), {verdict}; operations x {times:.2f}, price x {priced:.2f}; back {mutant.back}"
             )
 
 

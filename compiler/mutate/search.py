@@ -30,6 +30,7 @@ from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import DERIVED, Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
 from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, layouts
 from dslc.mutate.mutant import OPTIONS, Argument, Found, Mutant, Options, Step, fraction, made
+from dslc.mutate.pool import Fitted, Operand, Pool
 from dslc.mutate.problem import Problem, shape_of
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
@@ -49,55 +50,6 @@ WAYS = 12
 def search(rules: Rules, problem: Problem, options: Options = OPTIONS) -> Found:
     """Mutants of a region of one result."""
     return _Search(rules, problem, options).run()
-
-
-@dataclass(frozen=True, slots=True)
-class _Fitted:
-    """An operator on tensors of some shapes: what it computes, the shape of that, and its operations."""
-
-    core: Core
-    holes: tuple[Value, ...]
-    scope: Value
-    shape: Shape
-    operations: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Operand:
-    """A tensor that an operator may take: its number in a mutant, what it holds, and whether only weights are needed for it."""
-
-    number: int
-    array: Array
-    constant: bool
-
-    @property
-    def shape(self) -> Shape:
-        return self.array.shape
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pool:
-    """What is still to be taken, each tensor once, and the operators that made some of it."""
-
-    operands: tuple[_Operand, ...]
-    before: tuple[Step, ...] = ()
-    operations: float = 0.0
-
-    @property
-    def steps(self) -> int:
-        return sum(step.steps for step in self.before)
-
-    def of(self, number: int) -> _Operand:
-        return next(each for each in self.operands if each.number == number)
-
-    def shape(self, arg: Argument) -> Shape:
-        """The shape of an argument."""
-        if arg.layout is not None:
-            return arg.layout.shape
-        return tuple(size if isinstance(size, int) else self.of(size[0]).shape[size[1]] for size in arg.shape)
-
-    def are_constant(self, args: Sequence[Argument]) -> bool:
-        return all(arg.layout is None or self.of(arg.input).constant for arg in args)
 
 
 class _Effort(Enum):
@@ -139,7 +91,7 @@ class _Search:
     _others: dict[Shape, list[Layout]] = field(init=False, default_factory=dict)
     _kept: set[object] = field(init=False, default_factory=set)
     _terms: set[Value] = field(init=False, default_factory=set)
-    _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[_Fitted]] = field(init=False, default_factory=dict)
+    _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = field(init=False, default_factory=dict)
     #: what chains have reached: what their tensors hold, whatever computed it
     _reached: set[tuple[tuple[int, ...], Shape, bytes]] = field(init=False, default_factory=set)
     _normal: Normalizer = field(init=False, default_factory=Normalizer)
@@ -162,7 +114,8 @@ class _Search:
             if not lost and not any(layout.shifts):
                 self.backs.setdefault(layout.shape, []).append(layout)
         several = len(self.problem.calls) > 1
-        self._all(pool, self.began + self.options.seconds * (FIRST if several else ALONE), self.options.tries * (FIRST if several else 1))
+        first = FIRST if several else ALONE
+        self._all(pool, self.began + self.options.seconds * first, self.options.tries * (first if several else 1))
         for effort in _Effort:
             # each takes half of the time that is left, so that those after it have some
             now = time.monotonic()
@@ -179,7 +132,7 @@ class _Search:
         now = time.monotonic()
         return now > end or now - self.began > self.options.seconds or self.tried >= self.options.tries
 
-    def _computed(self) -> _Pool | None:
+    def _computed(self) -> Pool | None:
         """The region's inputs, its result computed; None where that fails."""
         rng = np.random.default_rng(self.options.seed)
         values = self.problem.small.inputs
@@ -193,7 +146,7 @@ class _Search:
             return None
         self.operations = max(1.0, known_flops(scopes) or 1.0)
         pairs = enumerate(zip(values, inputs, strict=True))
-        return _Pool(tuple(_Operand(k, array, value.constant) for k, (value, array) in pairs))
+        return Pool(tuple(Operand(k, array, value.constant) for k, (value, array) in pairs))
 
     def _factors(self, shape: Shape) -> list[list[int]]:
         own = set(self.numbers.factors)
@@ -201,7 +154,7 @@ class _Search:
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
-    def _all(self, pool: _Pool, end: float, tries: float = inf) -> None:
+    def _all(self, pool: Pool, end: float, tries: float = inf) -> None:
         """Tries every operator that takes all of a pool."""
         for fitted, args in self._programs(pool, end):
             if self._late(end) or self.tried >= tries:
@@ -210,7 +163,7 @@ class _Search:
             self.tried += 1
             self._try(pool, fitted, args)
 
-    def _programs(self, pool: _Pool, end: float) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
+    def _programs(self, pool: Pool, end: float) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on the tensors in other layouts, those with the fewest layouts first, and the region's own operators."""
         count = len(pool.operands)
         most = min(self.options.depth - pool.steps - 1, count)
@@ -230,8 +183,8 @@ class _Search:
                 yield from self._applied(pool, own, lambda op, same=same: (op in region) is same)  # type: ignore[misc]
 
     def _applied(
-        self, pool: _Pool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
-    ) -> Iterator[tuple[_Fitted, tuple[Argument, ...]]]:
+        self, pool: Pool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
+    ) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on some tensors, or on them and a constant."""
         for tensors in (len(own), len(own) + 1):
             for args in self._arguments(pool, tensors, own):
@@ -272,9 +225,9 @@ class _Search:
         return self._others[shape]
 
     def _few_ways(self, shape: Shape) -> list[Layout]:
-        """Of the other layouts a few of each rank."""
+        """Of the other layouts a few of each rank, those first that cut nothing."""
         ranks: dict[int, list[Layout]] = {}
-        for each in self._ways(shape):
+        for each in sorted(self._ways(shape), key=lambda way: sum(size > 1 for size in way.sizes)):
             ranks.setdefault(len(each.shape), []).append(each)
         return list(islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS))
 
@@ -282,7 +235,7 @@ class _Search:
         ratio = prod(layout.shape) / prod(shape)
         return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio))
 
-    def _arguments(self, pool: _Pool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
+    def _arguments(self, pool: Pool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
             yield from permutations(own)
             return
@@ -302,7 +255,7 @@ class _Search:
                 for sizes in product(channel, channel):
                     yield Argument(-1, None, (*sizes, *window), 1 / prod(window))
 
-    def _fitting(self, pool: _Pool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool) -> list[_Fitted]:
+    def _fitting(self, pool: Pool, op: str, cores: Sequence[Core], args: tuple[Argument, ...], last: bool) -> list[Fitted]:
         """The operator with each choice of attributes that takes tensors of these shapes, and, where it is the last one, gives one that
         a way leads back from."""
         shapes = tuple(pool.shape(arg) for arg in args)
@@ -324,7 +277,7 @@ class _Search:
                     (scope,) = expand(self.rules, (made,))
                     operations = known_flops((scope,)) or (inf if last else float(prod(shape)))
                     if operations <= self.options.operations * self.operations:
-                        found.append(_Fitted(core, holes, scope, shape, operations))
+                        found.append(Fitted(core, holes, scope, shape, operations))
         return found
 
     def _known(self, op: str, cores: Sequence[Core], ranks: tuple[int, ...]) -> tuple[tuple[Place, Place], ...] | None:
@@ -349,7 +302,7 @@ class _Search:
 
     # ---- chains ------------------------------------------------------------------------------------------------
 
-    def _chains(self, pool: _Pool, end: float) -> None:
+    def _chains(self, pool: Pool, end: float) -> None:
         """Operators one after the other, depth first: each is taken as a first one, and what it gives is an operand of the others."""
         # every operator takes two tensors at most, so that so many are needed
         if self.options.depth - pool.steps - 1 < max(1, len(pool.operands) - 2) or self._late(end):
@@ -364,29 +317,31 @@ class _Search:
             self._all(each, now + (until - now) / 2)
             self._chains(each, until)
 
-    def _firsts(self, pool: _Pool, end: float) -> list[_Pool]:
-        """What is left after one operator: the cheapest, of those on two tensors and of those on one, as none must crowd out the other."""
-        made: dict[int, list[tuple[int, float, _Pool]]] = {}
+    def _firsts(self, pool: Pool, end: float) -> list[Pool]:
+        """What is left after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
+        made: dict[tuple[int, int], list[Pool]] = {}
         until = time.monotonic() + (end - time.monotonic()) / 3
         count = len(pool.operands)
+        changes: list[list[list[Argument]]] = []
         for taken in (*combinations(range(count), 2), *combinations(range(count), 1)):
             own = [Argument(pool.operands[k].number, identity(pool.operands[k].shape)) for k in taken]
-            changes: list[list[Argument]] = [own]
+            changes.append([own])
             if self._effort is not _Effort.PLAIN and pool.steps + 3 <= self.options.depth:
-                for k, arg in enumerate(own):
-                    ways = self._few_ways(pool.of(arg.input).shape)
-                    changes += [[Argument(arg.input, way) if j == k else other for j, other in enumerate(own)] for way in ways]
-            for args in changes:
-                for fitted, order in self._applied(pool, args, last=False):
-                    if self._late(until):
-                        break
-                    new = self._after(pool, fitted, order)
-                    if new is not None:
-                        made.setdefault(len(taken), []).append((new.steps, new.operations, new))
-        best = [nsmallest(self.options.best, each, key=lambda one: one[:2]) for each in made.values()]
-        return [one[2] for pair in zip_longest(*best) for one in pair if one is not None]
+                ways = [self._few_ways(pool.of(arg.input).shape) for arg in own]
+                pairs = [(k, way) for each in zip_longest(*ways) for k, way in enumerate(each) if way is not None]
+                changes[-1] += [[Argument(arg.input, way) if j == k else arg for j, arg in enumerate(own)] for k, way in pairs]
+        # operands take turns: the last ones have as much time as the first
+        for args in (each for turn in zip_longest(*changes) for each in turn if each is not None):
+            for fitted, order in self._applied(pool, args, last=False):
+                if self._late(until):
+                    break
+                new = self._after(pool, fitted, order)
+                if new is not None:
+                    made.setdefault((new.steps, -len(args)), []).append(new)
+        best = [nsmallest(self.options.best, made[key], key=lambda one: one.operations) for key in sorted(made)]
+        return [one for several in zip_longest(*best) for one in several if one is not None]
 
-    def _after(self, pool: _Pool, fitted: _Fitted, args: tuple[Argument, ...]) -> _Pool | None:
+    def _after(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> Pool | None:
         """What is left after an operator; None where that was reached before, or costs too much."""
         constant = pool.are_constant(args)
         operations = pool.operations + (0.0 if constant else fitted.operations)
@@ -404,11 +359,11 @@ class _Search:
         self._reached.add(key)
         step = Step(fitted.core, args, fitted.shape)
         number = len(self.problem.inputs) + len(pool.before)
-        return _Pool((*rest, _Operand(number, result, constant)), (*pool.before, step), operations)
+        return Pool((*rest, Operand(number, result, constant)), (*pool.before, step), operations)
 
     # ---- one program -------------------------------------------------------------------------------------------
 
-    def _result(self, pool: _Pool, fitted: _Fitted, args: tuple[Argument, ...]) -> Array | None:
+    def _result(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> Array | None:
         feeds = {value: self._array(pool, arg, value.type) for value, arg in zip(fitted.holes, args, strict=True)}
         try:
             (result,) = run_scopes((fitted.scope,), feeds, self.domain)
@@ -418,7 +373,7 @@ class _Search:
         found: Array = result
         return found
 
-    def _try(self, pool: _Pool, fitted: _Fitted, args: tuple[Argument, ...]) -> None:
+    def _try(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> None:
         if pool.operations + fitted.operations > self.options.operations * self.operations:
             return
         result = self._result(pool, fitted, args)
@@ -435,7 +390,9 @@ class _Search:
                 share = float((flat[self._places(layout, ties, shape)] != self.result).mean())
                 if share <= limit and (best is None or share < best.share):
                     best = Mutant(args, core, layout, ties, share, operations, pool.before)
-        if best is not None and best.steps <= self.options.depth and is_linear(self.rules, core, fitted.holes) and self._is_new(best, pool):
+        if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
+            return
+        if self._is_new(best, pool):
             self.found.append(best)
 
     def _tied(self, shape: Shape) -> list[Layout]:
@@ -455,7 +412,7 @@ class _Search:
         # a layout may span more than a shape, or less
         return self._kept_array((layout, (shape, ties)), places)
 
-    def _array(self, pool: _Pool, arg: Argument, type: TensorType) -> Array:
+    def _array(self, pool: Pool, arg: Argument, type: TensorType) -> Array:
         if arg.layout is None:
             return np.broadcast_to(np.asarray(self.domain.number(fraction(arg.number))), shape_of_type(type))
         own, layout = pool.of(arg.input), arg.layout
@@ -475,7 +432,7 @@ class _Search:
             self._arrays[key] = found
         return found
 
-    def _is_new(self, mutant: Mutant, pool: _Pool) -> bool:
+    def _is_new(self, mutant: Mutant, pool: Pool) -> bool:
         """Whether it is neither the region itself nor, in its normal form, one that was found, nor as good as one."""
         shapes = tuple(pool.shape(arg) for arg in mutant.arguments)
         like = (tuple(step.core for step in mutant.before), mutant.core, shapes, round(mutant.share, 9))
