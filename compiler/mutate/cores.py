@@ -188,6 +188,9 @@ def _derived(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
     for window in windows:
         for side in (tuple(n // 2 for n in window), tuple(n - 1 for n in window)):
             ends[(*side, *side)] = None
+            # what slides over blocks may begin before the first one, and end with the last
+            ends[(*side, *(0 for _ in side))] = None
+            ends[(*(0 for _ in side), *side)] = None
     return [(value, not needed) for value in ends]
 
 

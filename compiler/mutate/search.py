@@ -9,7 +9,7 @@ found at small sizes is made at the real ones.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nsmallest
@@ -169,11 +169,12 @@ class _Search:
         most = min(self.options.depth - pool.steps - 1, count)
         subsets = [each for steps in range(most + 1) for each in combinations(range(count), steps)]
         turns = list(product(subsets, (True, False)))
+        weights = [(1 + 2 * len(changed)) * (2 if same else 1) for changed, same in turns]
         region = {node.op for node in self.problem.calls}
         for number, (changed, same) in enumerate(turns):
-            # each takes half of the time that is left, so that those after it have some
+            # each has its part of the time that is left: more where there is more to try, and for the region's own operators
             now = time.monotonic()
-            until = now + (end - now) / (2 if number + 1 < len(turns) else 1)
+            until = now + (end - now) * weights[number] / sum(weights[number:])
             for chosen in _alike([self._ways(pool.operands[k].shape) for k in changed]):
                 if time.monotonic() > until:
                     self.complete = False
@@ -350,6 +351,9 @@ class _Search:
         result = self._result(pool, fitted, args)
         if result is None:
             return None
+        if np.isin(self.result, result).all():
+            # the region is computed already
+            return None
         taken = {arg.input for arg in args}
         rest = tuple(each for each in pool.operands if each.number not in taken)
         # an operator and its inverse give what there was; so do two ways to one tensor
@@ -469,9 +473,20 @@ def _alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
         for layout in every:
             cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
             groups[-1].setdefault(cut, []).append(layout)
-    for cut in sorted(groups[0], key=lambda cut: (max(cut, default=0), len(cut))):
-        if all(cut in each for each in groups):
-            yield from product(*[each[cut] for each in groups])
+    cuts = sorted((cut for cut in groups[0] if all(cut in each for each in groups)), key=lambda cut: (max(cut, default=0), len(cut)))
+    # windows and what they slide over are mostly cut and moved in one way; the cuts take turns, as there are many ways of some
+    every = [_same_first(product(*[each[cut] for each in groups])) for cut in cuts]
+    yield from (ways for turn in zip_longest(*every) for ways in turn if ways is not None)
+
+
+def _same_first(every: Iterable[tuple[Layout, ...]]) -> Iterator[tuple[Layout, ...]]:
+    others = []
+    for ways in every:
+        if all(way.source == ways[0].source and way.result == ways[0].result for way in ways):
+            yield ways
+        else:
+            others.append(ways)
+    yield from others
 
 
 __all__ = ["Argument", "Found", "Mutant", "Options", "made", "search"]
