@@ -166,8 +166,10 @@ class _Search:
     def _programs(self, pool: Pool, end: float) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on the tensors in other layouts, those with the fewest layouts first, and the region's own operators."""
         count = len(pool.operands)
-        most = min(self.options.depth - pool.steps - 1, count)
-        subsets = [each for steps in range(most + 1) for each in combinations(range(count), steps)]
+        most = min(self.options.depth - pool.steps - 1, count, inf if self._effort is None else self._effort.value)
+        # few operators take more than two tensors, and the layouts of three are too many
+        most = 0 if count > 2 else most
+        subsets = [each for steps in range(int(most) + 1) for each in combinations(range(count), steps)]
         turns = list(product(subsets, (True, False)))
         weights = [(1 + 2 * len(changed)) * (2 if same else 1) for changed, same in turns]
         region = {node.op for node in self.problem.calls}
@@ -187,7 +189,7 @@ class _Search:
         self, pool: Pool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
     ) -> Iterator[tuple[Fitted, tuple[Argument, ...]]]:
         """Operators on some tensors, or on them and a constant."""
-        for tensors in (len(own), len(own) + 1):
+        for tensors in (len(own), len(own) + 1)[: 1 if self._plain else 2]:
             for args in self._arguments(pool, tensors, own):
                 for op, cores in self._able(tuple(len(pool.shape(arg)) for arg in args)):
                     if wanted(op):
@@ -264,6 +266,8 @@ class _Search:
         found = self._cores.get(key)
         if found is None:
             found = self._cores[key] = []
+            # of chains there are so many that it counts as a try whether operators fit
+            self.tried += self._effort is not None
             known = self._known(op, cores, tuple(len(shape) for shape in shapes))
             if known is None or not all(_fit(shapes, *pair) for pair in known):
                 return found
@@ -309,14 +313,18 @@ class _Search:
         if self.options.depth - pool.steps - 1 < max(1, len(pool.operands) - 2) or self._late(end):
             return
         firsts = self._firsts(pool, end)
-        for number, each in enumerate(firsts):
-            now = time.monotonic()
-            if self._late(end):
-                self.complete = False
-                break
-            until = now + (end - now) * 2 / (len(firsts) - number + 1)
-            self._all(each, now + (until - now) / 2)
-            self._chains(each, until)
+        # what is complete with one more comes before what needs several
+        for last in (True, False):
+            for number, each in enumerate(firsts):
+                now = time.monotonic()
+                if self._late(end):
+                    self.complete = False
+                    return
+                until = now + (end - now) / (len(firsts) - number + (len(firsts) if last else 0))
+                if last:
+                    self._all(each, until)
+                else:
+                    self._chains(each, until)
 
     def _firsts(self, pool: Pool, end: float) -> list[Pool]:
         """What is left after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
@@ -333,6 +341,8 @@ class _Search:
                 changes[-1] += [[Argument(arg.input, way) if j == k else arg for j, arg in enumerate(own)] for k, way in pairs]
         # operands take turns: the last ones have as much time as the first
         for args in (each for turn in zip_longest(*changes) for each in turn if each is not None):
+            if self._late(until):
+                break
             for fitted, order in self._applied(pool, args, last=False):
                 if self._late(until):
                     break
@@ -344,6 +354,7 @@ class _Search:
 
     def _after(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> Pool | None:
         """What is left after an operator; None where that was reached before, or costs too much."""
+        self.tried += 1
         constant = pool.are_constant(args)
         operations = pool.operations + (0.0 if constant else fitted.operations)
         if operations > self.options.operations * self.operations or not is_linear(self.rules, fitted.core, fitted.holes):
