@@ -93,6 +93,11 @@ class Numbers:
         for value in self.lists:
             if value and min(value) >= 1 and max(value) <= WINDOW and prod(value) > 1:
                 found[value] = None
+        # what is left of a window of which every so manyeth position is taken
+        for window in tuple(found):
+            for step in self.lists:
+                if len(step) == len(window) and min(step) > 1 and max(window) > 1:
+                    found[tuple(-(-n // f) for n, f in zip(window, step, strict=True))] = None
         return tuple(found)
 
     @cached_property
@@ -188,9 +193,9 @@ def _derived(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
     for window in windows:
         for side in (tuple(n // 2 for n in window), tuple(n - 1 for n in window)):
             ends[(*side, *side)] = None
-            # what slides over blocks may begin before the first one, and end with the last
-            ends[(*side, *(0 for _ in side))] = None
-            ends[(*(0 for _ in side), *side)] = None
+        # what keeps the size: an even window has one position more on one side
+        low, high = tuple((n - 1) // 2 for n in window), tuple(n // 2 for n in window)
+        ends[(*high, *low)] = ends[(*low, *high)] = None
     return [(value, not needed) for value in ends]
 
 

@@ -138,7 +138,7 @@ def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
 def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
     """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
     over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
-    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 400) if core(v)["shapes"][0][2:] != (6, 9)}
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 700) if core(v)["shapes"][0][2:] != (6, 9)}
     assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
     # nine columns are five and, padded, five
     assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
