@@ -33,7 +33,7 @@ class Operand:
 
     @property
     def shape(self) -> Shape:
-        return self.array.shape
+        return tuple(int(size) for size in self.array.shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

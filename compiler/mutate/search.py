@@ -9,7 +9,7 @@ found at small sizes is made at the real ones.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nsmallest
@@ -28,7 +28,7 @@ from dslc.ir.graph import Value
 from dslc.ir.holes import hole
 from dslc.ir.normal import Normalizer
 from dslc.mutate.cores import DERIVED, Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
-from dslc.mutate.layouts import Layout, Shape, gathered, identity, inverse, layouts
+from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse, layouts
 from dslc.mutate.mutant import OPTIONS, Argument, Found, Mutant, Options, Step, fraction, made
 from dslc.mutate.pool import Fitted, Operand, Pool
 from dslc.mutate.problem import Problem, shape_of
@@ -177,7 +177,7 @@ class _Search:
             # each has its part of the time that is left: more where there is more to try, and for the region's own operators
             now = time.monotonic()
             until = now + (end - now) * weights[number] / sum(weights[number:])
-            for chosen in _alike([self._ways(pool.operands[k].shape) for k in changed]):
+            for chosen in alike([self._ways(pool.operands[k].shape) for k in changed]):
                 if time.monotonic() > until:
                     self.complete = False
                     break
@@ -471,33 +471,6 @@ def shape_of_type(type: TensorType) -> Shape:
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     a, b = (shapes[k][axis] if axis < len(shapes[k]) else 1 for k, axis in (one, other))
     return a % b == 0 or b % a == 0
-
-
-def _alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
-    """Layouts of several tensors that cut off parts of the same sizes: one alone is no use where operands meet."""
-    if len(ways) < 2:
-        yield from product(*ways)
-        return
-    groups: list[dict[tuple[int, ...], list[Layout]]] = []
-    for every in ways:
-        groups.append({})
-        for layout in every:
-            cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
-            groups[-1].setdefault(cut, []).append(layout)
-    cuts = sorted((cut for cut in groups[0] if all(cut in each for each in groups)), key=lambda cut: (max(cut, default=0), len(cut)))
-    # windows and what they slide over are mostly cut and moved in one way; the cuts take turns, as there are many ways of some
-    every = [_same_first(product(*[each[cut] for each in groups])) for cut in cuts]
-    yield from (ways for turn in zip_longest(*every) for ways in turn if ways is not None)
-
-
-def _same_first(every: Iterable[tuple[Layout, ...]]) -> Iterator[tuple[Layout, ...]]:
-    others = []
-    for ways in every:
-        if all(way.source == ways[0].source and way.result == ways[0].result for way in ways):
-            yield ways
-        else:
-            others.append(ways)
-    yield from others
 
 
 __all__ = ["Argument", "Found", "Mutant", "Options", "made", "search"]

@@ -57,7 +57,7 @@ class Mutants(Derivations):
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
     #: of the regions that are looked at now the operators below the last one
-    _inner: dict[Node, tuple[Call, ...]] = field(init=False, default_factory=dict)
+    _inner: dict[Call, tuple[Call, ...]] = field(init=False, default_factory=dict)
     #: regions that rounds before have looked at
     _seen: set[Graph] = field(init=False, default_factory=set)
 
@@ -101,7 +101,7 @@ class Mutants(Derivations):
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
             self._seen.add(program)
-            self._inner = dict(every[program])
+            self._inner = every[program]
             yield program, list(every[program]), worth[program][1]
 
     def _alone(self, around: Neighbours, root: Call, inner: Sequence[Call]) -> bool:
