@@ -56,8 +56,10 @@ CASES = {
 }
 
 
-def price(value: Value) -> float:
-    return sum(estimated(node) for node in topological([value.node]))
+def price(rules: Rules, *values: Value) -> float:
+    """Seconds by estimate."""
+    each = estimated(rules)
+    return sum(each(node) for node in topological(value.node for value in values))
 
 
 def table(rules: Rules, name: str, batch: int, seconds: float, shown: int) -> None:
@@ -78,9 +80,10 @@ def table(rules: Rules, name: str, batch: int, seconds: float, shown: int) -> No
                 continue
             verdict = "equal" if not where.boxes else "corrected" if where.share <= LIMIT else "refused"
             times = (known_flops(expand(rules, (value,))) or 0.0) / operations
+            priced = price(rules, value) / price(rules, old)
             print(
                 f"  {mutant.core}: {where.share:6.1%} differ in {len(where.boxes)} boxes, {'proved' if where.proved else 'not proved'}"
-                f" ({took:.1f} s), {verdict}; operations x {times:.2f}, price x {price(value) / price(old):.2f}; back {mutant.back}"
+                f" ({took:.1f} s), {verdict}; operations x {times:.2f}, price x {priced:.2f}; back {mutant.back}"
             )
 
 
@@ -90,15 +93,14 @@ def branches(rules: Rules, batch: int) -> None:
     kernels = [hole(k + 1, TensorType(DType.F32, (filters, 768, 1, 1))) for k, filters in enumerate((192, 192, 160, 160))]
     made_of = [apply(rules, "std.conv", [image, kernel])[0] for kernel in kernels]
     region = program((image, *kernels), made_of)
-    before = sum(price(value) for value in made_of)
+    before = price(rules, *made_of)
     began = time.perf_counter()
     ways = list(joined(rules, problem_of(rules, region)))
     print(f"\nfour branches, batch {batch}: {len(ways)} ways in {time.perf_counter() - began:.1f} s")
     for one in ways[:6]:
         made_one = one.made(rules, region)
         if made_one is not None:
-            nodes = topological(value.node for value in made_one)
-            times = sum(map(estimated, nodes)) / before
+            times = price(rules, *made_one) / before
             print(f"  {one.core}, operands along {one.axes}, results along {one.axis}: price x {times:.2f}")
 
 

@@ -46,6 +46,11 @@ def optimize(
     timing: bool = True,
     derive: bool = True,
     mutate: bool = True,
+    mutant_limit: float = 0.25,
+    mutant_depth: int = 4,
+    mutant_operators: int = 4,
+    mutant_rounds: int = 4,
+    mutants_kept: int = 16,
     specialize: bool = False,
     strict_floats: bool = False,
     cache: PathLike | None = None,
@@ -79,6 +84,8 @@ def optimize(
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
         "derive": derive, "mutate": mutate, "device": device, "library_only": library_only, "portable": portable,
         "trust": trust,
+        "mutant_limit": mutant_limit, "mutant_depth": mutant_depth, "mutant_operators": mutant_operators,
+        "mutant_rounds": mutant_rounds, "mutants_kept": mutants_kept,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})

@@ -93,6 +93,11 @@ class Numbers:
         for value in self.lists:
             if value and min(value) >= 1 and max(value) <= WINDOW and prod(value) > 1:
                 found[value] = None
+        # what is left of a window of which every so manyeth position is taken
+        for window in tuple(found):
+            for step in self.lists:
+                if len(step) == len(window) and min(step) > 1 and max(window) > 1:
+                    found[tuple(-(-n // f) for n, f in zip(window, step, strict=True))] = None
         return tuple(found)
 
     @cached_property
@@ -125,8 +130,8 @@ def arity(op: OperatorDef) -> int:
     return sum(param.default is None for param in op.syntax.params)
 
 
-def choices(op: OperatorDef, numbers: Numbers) -> Iterator[Core]:
-    """An operator with each choice of attributes: as in the region, by default, and a few others."""
+def choices(op: OperatorDef, numbers: Numbers, most: int = DERIVED) -> Iterator[Core]:
+    """An operator with each choice of attributes: as in the region, by default, and a few others, `most` of them at once."""
     options = []
     for attr in op.attrs:
         usual = _usual(attr, numbers)
@@ -137,7 +142,7 @@ def choices(op: OperatorDef, numbers: Numbers) -> Iterator[Core]:
     made: list[tuple[int, tuple[tuple[str, Any], ...]]] = []
     for chosen in product(*options):
         derived = sum(other for _, other in chosen)
-        if derived > DERIVED:
+        if derived > most:
             continue
         attrs = tuple((attr.name, value) for attr, (value, _) in zip(op.attrs, chosen, strict=True) if value is not None)
         if attrs not in seen:
@@ -188,6 +193,9 @@ def _derived(attr: t.Attr, numbers: Numbers) -> list[tuple[Any, bool]]:
     for window in windows:
         for side in (tuple(n // 2 for n in window), tuple(n - 1 for n in window)):
             ends[(*side, *side)] = None
+        # what keeps the size: an even window has one position more on one side
+        low, high = tuple((n - 1) // 2 for n in window), tuple(n // 2 for n in window)
+        ends[(*high, *low)] = ends[(*low, *high)] = None
     return [(value, not needed) for value in ends]
 
 

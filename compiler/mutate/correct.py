@@ -19,8 +19,8 @@ from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
 from dslc.mutate.problem import shape_of
+from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
 from dslc.prove.exact import Equal, compare
-from dslc.prove.partial.difference import Difference, NotCompared, difference
 from dslc.prove.strided import Box, mask_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand
@@ -39,13 +39,15 @@ LIMIT = 0.25
 class Corrected:
     """A mutant with what corrects it: outside of `boxes` the mutant is equal to the region, inside of them the region is computed.
 
-    `pieces`: for each box a program of that part of the region; none: the region's own expression is in the guard.
+    `pieces`: for each box a program of that part of the region; none: the region's own expression is in the guard. `own`: a tensor of
+    the whole result that is right inside of the boxes, taken instead.
     """
 
     old: Value
     mutant: Value
     boxes: tuple[Box, ...]
     pieces: tuple[Value, ...] = ()
+    own: Value | None = None
 
     @property
     def share(self) -> float:
@@ -53,7 +55,7 @@ class Corrected:
 
     def value(self, rules: Rules) -> Value:
         """The corrected program."""
-        return corrected(rules, self.old, self.mutant, self.boxes, self.pieces)
+        return corrected(rules, self.old, self.mutant, self.boxes, self.pieces, self.own)
 
     def shows(self, rules: Rules, fact: Fact) -> bool:
         """Whether a fact is this correction, and proved by inclusion: what differs lies inside of the boxes."""
@@ -61,8 +63,10 @@ class Corrected:
             return False
         if not _covers(rules, self.old, self.mutant, self.boxes):
             return False
+        if self.own is not None:
+            return is_right(rules, self.old, self.own, self.boxes)
         try:
-            (region,) = expand(rules, (self.old,))
+            region = whole(rules, self.old)
             return all(_equal(rules, part(region, box), piece) for box, piece in zip(self.boxes, self.pieces, strict=bool(self.pieces)))
         except (Mismatch, EvalError):
             return False
@@ -101,16 +105,40 @@ def _equal(rules: Rules, scope: Value, made: Value) -> bool:
     return bool(cache[key])
 
 
-def corrected(rules: Rules, old: Value, mutant: Value, boxes: Sequence[Box], pieces: Sequence[Value] = ()) -> Value:
+def is_right(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> bool:
+    """Whether a correction of an author's own is proved to be the region inside of some boxes."""
+    cache = rules_cache(rules, "corrections of one's own")
+    key = (old, own, tuple(boxes))
+    if key not in cache:
+        try:
+            sides = [restricted(value, boxes, inside=True) for value in expand(rules, (old, own))]
+            cache[key] = old.type == own.type and isinstance(compare(rules, sides[:1], sides[1:], seconds=SECONDS), Equal)
+        except (Mismatch, EvalError):
+            cache[key] = False
+    return bool(cache[key])
+
+
+def wrong_at(rules: Rules, old: Value, own: Value, boxes: Sequence[Box]) -> tuple[int, ...] | None:
+    """A position inside of some boxes at which a correction of an author's own is not the region; None where none is known."""
+    try:
+        (found,) = difference(rules, *([restricted(value, boxes, inside=True)] for value in (old, own)), pieces=BOXES, prove=False)
+    except NotCompared:
+        return None
+    return found.boxes[0].start if found.boxes else None
+
+
+def corrected(
+    rules: Rules, old: Value, mutant: Value, boxes: Sequence[Box], pieces: Sequence[Value] = (), own: Value | None = None
+) -> Value:
     """`{[i] select(i in boxes, old[i], mutant[i])}`: the mutant where there are no boxes, the region where they are everything.
 
-    With `pieces` each box is read from its own: `pieces[k][(i - start) // step]`.
+    With `pieces` each box is read from its own: `pieces[k][(i - start) // step]`; with `own` all of them are read from that.
     """
     if not boxes:
         return mutant
     shape = shape_of(old)
     at = tuple(traversal(k) for k in range(len(shape)))
-    args: list[Value] = [mutant, *pieces] if pieces else [mutant, expand(rules, (old,))[0]]
+    args: list[Value] = [mutant, *pieces] if pieces else [mutant, own if own is not None else whole(rules, old)]
     body: Scalar = read(0, at)
     if pieces:
         for k, box in enumerate(boxes):
@@ -126,6 +154,17 @@ def corrected(rules: Rules, old: Value, mutant: Value, boxes: Sequence[Box], pie
     made = scope_value(Scope(shape, body, old.type.dtype), tuple(args))
     # what lays out the mutant's result, and the region's own expression, are parts of the one scope
     return _inlined(made, [arg for arg in args if isinstance(arg.node, ScopeNode) and (not pieces or arg is mutant or _looks_up(arg))])
+
+
+def whole(rules: Rules, old: Value) -> Value:
+    """A region as one expression, so that a guard computes what it asks for and nothing else."""
+    (value,) = expand(rules, (old,))
+    while isinstance(value.node, ScopeNode):
+        below = [arg for arg in value.node.args if isinstance(arg.node, ScopeNode)]
+        if not below:
+            break
+        value = inline(value, value.node.args.index(below[0]))
+    return value
 
 
 def _looks_up(value: Value) -> bool:
@@ -167,7 +206,7 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
     """For each box an operator on the part of the inputs that it reads; None where some box is no operator."""
     found = []
     try:
-        (region,) = expand(rules, (old,))
+        region = whole(rules, old)
         # the region's own operators take its parts too
         own = [node.op for node in topological([old.node]) if isinstance(node, Call)]
         targets = targets_of(rules, own)
@@ -182,13 +221,18 @@ def pieces_of(rules: Rules, old: Value, boxes: Sequence[Box]) -> tuple[Value, ..
     return tuple(found)
 
 
-def corrections(rules: Rules, old: Value, mutant: Value, limit: float = LIMIT) -> list[Corrected]:
-    """A mutant corrected in each way that there is, where no more than `limit` of it is wrong, and that is proved."""
+def corrections(rules: Rules, old: Value, mutant: Value, limit: float = LIMIT, own: Value | None = None) -> list[Corrected]:
+    """A mutant corrected in each way that there is, where no more than `limit` of it is wrong, and that is proved.
+
+    `own`: a correction of the author's own, which is taken instead where it is proved to be right, and nothing where it is not.
+    """
     found = differing(rules, old, mutant)
     if found is None or not found.proved or found.share > limit:
         return []
     if not found.boxes:
         return [Corrected(old, mutant, ())]
+    if own is not None:
+        return [Corrected(old, mutant, found.boxes, own=own)] if is_right(rules, old, own, found.boxes) else []
     made = [Corrected(old, mutant, found.boxes)]
     pieces = pieces_of(rules, old, found.boxes)
     if pieces is not None:
@@ -204,12 +248,13 @@ def fact_of(
     Raises:
         ValueError: something is reached that is none of the leaves.
     """
-    proof = (region, over(one.mutant), *(over(piece) for piece in one.pieces))
+    other = () if one.own is None else (over(one.own),)
+    proof = (region, over(one.mutant), *(over(piece) for piece in one.pieces), *other)
     both, _ = abstracted((old, made, *proof), leaves)
-    was, new, own, mutant, *pieces = both.outputs
-    return Fact(
-        rule, program(both.inputs, (was,)), program(both.inputs, (new,)), Corrected(own, mutant, one.boxes, tuple(pieces)), one.boxes
-    )
+    was, new, own, mutant, *rest = both.outputs
+    pieces = tuple(rest[: len(one.pieces)])
+    proved = Corrected(own, mutant, one.boxes, pieces, rest[-1] if other else None)
+    return Fact(rule, program(both.inputs, (was,)), program(both.inputs, (new,)), proved, one.boxes)
 
 
-__all__ = ["LIMIT", "Corrected", "corrected", "corrections", "differing", "fact_of", "part", "pieces_of"]
+__all__ = ["LIMIT", "Corrected", "corrected", "corrections", "differing", "fact_of", "part", "pieces_of", "whole", "wrong_at"]

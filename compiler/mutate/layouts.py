@@ -6,9 +6,9 @@ that two have is a diagonal, and one that the result has not is read at 0. Sizes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, zip_longest
 from math import prod
 
 import numpy as np
@@ -66,6 +66,11 @@ def _name(digit: int) -> str:
 def identity(shape: Shape) -> Layout:
     dims = tuple((k,) for k in range(len(shape)))
     return Layout(shape, dims, dims)
+
+
+def inverse(layout: Layout) -> Layout:
+    """The way back, without the shifts."""
+    return Layout(layout.sizes, layout.result, layout.source)
 
 
 def laid(value: Value, layout: Layout, shape: Shape | None = None) -> Value:
@@ -275,6 +280,36 @@ def _tied(shape: Shape, cuts: Sequence[_Cut]) -> Iterator[Layout]:
             yield from _squeezed(own)
 
 
+# ---- of several tensors ------------------------------------------------------------------------------------------
+
+
+def alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
+    """Layouts of several tensors that cut off parts of the same sizes: one alone is no use where operands meet."""
+    if len(ways) < 2:
+        yield from product(*ways)
+        return
+    groups: list[dict[tuple[int, ...], list[Layout]]] = []
+    for every in ways:
+        groups.append({})
+        for layout in every:
+            cut = tuple(sorted(size for size in layout.sizes[len(layout.source) :] if size > 1))
+            groups[-1].setdefault(cut, []).append(layout)
+    cuts = sorted((cut for cut in groups[0] if all(cut in each for each in groups)), key=lambda cut: (max(cut, default=0), len(cut)))
+    # windows and what they slide over are mostly cut and moved in one way; the cuts take turns, as there are many ways of some
+    turns = [_same_first(product(*[each[cut] for each in groups])) for cut in cuts]
+    yield from (ways for turn in zip_longest(*turns) for ways in turn if ways is not None)
+
+
+def _same_first(every: Iterable[tuple[Layout, ...]]) -> Iterator[tuple[Layout, ...]]:
+    others = []
+    for ways in every:
+        if all(way.source == ways[0].source and way.result == ways[0].result for way in ways):
+            yield ways
+        else:
+            others.append(ways)
+    yield from others
+
+
 # ---- other sizes -------------------------------------------------------------------------------------------------
 
 
@@ -310,4 +345,4 @@ def _spans(shape: Shape, wanted: Shape) -> bool:
     return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))
 
 
-__all__ = ["Layout", "gathered", "identity", "laid", "layouts", "resized"]
+__all__ = ["Layout", "alike", "gathered", "identity", "inverse", "laid", "layouts", "resized"]

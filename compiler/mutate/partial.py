@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import isfinite
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Call, Graph, Node, Value
+from dslc.ir.holes import abstracted, leaves_of
 from dslc.match import CompiledRule, GraphIndex, Match, Refused, compile_directions, find_matches, replacements
 from dslc.mutate.correct import LIMIT
 from dslc.semantics.definitions import SubstitutionDef
@@ -19,40 +21,59 @@ from dslc.syntax import tree as t
 
 @dataclass(frozen=True, slots=True)
 class PartialRule:
-    """A partial substitution as one that is matched, and the share of the result that may be corrected, which sizes may decide."""
+    """A partial substitution as one that is matched, and the share of the result that may be corrected, which sizes may decide.
+
+    `own`: the same with the author's own correction for what the right side gives; None: `correct auto`.
+    """
 
     definition: SubstitutionDef
     rule: CompiledRule
     limit: t.Expr | None
+    own: CompiledRule | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What a partial substitution makes of a region: the mutant, and the largest share that may be corrected."""
+    """What a partial substitution makes of a region: the mutant, the largest share that may be corrected, and the author's own
+    correction where there is one."""
 
     rule: str
     value: Value
     limit: float
+    own: Value | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a partial substitution applies in a graph: the operator whose result it replaces, and those below it that it matched."""
+
+    program: Graph
+    node: Call
+    inner: tuple[Call, ...]
 
 
 def compiled(rules: Rules, definitions: Iterable[SubstitutionDef]) -> tuple[PartialRule, ...]:
-    """The partial substitutions among some that have `correct auto`, each direction."""
+    """The partial substitutions among some, each direction."""
     found = []
     for definition in definitions:
         syntax = definition.syntax
-        if not syntax.partial or not corrects_itself(definition):
+        if not syntax.partial:
             continue
         corrections = [one for one in (*syntax.left, *syntax.right) if isinstance(one, t.Correct)]
         left, right = (tuple(one for one in side if not isinstance(one, t.Correct)) for side in (syntax.left, syntax.right))
-        plain = replace(definition, syntax=replace(syntax, partial=False, left=left, right=right))
+        own = tuple(one.what for one in corrections if isinstance(one.what, t.Bind))
         limit = next((one.limit for one in corrections if one.limit is not None), None)
-        found += [PartialRule(definition, rule, limit) for rule in compile_directions(rules, plain)]
+        # a correction may use all that both sides bind, so it stands behind the right side, and what it gives is the result
+        every, owns = _directions(rules, definition, left, right), _directions(rules, definition, left, (*right, *own)) if own else ()
+        found += [PartialRule(definition, rule, limit, owns[k] if owns else None) for k, rule in enumerate(every)]
     return tuple(found)
 
 
-def corrects_itself(definition: SubstitutionDef) -> bool:
-    """Whether a partial substitution says `correct auto`, and nothing else."""
-    return all(one.what == "auto" for one in (*definition.syntax.left, *definition.syntax.right) if isinstance(one, t.Correct))
+def _directions(
+    rules: Rules, definition: SubstitutionDef, left: tuple[t.GraphStatement, ...], right: tuple[t.GraphStatement, ...]
+) -> tuple[CompiledRule, ...]:
+    syntax = replace(definition.syntax, partial=False, left=left, right=right)
+    return compile_directions(rules, replace(definition, syntax=syntax))
 
 
 def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterator[Applied]:
@@ -60,13 +81,51 @@ def applied(rules: Rules, every: Iterable[PartialRule], region: Graph) -> Iterat
     (old,) = region.outputs
     index = GraphIndex(region)
     for each in every:
+        owns = {} if each.own is None else {match.key: match for match in find_matches(each.own, index)}
         for match in find_matches(each.rule, index):
-            try:
-                new = replacements(match).get(old)
-            except Refused:
+            new = _replaced(match, old)
+            if new is None or new == old:
                 continue
-            if new is not None and new != old:
-                yield Applied(each.rule.name, new, _limit(rules, each, match))
+            own = _replaced(owns[match.key], old) if match.key in owns else None
+            if each.own is None or own is not None:
+                # where the correction gives nothing else than the right side, the author leaves this result to `auto`
+                yield Applied(each.rule.name, new, _limit(rules, each, match), own if own != new else None)
+
+
+def sites(every: Iterable[PartialRule], graph: Graph) -> Iterator[Site]:
+    """Where partial substitutions match in a graph, each result of theirs alone, each place once."""
+    index = GraphIndex(graph)
+    seen: set[tuple[Node, frozenset[Node]]] = set()
+    for each in every:
+        for match in find_matches(each.rule, index):
+            matched = {value.node for results in match.state.results.values() for value in results}
+            matched |= {wrap.node for wrap in match.state.wraps.values()}
+            for _, root in match.roots:
+                nodes = _below(root, matched)
+                key = (root.node, frozenset(nodes))
+                if isinstance(root.node, Call) and nodes and key not in seen:
+                    seen.add(key)
+                    program, _ = abstracted((root,), leaves_of(nodes))
+                    yield Site(program, root.node, tuple(node for node in nodes if node is not root.node))
+
+
+def _below(root: Value, matched: Collection[Node]) -> list[Call]:
+    """The matched calls that a value needs, the highest first."""
+    found: dict[Call, None] = {}
+    stack = [root.node]
+    while stack:
+        node = stack.pop()
+        if node in matched and isinstance(node, Call) and node not in found:
+            found[node] = None
+            stack += [arg.node for arg in node.args]
+    return list(found)
+
+
+def _replaced(match: Match, old: Value) -> Value | None:
+    try:
+        return replacements(match).get(old)
+    except Refused:
+        return None
 
 
 def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
@@ -79,7 +138,9 @@ def _limit(rules: Rules, rule: PartialRule, match: Match) -> float:
         found = evaluate(rule.limit, env)
     except (Unbound, Mismatch, EvalError, DslcError):
         return 0.0
-    return float(found) if isinstance(found, int | float | Fraction) else 0.0
+    # what is no share allows nothing
+    good = isinstance(found, int | float | Fraction) and not isinstance(found, bool) and isfinite(found) and 0 < found <= 1
+    return float(found) if good else 0.0
 
 
-__all__ = ["Applied", "PartialRule", "applied", "compiled", "corrects_itself"]
+__all__ = ["Applied", "PartialRule", "Site", "applied", "compiled", "sites"]

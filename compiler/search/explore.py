@@ -17,6 +17,7 @@ from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
 from dslc.ir.graph import Node
 from dslc.match import CompiledRule
+from dslc.mutate.mutant import Options as MutantOptions
 from dslc.onnx.exporter import node_model
 from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate, Front, Limits
@@ -25,6 +26,7 @@ from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.dumping import dumped
 from dslc.search.fusions import Fusions, no_compiler, told, wanted, with_kernels
 from dslc.search.moves import moves_of
+from dslc.search.mutants import SECONDS as MUTANT_SECONDS
 from dslc.search.mutants import Mutants
 from dslc.search.originals import Unusable
 from dslc.search.planning import begun
@@ -433,8 +435,15 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     common = (task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
     settings = task.settings
     partial = chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats)
-    for finds in (Mutants(*common, partial=partial), Branches(*common)):
+    how = MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANT_SECONDS, seed=settings.seed)
+    looked = Mutants(
+        *common, limit=settings.mutant_limit, partial=partial, options=how, operators=settings.mutant_operators,
+        rounds=settings.mutant_rounds,
+    )  # fmt: skip
+    for finds in (looked, Branches(*common)):
         yield from _found(finds, run, "mutating programs", (reached.best, ground.start), "")
+    for note in looked.notes:
+        run.note(note)
 
 
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:

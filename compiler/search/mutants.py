@@ -1,34 +1,43 @@
 """Mutants for what a search found: dear linear operators as programs that are almost equal, corrected, built and measured.
 
-A mutant is priced before anybody asks where it is wrong, and equal nodes are looked at once. What is right everywhere needs no
-correction, and is offered like the others.
+Regions are single operators, and connected ones between those that are not linear; what a partial substitution matched is one too. A
+mutant is priced before anybody asks where it is wrong, and equal regions are looked at once. What is right everywhere needs no
+correction, and is offered like the others; what was taken is mutated again, for some rounds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
+from math import isfinite
 
 from dslc.cost.clock import TimeUp
 from dslc.derive.programs import Program, estimated
+from dslc.fuse.groups import Neighbours
 from dslc.ir.facts import Fact
-from dslc.ir.graph import Call, Graph, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
-from dslc.mutate.correct import LIMIT, Corrected, corrections, fact_of
-from dslc.mutate.partial import Applied, PartialRule, applied
-from dslc.mutate.problem import is_linear_region, problem_of
+from dslc.mutate.correct import LIMIT, Corrected, corrections, differing, fact_of, whole, wrong_at
+from dslc.mutate.partial import Applied, PartialRule, applied, sites
+from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
+from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
-from dslc.search.derivations import Derivations, Place
-from dslc.semantics.elaborate import expand
+from dslc.prove.partial import percent
+from dslc.search.candidate import Candidate
+from dslc.search.derivations import Derivations, Place, Rival, Tale
 from dslc.semantics.library import Rules
 
 #: how long mutants of one operator are looked for; a share of the time that is left at most
 SECONDS, SEARCHING = 8.0, 0.4
 #: mutants of one operator that are priced, and that are corrected
 PRICED, CORRECTED = 32, 6
+#: operators of a region, and how often what was taken is mutated again
+OPERATORS, ROUNDS = 4, 4
+#: regions of several operators that are looked at
+REGIONS = 6
 
 
 @dataclass(slots=True)
@@ -40,9 +49,79 @@ class Mutants(Derivations):
     #: partial substitutions written by hand
     partial: Sequence[PartialRule] = ()
     options: Options = field(default_factory=lambda: Options(seconds=SECONDS))
+    operators: int = OPERATORS
+    rounds: int = ROUNDS
+    #: why what would pay by its price is not offered, for a report
+    notes: dict[str, None] = field(init=False, default_factory=dict)
     _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
     _regions: dict[Value, Value] = field(init=False, default_factory=dict)
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
+    #: of the regions that are looked at now the operators below the last one
+    _inner: dict[Call, tuple[Call, ...]] = field(init=False, default_factory=dict)
+    #: regions that rounds before have looked at
+    _seen: set[Graph] = field(init=False, default_factory=set)
+
+    def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
+        """A candidate with everything that is faster, mutated again as long as that gains."""
+        self._seen.clear()
+        found, tale = Derivations.of(self, base)
+        best = found
+        for _ in range(self.rounds - 1):
+            if not best or tale.late:
+                break
+            best, told = Derivations.of(self, best[0])
+            found = [*best, *found]
+            measured, taken = (*tale.measured, *told.measured), (*tale.taken, *told.taken)
+            tale = Tale(tale.searched + told.searched, tale.found + told.found, measured, taken, told.late)
+        return found, tale
+
+    # ---- where -------------------------------------------------------------------------------------------------
+
+    def _sites(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Graph, list[Call], float]]:
+        """Dear operators, then dear regions of several, those that rules match among them; each once in all rounds."""
+        every: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
+        for one in sites(self.partial, base.graph):
+            if self._alone(around, one.node, one.inner):
+                every.setdefault(one.program, {})[one.node] = one.inner
+        for program, nodes, price in Derivations._sites(self, base, around):
+            if program not in self._seen:
+                self._seen.add(program)
+                self._inner = {}
+                yield program, nodes, price
+        if self.operators > 1:
+            for root, inner in regions(around.nodes, around.used, around.final, self.operators, self._is_linear):
+                program, _ = abstracted(root.values, leaves_of((root, *inner)))
+                if self._reduces(program):
+                    every.setdefault(program, {})[root] = inner
+        worth: dict[Graph, tuple[float, float]] = {}
+        for program, own in every.items():
+            root, inner = next(iter(own.items()))
+            price = sum(self.costs.cost(node) for node in (root, *inner))
+            if isfinite(price) and len(own) * price >= self.share * base.cost and program not in self._seen:
+                worth[program] = len(own) * price, price
+        for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
+            self._seen.add(program)
+            self._inner = every[program]
+            yield program, list(every[program]), worth[program][1]
+
+    def _alone(self, around: Neighbours, root: Call, inner: Sequence[Call]) -> bool:
+        """Whether nothing but a region needs what is inside of it, and all of its sizes are known."""
+        own = {root, *inner}
+        values = [value for node in own for value in (*node.args, *node.values)]
+        if root.constant or not all(value.known and value.type.is_static for value in values):
+            return False
+        inside = [value for node in inner for value in node.values]
+        return not any(value in around.final or any(user not in own for user in around.used.get(value, ())) for value in inside)
+
+    def _is_linear(self, node: Call) -> bool:
+        values = (*node.args, *node.values)
+        if node.constant or not all(value.known and value.type.is_static and value.type.dtype.is_float for value in values):
+            return False
+        return is_linear_call(self.rules, node)
+
+    def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> Place:
+        place = Derivations._place(self, node, around, owned)
+        return Place(node, (*self._inner.get(node, ()), *place.behind), place.end)
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether an operator is linear and takes more than moving its operands."""
@@ -68,6 +147,10 @@ class Mutants(Derivations):
                 self._rules.setdefault(one.value, one)
                 self._regions[one.value] = region
                 programs.append(Program(one.value, (), (one.rule,), _estimate(self.rules, one.value)))
+            if not self._is_wanted(program):
+                # what a rule matched need not be linear
+                found = self._found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
+                return found
             problem = problem_of(self.rules, program)
             seconds = min(self.options.seconds, SEARCHING * left)
             with rare_collections():
@@ -90,13 +173,16 @@ class Mutants(Derivations):
             plain = calls + self._scopes(each.value)
             if plain * self.margin >= price:
                 continue
-            (region,) = expand(self.rules, (self._regions[each.value],))
-            rule = self._rules.get(each.value)
-            limit = self.limit if rule is None else rule.limit
-            for one in corrections(self.rules, self._regions[each.value], each.value, limit):
+            old, rule = self._regions[each.value], self._rules.get(each.value)
+            limit, own = (self.limit, None) if rule is None else (rule.limit, rule.own)
+            ways = corrections(self.rules, old, each.value, limit, own)
+            if not ways:
+                self._note(each, old, limit, own, (plain, price))
+            for one in ways:
                 value = one.value(self.rules)
                 # a guard computes its branch where it holds
-                again = sum(map(self._calls, one.pieces)) if one.pieces else one.share * self._scopes(region)
+                instead = whole(self.rules, old) if one.own is None else one.own
+                again = sum(map(self._calls, one.pieces)) if one.pieces else self._calls(instead) + one.share * self._scopes(instead)
                 worth[value] = plain + again
                 kept[value] = Program(value, (), each.targets, worth[value])
                 self._corrected[value] = one
@@ -104,6 +190,22 @@ class Mutants(Derivations):
                 break
         order = sorted(kept, key=lambda value: worth[value])
         return [kept[value] for value in order if worth[value] * self.margin < price][: self.built]
+
+    def _note(self, program: Program, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
+        """Keeps why a program that would pay without its correction is none."""
+        found = differing(self.rules, old, program.value)
+        (target,) = program.targets
+        if found is None or not found.boxes:
+            return
+        if found.share > limit:
+            now, was = (f"{1e3 * seconds:.3g} ms" for seconds in prices)
+            key = f"a mutant by {target} differs in {percent(found.share)}, and {percent(limit)} may be computed again"
+            if not any(note.startswith(key) for note in self.notes):
+                self.notes[f"{key}: left out ({now} predicted instead of {was}, without the correction)"] = None
+        elif own is not None:
+            at = wrong_at(self.rules, old, own, found.boxes)
+            said = f"is wrong at {list(at)}" if at is not None else "is not proved"
+            self.notes[f"the correction of {target}'s own {said}: left out"] = None
 
     def _calls(self, value: Value) -> float:
         nodes = topological([value.node])
@@ -116,7 +218,7 @@ class Mutants(Derivations):
     def _fact(self, derived: Program, program: Graph, place: Place) -> Fact | None:
         one = self._corrected[derived.value]
         node = place.node
-        _, args = abstracted(node.values, leaves_of((node,)))
+        _, args = abstracted(node.values, leaves_of((node, *self._inner.get(node, ()))))
         over = dict(zip(program.inputs, args, strict=True))
         (value,) = replace((derived.value,), over)
         (end,) = replace((place.end,), {node.values[0]: value})
@@ -125,6 +227,17 @@ class Mutants(Derivations):
             return fact_of(_named(derived, one), place.end, one, node.values[0], end, leaves, lambda each: replace((each,), over)[0])
         except ValueError:
             return None
+
+    def _candidates(self, base: Candidate, taken: Sequence[Rival], places: Mapping[Graph, Sequence[Place]]) -> list[Candidate]:
+        """Of regions with common operators those that gain most."""
+        own: set[Node] = set()
+        kept: list[Rival] = []
+        for one in sorted(taken, key=lambda one: (one.after - one.before) * len(places[one.fact.old])):
+            nodes = {node for place in places[one.fact.old] for node in (place.node, *place.behind)}
+            if not nodes & own:
+                own |= nodes
+                kept.append(one)
+        return Derivations._candidates(self, base, kept, places)
 
 
 def _named(program: Program, one: Corrected) -> str:

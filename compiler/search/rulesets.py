@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from dslc.errors import Diagnostic, DslcError
 from dslc.match import CompiledRule, compile_directions
-from dslc.mutate.partial import PartialRule, compiled, corrects_itself
+from dslc.mutate.partial import PartialRule, compiled
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
@@ -105,9 +105,7 @@ def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
         def own(names: Iterable[str], library: str = library) -> int:
             return sum(name.rpartition(".")[0] == library for name in names)
 
-        partial = [name for name, one in rules.substitutions.items() if one.syntax.partial and not corrects_itself(one)]
         counts = [
-            (own(partial), "partial substitution with a correction of its own"),
             (own(rules.derivations), "derivation"),
             (own(name for name, one in rules.lowerings.items() if not one.syntax.match), "lowering"),
         ]

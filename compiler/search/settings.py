@@ -48,6 +48,13 @@ def _seconds(time: float | str) -> float:
     return seconds
 
 
+def _part(share: float) -> float:
+    """A share of something that is more than nothing; raises ValueError."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1:
+        raise ValueError(f"{share!r} is no share: more than 0, and at most 1")
+    return float(share)
+
+
 def _paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given))
 
@@ -156,6 +163,23 @@ class Settings:
     mutate: bool = field(default=True, metadata=option(
         "Look for no mutants: programs that are almost equal, with corrections.", type=bool,
         more="Mutants are looked for of linear operators that take much of the time; False: none, and no partial substitutions.",
+    ))  # fmt: skip
+    mutant_limit: float = field(default=0.25, metadata=option(
+        "Largest share of a result that a mutant may compute again.", type=float, metavar="SHARE", shown=0.25, read=_part,
+        more="More than 0 and at most 1; a partial substitution's own `limit` holds for it.",
+    ))  # fmt: skip
+    mutant_depth: int = field(default=4, metadata=option(
+        "Operators and changes of layout of a mutant.", type=int, least=1, metavar="N", shown=4,
+    ))  # fmt: skip
+    mutant_operators: int = field(default=4, metadata=option(
+        "Operators that a mutant may stand for at once.", type=int, least=1, metavar="N", shown=4,
+    ))  # fmt: skip
+    mutant_rounds: int = field(default=4, metadata=option(
+        "How often what was mutated is mutated again.", type=int, least=1, metavar="N", shown=4,
+    ))  # fmt: skip
+    mutants_kept: int = field(default=16, metadata=option(
+        "Mutants of one region that are kept, the cheapest.", type=int, least=1, metavar="N", shown=16,
+        more="Of each step of a chain of operators so many are gone on from.",
     ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
         "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False, also=("--search",),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Value
 from dslc.ir.holes import hole, program
+from dslc.mutate.cores import Core, Numbers, choices
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
 from dslc.mutate.joined import joined
-from dslc.mutate.layouts import gathered, laid, layouts
+from dslc.mutate.layouts import alike, gathered, identity, laid, layouts
+from dslc.mutate.mutant import Argument
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
 from dslc.mutate.search import Mutant, Options, made, search
@@ -138,10 +141,43 @@ def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
 def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
     """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
     over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
-    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 400) if core(v)["shapes"][0][2:] != (6, 9)}
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 700) if core(v)["shapes"][0][2:] != (6, 9)}
     assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
     # nine columns are five and, padded, five
     assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
+
+
+def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_limit_allows_it(rules: Rules) -> None:
+    """[1, c, 38, 38] -> [16, c, 10, 10]: 38 is padded to 40, which four tiles divide; two positions beside each seam are wrong."""
+    over = region(rules, "std.conv", (1, 1, 38, 38), (2, 1, 5, 5), pads=(2, 2, 2, 2))
+    (old,) = over.outputs
+    tiles = [v for _, (v, *_) in found(rules, over, 140) if core(v)["shapes"][0] == (16, 1, 10, 10)]
+    where = differing(rules, old, tiles[0])
+    assert where is not None and where.proved and where.share == pytest.approx(1 - (26 / 38) ** 2)
+    assert corrections(rules, old, tiles[0]) == []
+    by_guard, *_ = corrections(rules, old, tiles[0], limit=0.54)
+    assert error(rules, over, by_guard.value(rules)) < 1e-9
+
+
+def test_a_strided_convolution_of_three_positions_has_stride_one(rules: Rules) -> None:
+    """Space to depth: a window of three is padded to four positions, two of which become channels."""
+    over = region(rules, "std.conv", (1, 2, 10, 10), (3, 2, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
+    problem = problem_of(rules, over)
+    # the image begins before its first block, and the operator's attributes say so
+    one_side = Core("std.conv", (("pads", (1, 1, 0, 0)),), 2)
+    assert one_side in choices(rules.operator("std.conv"), Numbers(problem))
+    # of all pairs of layouts those that cut and move both tensors alike are tried first
+    ways = [list(layouts(shape, [(2, size) for size in shape])) for shape in problem.small_inputs]
+    early = islice(alike(ways), 400)
+    pairs = [pair for pair in early if [layout.shape for layout in pair] == [(1, 8, 5, 5), (3, 8, 2, 2)]]
+    (wanted,) = [shape_of(value) for value in over.outputs]
+    right = []
+    for pair in pairs:
+        arguments = tuple(Argument(k, layout) for k, layout in enumerate(pair))
+        (value,) = made(rules, Mutant(arguments, one_side, identity(wanted), False, 0.0, 1.0), problem.small, problem.region)
+        if error(rules, over, value) < 1e-9:
+            right.append(value)
+    assert right and core(right[0])["stride"] == (1, 1)
 
 
 # ---- corrections ------------------------------------------------------------------------------------------------

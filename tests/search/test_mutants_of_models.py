@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,13 +24,13 @@ from dslc.kernels import note, prepared
 from dslc.mutate.partial import compiled
 from dslc.mutate.search import Options
 from dslc.onnx.exporter import export, node_model
-from dslc.onnx.importer import import_model
+from dslc.onnx.importer import Imported, import_model
 from dslc.search.branches import Branches
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import Derivations
+from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.mutants import Mutants
 from dslc.search.validate import claims_of, validate
-from dslc.semantics.library import load_many
+from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session
 
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
@@ -59,10 +61,9 @@ def convolved(shape: tuple[int, ...], filters: int, **attrs: Any) -> onnx.ModelP
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-def looked(
-    model: onnx.ModelProto, libraries: list[str], branches: bool = False, **options: Any
-) -> tuple[list[Candidate], onnx.ModelProto]:
-    """Every mutant of a model whatever it takes, or branches as one, and the model that the first makes."""
+@contextmanager
+def priced(model: onnx.ModelProto, libraries: list[str]) -> Iterator[tuple[Rules, Imported, CostModel, float]]:
+    """Rules, a model, what its nodes take, and its seconds."""
     rules = load_many(["std", *libraries])
     imported = import_model(model, rules, {})
 
@@ -80,15 +81,36 @@ def looked(
             prices = CostModel(rules, measurer, build, 17)
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
-            every = compiled(rules, rules.substitutions.values())
-            finds: Derivations
-            if branches:
-                finds = Branches(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1)
-            else:
-                finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, **options)
-            candidates, tale = finds.of(Candidate(imported.graph, seconds))
+            yield rules, imported, prices, seconds
         finally:
             measurer.close()
+
+
+def noted(model: onnx.ModelProto, library: str) -> Mutants:
+    """A search for mutants by the rules of a library alone, after it."""
+    with priced(model, [library]) as (rules, imported, prices, seconds):
+        every = compiled(rules, [one for one in rules.substitutions.values() if one.syntax.partial])
+        finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, options=Options(tries=0))
+        finds.of(Candidate(imported.graph, seconds))
+    return finds
+
+
+def looked(
+    model: onnx.ModelProto, libraries: list[str], branches: bool = False, derived: bool = False, **options: Any
+) -> tuple[list[Candidate], onnx.ModelProto]:
+    """Every mutant of a model whatever it takes, or branches as one, and the model that the first makes; `derived`: then derived."""
+    with priced(model, libraries) as (rules, imported, prices, seconds):
+        every = compiled(rules, rules.substitutions.values())
+        finds: Derivations
+        if branches:
+            finds = Branches(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1)
+        else:
+            alone: dict[str, Any] = {"rounds": 1, "operators": 1, **options}
+            finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, partial=every, **alone)
+        candidates, tale = finds.of(Candidate(imported.graph, seconds))
+        if derived:
+            finds = Derivations(rules, derivations_of(rules), prices, 17, lambda: 1e3, margin=0.0, built=1)
+            candidates, tale = finds.of(candidates[0])
     assert not tale.late and len(tale.taken) == len(candidates) == 1
     after = export(imported.context, candidates[0].graph, rules)
     note(after, candidates[0].kernels, 1)
@@ -120,6 +142,56 @@ def test_a_partial_substitution_is_corrected_in_a_model() -> None:
     model = convolved((4, 3, 6, 10), 4, pads=[1, 1, 1, 1])
     (one,), after = looked(model, ["pet"], options=Options(tries=0))
     assert one.rule == "mutant by pet.pair_images, 10.0% computed again"
+    assert error(model, after) < 1e-5
+
+
+BIASED = """dslc 1
+import std (conv, add)
+
+partial substitution pair_biased(X: T[N, C, H, W], K: T[F, C, R, S], B: T[*Q]) -> Y {
+  Y = add(conv(X, K, pads=p, stride=[1, 1], dilation=[1, 1], groups=1), B)
+  where N % 2 == 0, S > 1, p[1] + p[3] == S - 1
+  =>
+  A = {[n: N // 2, c: C, h: H, (k: 2, w: W)] X[2 * n + k, c, h, w]}
+  Z = conv(A, K, pads=p)
+  Y = add({[(n: N // 2, k: 2), f: F, h: H + p[0] + p[2] - R + 1, w: W] Z[n, f, h, k * W + w]}, B)
+  correct CORRECTION limit 1 / 4
+}
+"""
+
+
+@compiles
+def test_a_partial_substitution_of_several_operators_is_corrected_in_its_own_way(tmp_path: Path) -> None:
+    (tmp_path / "own.rules").write_text(BIASED.replace("CORRECTION", "Y = add(conv(X, K, pads=p), B)"))
+    model = convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1])
+    (one,), after = looked(model, [str(tmp_path / "own.rules")], options=Options(tries=0))
+    assert one.rule == "mutant by own.pair_biased, 10.0% computed again"
+    assert error(model, after) < 1e-5
+
+
+def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
+    """By its price it pays; a limit that is too low, or a correction that is wrong, leaves it out."""
+    said = []
+    for correction in ("auto", "Y = add(conv(X, K, pads=p), add(B, B))"):
+        text = BIASED.replace("CORRECTION", correction)
+        (tmp_path / "own.rules").write_text(text.replace("1 / 4", "1 / 100") if correction == "auto" else text)
+        finds = noted(convolved((2, 3, 6, 10), 4, pads=[1, 1, 1, 1]), str(tmp_path / "own.rules"))
+        said += list(finds.notes)
+    low, wrong = said
+    assert low.startswith("a mutant by own.pair_biased differs in 10.0 %, and 1.0 % may be computed again: left out (")
+    assert wrong == "the correction of own.pair_biased's own is wrong at [0, 0, 0, 9]: left out"
+
+
+@compiles
+def test_mixed_programs_the_inner_convolution_of_a_mutant_is_derived() -> None:
+    """A dilated convolution becomes a dense one of its phases, and that one sums of products (PET and EinNet in one program)."""
+    model = convolved((1, 3, 4, 6), 4, dilations=[2, 2], pads=[2, 2, 2, 2])
+    (one, *_), after = looked(model, [], derived=True, options=Options(tries=500))
+    assert one.parent is not None and one.parent.rule.startswith("mutant by std.conv")
+    rules = [step.rule for step in one.path()]
+    assert len(rules) >= 2 and not rules[-1].startswith("mutant")
+    # neither the convolution of the model nor that of the mutant is left
+    assert not any(isinstance(node, Call) and node.op == "std.conv" for node in one.graph.nodes())
     assert error(model, after) < 1e-5
 
 

@@ -1,0 +1,180 @@
+"""What a mutant is: operators, each on tensors in other layouts, and a layout of what they give; and how it is made at any sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import inf
+
+from dslc.ir.constants import fill
+from dslc.ir.dtype import TensorType
+from dslc.ir.graph import Graph, Value
+from dslc.mutate.cores import Core
+from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
+from dslc.mutate.problem import shape_of
+from dslc.semantics.library import Rules
+
+#: sizes of a real instance that are tried for what was found at a small one
+LIFTED = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How far mutants are looked for."""
+
+    #: operators and changes of layout of a mutant, one each
+    depth: int = 4
+    #: the best that are kept, and of each step of a chain the cheapest that are gone on from
+    best: int = 16
+    #: the largest share of the result that may differ
+    share: float = 0.75
+    #: operations of a mutant, as a multiple of the region's
+    operations: float = 4.0
+    seconds: float = inf
+    #: programs that are computed at most
+    tries: float = inf
+    seed: int = 0
+
+
+OPTIONS = Options()
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What an operator of a mutant takes: a tensor in another layout, or a constant of one number.
+
+    `input`: one of the region's n inputs, n and more for the results of the operators before; -1 for a constant. Its `shape` has
+    sizes, or `(input, axis)` for that of a tensor.
+    """
+
+    input: int
+    layout: Layout | None = None
+    shape: tuple[int | tuple[int, int], ...] = ()
+    number: float = 1.0
+
+    @property
+    def steps(self) -> int:
+        return 0 if self.layout is None or self.layout.identity else 1
+
+    def __str__(self) -> str:
+        changed = f"[{self.layout}]" if self.steps else ""
+        return "constant" if self.layout is None else f"h{self.input}{changed}"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operator of a mutant before its last one; `shape` is that of its result at small sizes."""
+
+    core: Core
+    arguments: tuple[Argument, ...]
+    shape: Shape
+
+    @property
+    def steps(self) -> int:
+        return 1 + sum(arg.steps for arg in self.arguments)
+
+    def __str__(self) -> str:
+        return f"{self.core} of {', '.join(map(str, self.arguments))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A program of a region's shapes: `back(core(*arguments))`; the share of the result in which it differs at small sizes.
+
+    `before` are the operators whose results the last one takes, in their order. `back` is read backwards: a layout of the region's
+    result that gives that of the operator; with `ties` it is one of the operator's.
+    """
+
+    arguments: tuple[Argument, ...]
+    core: Core
+    back: Layout
+    ties: bool
+    share: float
+    operations: float
+    before: tuple[Step, ...] = ()
+
+    @property
+    def steps(self) -> int:
+        own = sum(arg.steps for arg in self.arguments) + 1 + (not self.back.identity)
+        return own + sum(step.steps for step in self.before)
+
+    def __str__(self) -> str:
+        chain = [*map(str, self.before), f"{self.core} of {', '.join(map(str, self.arguments))}"]
+        return f"{', then '.join(chain)}, back {self.back}: {self.share:.1%} differ"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Mutants, the cheapest first; what was tried and computed, and whether that was everything within the depth."""
+
+    mutants: tuple[Mutant, ...]
+    tried: int
+    computed: int
+    seconds: float
+    complete: bool
+
+
+def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[Value]:
+    """A mutant at the sizes of a region, over its holes: once where sizes are those at which it was found, else for some parts."""
+    (target,) = region.outputs
+    (before,) = small.outputs
+    shapes = [shape_of(value) for value in small.inputs]
+    pools: list[tuple[Value, ...]] = [region.inputs]
+    for step in mutant.before:
+        pools = [(*pool, value) for pool in pools for value in _results(rules, step.core, step.arguments, shapes, pool)][:LIFTED]
+        shapes.append(step.shape)
+    seen: set[Value] = set()
+    every = (value for pool in pools for value in _results(rules, mutant.core, mutant.arguments, shapes, pool))
+    for result in every:
+        shape, wanted = shape_of(result), shape_of(target)
+        if mutant.ties:
+            ways = [each for each in resized(mutant.back, mutant.back.taken, shape, wanted) if each.shape == wanted]
+            found = [laid(result, each) for each in ways]
+        else:
+            ways = [each for each in resized(mutant.back, shape_of(before), wanted, shape) if each.shape == shape]
+            found = [laid(result, inverse(each), wanted) for each in ways]
+        for value in found:
+            if value not in seen and value.type == target.type:
+                seen.add(value)
+                yield value
+                if len(seen) >= LIFTED:
+                    return
+
+
+def _results(
+    rules: Rules, core: Core, arguments: Sequence[Argument], shapes: Sequence[Shape], pool: Sequence[Value]
+) -> Iterator[Value]:
+    """An operator on tensors of other sizes than those of the shapes at which it was found."""
+    options: list[list[Value]] = []
+    now = [shape_of(value) for value in pool]
+    for arg in arguments:
+        if arg.layout is None:
+            sizes = tuple(size if isinstance(size, int) else now[size[0]][size[1]] for size in arg.shape)
+            options.append([fill(fraction(arg.number), TensorType(pool[0].type.dtype, sizes))])
+            continue
+        ways = resized(arg.layout, shapes[arg.input], now[arg.input])
+        options.append([laid(pool[arg.input], layout) for layout in ways])
+    renamed = {a: b for was, own in zip(shapes, now, strict=True) for a, b in zip(was, own, strict=True) if a != b}
+    for args in product(*options):
+        for chosen in _cores(core, renamed):
+            result = chosen.on(rules, args)
+            if result is not None and result.known and result.type.is_static:
+                yield result
+
+
+def _cores(core: Core, renamed: Mapping[int, int]) -> Iterator[Core]:
+    """The operator with its attributes, and with sizes of the real tensors for those of the small ones."""
+    yield core
+    other = tuple((name, renamed.get(value, value) if type(value) is int else value) for name, value in core.attrs)
+    if other != core.attrs:
+        yield Core(core.op, other, core.count)
+
+
+def fraction(number: float) -> Fraction:
+    """The fraction that a constant's number stands for."""
+    return Fraction(number).limit_denominator(1 << 16)
+
+
+__all__ = ["OPTIONS", "Argument", "Found", "Mutant", "Options", "Step", "made"]
