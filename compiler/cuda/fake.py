@@ -62,11 +62,14 @@ class FakeDevice:
     broken: Mapping[str, Reason] = field(default_factory=dict)
     kernels: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
     name: str = "fake"
+    delayed: bool = False
     recorded: list[Recorded] = field(default_factory=list)
     _blocks: dict[int, Any] = field(default_factory=dict)
     _next: int = 1 << 20
     _queue: list[_Started] = field(default_factory=list)
     _pending: dict[int, list[int]] = field(default_factory=dict)
+    #: how many of what was started are done
+    _past: int = 0
 
     # ---- memory -------------------------------------------------------------------------------------------------------
 
@@ -164,11 +167,11 @@ class FakeDevice:
         self._queue.append(_Started(compute, stream, (*before, *self._pending.pop(stream, ()))))
 
     def record(self, stream: int) -> Any:
-        return max((k for k, one in enumerate(self._queue) if one.stream == stream), default=-1)
+        return max((self._past + k for k, one in enumerate(self._queue) if one.stream == stream), default=-1)
 
     def wait(self, stream: int, event: Any) -> None:
-        if event >= 0:
-            self._pending.setdefault(stream, []).append(event)
+        if event >= self._past:
+            self._pending.setdefault(stream, []).append(event - self._past)
 
     def begin(self) -> None: ...
 
@@ -182,6 +185,7 @@ class FakeDevice:
         """Runs what was started, in an order that streams and events allow."""
         draw = None if self.order is None else random.Random(self.order)
         queue, self._queue, self._pending = self._queue, [], {}
+        self._past += len(queue)
         left = list(range(len(queue)))
         while left:
             ready = [k for k in left if all(queue[one].done for one in queue[k].after)]

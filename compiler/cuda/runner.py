@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -38,7 +39,7 @@ class Runner:
         self.launcher = launcher
         self._own: list[int] = []
         self._recorded: Any | None = None
-        self._record, self._runs = record, 0
+        self._record, self._runs, self._ran = record, 0, False
         try:
             shared = self._allocate(self.plan.shared)
             self.pointers = [
@@ -92,17 +93,40 @@ class Runner:
         if self._recorded is not None:
             self.launcher.replay(self._recorded)
             return
-        # several streams would have to be brought together for that
-        recording = self._record and self._runs == 2 and self.plan.streams == 1
-        if recording:
-            self.launcher.begin()
-        self._steps()
-        if recording:
-            self._recorded = self.launcher.end()
+        # the libraries have chosen their algorithms and made their memory in the first run: nothing may be made while it is recorded
+        if self._record and self._runs == 2:
+            self._recorded = self._graph()
             if self._recorded is not None:
                 self.launcher.replay(self._recorded)
+                return
+            if self._ran:
+                return
+        self._steps(self._runs == 1 and self.launcher.delayed)
 
-    def _steps(self) -> None:
+    def _graph(self) -> Any | None:
+        """All steps as a graph; None where nothing is recorded (`_ran`: because everything was run)."""
+        self._ran = False
+        others = range(1, self.plan.streams)
+        try:
+            self.launcher.begin()
+            # the other streams are recorded as well from where they wait for the first one, which waits for them in the end
+            for stream in others:
+                self.launcher.wait(stream, self.launcher.record(0))
+            self._steps()
+            for stream in others:
+                self.launcher.wait(0, self.launcher.record(stream))
+            recorded = self.launcher.end()
+        except CudaFailure:
+            # a library that cannot be recorded is run as before, and what is wrong shows then
+            self._record = False
+            with suppress(CudaFailure):
+                self.launcher.end()
+            return None
+        self._ran = recorded is None
+        return recorded
+
+    def _steps(self, one_by_one: bool = False) -> None:
+        """Starts every step. `one_by_one` waits for each, so that one that fails is known by its name."""
         waited = {one for step in self.plan.steps for one in step.waits}
         events: dict[int, Any] = {}
         for k, step in enumerate(self.plan.steps):
@@ -117,6 +141,8 @@ class Runner:
                     self.launcher.kernel(self.loaded[step.name], reads, writes, scratch, step.stream)
                 if k in waited:
                     events[k] = self.launcher.record(step.stream)
+                if one_by_one:
+                    self.launcher.synchronize()
             except CudaFailure as problem:
                 raise problem.of(step.name, step.rule) from None
 
@@ -138,6 +164,7 @@ class Runner:
 
     def close(self) -> None:
         """Frees all memory."""
+        self._recorded = None
         while self._own:
             self.launcher.free(self._own.pop())
 

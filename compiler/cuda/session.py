@@ -66,6 +66,7 @@ class Session:
         self.stored = self._stored(imported.context.model)
         self._runners: dict[tuple[tuple[int, ...], ...], Runner] = {}
         self.launcher: Launcher | None = None
+        self._own = launcher is None
         try:
             self.launcher = launcher or found_launcher()
         except CudaFailure as problem:
@@ -162,6 +163,8 @@ class Session:
         """Frees what is on the device."""
         while self._runners:
             self._runners.popitem()[1].close()
+        if self._own and self.launcher is not None:
+            self.launcher.close()
 
 
 def _at(plan: Plan) -> tuple[tuple[str, tuple[int, ...]], ...]:

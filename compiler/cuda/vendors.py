@@ -21,13 +21,17 @@ _COMPUTE = {DType.F32: "COMPUTE_32F", DType.F64: "COMPUTE_64F", DType.F16: "COMP
 _CUDNN = {DType.F32: "FLOAT", DType.F64: "DOUBLE", DType.F16: "HALF", DType.BF16: "BFLOAT16"}
 #: algorithms that are asked for
 _ONE = 1
+#: modules of libraries, and what statuses of cuBLAS mean
+_MODULES = {"cublas": "nvmath.bindings.cublas", "cublasLt": "nvmath.bindings.cublasLt", "cudnn": "cudnn"}
+_STATUSES = {3: Reason.MEMORY, 8: Reason.TOO_OLD}
 
 
 class Vendors:
-    """The libraries of one device; a handle of each is made when it is first wanted."""
+    """The libraries of one device; for each stream a handle of each is made when it is first wanted, as a handle's workspace is one
+    stream's at a time."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, Any] = {}
+        self._handles: dict[tuple[str, int], Any] = {}
         self._prepared: dict[Hashable, Any] = {}
 
     def call(self, invoked: Invoked, stream: int) -> None:
@@ -48,7 +52,16 @@ class Vendors:
             raise problem.of(invoked.function, invoked.rule) from None
         except Exception as problem:  # bindings raise a class of their own each
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
-            raise CudaFailure(Reason.LAUNCH, first, invoked.function, invoked.rule) from None
+            reason = _STATUSES.get(getattr(problem, "status", None), Reason.LAUNCH)
+            raise CudaFailure(reason, first, invoked.function, invoked.rule) from None
+
+    def close(self) -> None:
+        """Gives the handles back."""
+        while self._handles:
+            (name, _), handle = self._handles.popitem()
+            destroy = {"cudnn": "destroy_handle"}.get(name, "destroy")
+            getattr(self._module(_MODULES[name]), destroy)(handle)
+        self._prepared.clear()
 
     def _module(self, name: str) -> Any:
         try:
@@ -56,10 +69,20 @@ class Vendors:
         except Exception as problem:  # a missing library is an error of the binding's own
             raise CudaFailure(Reason.BINDING, f"{name}: {type(problem).__name__}") from None
 
-    def _handle(self, name: str, make: Callable[[], Any]) -> Any:
-        if name not in self._handles:
-            self._handles[name] = make()
-        return self._handles[name]
+    def _handle(self, name: str, stream: int, make: Callable[[], Any], use: Callable[[Any, int], Any] | None = None) -> Any:
+        """The handle of a library for a stream. Raises CudaFailure (BINDING) where the library itself cannot be loaded."""
+        found = self._handles.get((name, stream))
+        if found is None:
+            try:
+                found = make()
+            except Exception as problem:
+                first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+                # a library that is there has a status; one that is not has none
+                raise CudaFailure(_STATUSES.get(getattr(problem, "status", None), Reason.BINDING), f"{name}: {first}") from None
+            self._handles[name, stream] = found
+            if use is not None:
+                use(found, stream)
+        return found
 
     @staticmethod
     def _key(invoked: Invoked) -> Hashable:
@@ -73,8 +96,7 @@ class Vendors:
 
     def _gemm(self, invoked: Invoked, stream: int) -> None:
         blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
-        handle = self._handle("cublas", blas.create)
-        blas.set_stream(handle, stream)
+        handle = self._handle("cublas", stream, blas.create, blas.set_stream)
         a, b, c = (_tensor(given[name]) for name in ("a", "b", "c"))
         alpha, beta = _scalars(given["alpha"], c.dtype)
         blas.gemm_strided_batched_ex(
@@ -89,13 +111,13 @@ class Vendors:
 
     def _lt(self, invoked: Invoked, stream: int) -> None:
         lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
-        handle = self._handle("cublasLt", lt.create)
-        key = self._key(invoked)
+        handle = self._handle("cublasLt", stream, lt.create)
+        key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._lt_prepared(lt, handle, invoked)
         desc, layouts, algorithm = self._prepared[key]
         if "bias" in given:
-            _set(lt.matmul_desc_set_attribute, desc, lt.MatmulDescAttribute.BIAS_POINTER, np.uint64(_tensor(given["bias"]).pointer))
+            _set(lt.matmul_desc_set_attribute, desc, lt.MatmulDescAttribute.BIAS_POINTER, np.int64(_tensor(given["bias"]).pointer))
         a, b, d = (_tensor(given[name]) for name in ("a", "b", "d"))
         alpha, beta = _scalars(given["alpha"], d.dtype)
         workspace, size = invoked.workspace
@@ -127,6 +149,10 @@ class Vendors:
         preference = lt.matmul_preference_create()
         most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
         _set(lt.matmul_preference_set_attribute, preference, most, np.uint64(invoked.workspace[1]))
+        # it takes them for multiples of 256 bytes where nothing is said
+        for word, name in (("A", "a"), ("B", "b"), ("C", "d"), ("D", "d")):
+            least = lt.MatmulPreferenceAttribute[f"MIN_ALIGNMENT_{word}_BYTES"]
+            _set(lt.matmul_preference_set_attribute, preference, least, np.uint32(_aligned(tensors[name].pointer)))
         result = np.zeros(_ONE, lt.matmul_heuristic_result_dtype)
         count = np.zeros(1, np.int32)
         lt.matmul_algo_get_heuristic(
@@ -143,9 +169,8 @@ class Vendors:
 
     def _convolution(self, invoked: Invoked, stream: int) -> None:
         cudnn, given = self._module("cudnn"), invoked.arguments
-        handle = self._handle("cudnn", cudnn.create_handle)
-        cudnn.set_stream(handle, stream)
-        key = self._key(invoked)
+        handle = self._handle("cudnn", stream, cudnn.create_handle, cudnn.set_stream)
+        key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
         graph, tensors = self._prepared[key]
@@ -171,6 +196,9 @@ class Vendors:
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        if y.dtype is DType.F32:
+            # tensor cores would take single precision for less
+            graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE, cudnn.numerical_note.DOWN_CONVERT_INPUTS])
         graph.deselect_workspace_greater_than(invoked.workspace[1])
         graph.check_support()
         graph.build_plans()
@@ -193,6 +221,11 @@ def _scalars(alpha: Any, dtype: DType) -> tuple[Any, Any]:
     """The factors of a product, in the type in which it is computed."""
     kind = np.float64 if dtype is DType.F64 else np.float32
     return np.array([alpha], kind), np.zeros(1, kind)
+
+
+def _aligned(pointer: int) -> int:
+    """The largest power of two up to 256 that an address is a multiple of."""
+    return min(pointer & -pointer, 256) if pointer else 256
 
 
 def _set(function: Callable[..., Any], of: int, attribute: Any, value: Any) -> None:
