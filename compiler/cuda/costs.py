@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from typing import TYPE_CHECKING, Any
 
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
@@ -13,12 +15,20 @@ from dslc.cost.measure import LEAST, Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.targets import lowerings_on
 from dslc.cuda.devices import Device
+from dslc.cuda.hosted import Hosted, at_feeds, hosted, hosted_of
 from dslc.cuda.planning import Generable, NotPlanned, Planned, planned
 from dslc.cuda.programs import looks_only
 from dslc.ir.graph import Graph, Value, input_value, replace
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import with_sizes
+from dslc.onnx.importer import Imported
 from dslc.semantics.library import Rules
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+#: version of the format of models for one node
+_IR = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class Roofline(CostModel):
         self, rules: Rules, measurer: Measurer, opset: int, sizes: Mapping[str, int], device: Device, generable: Generable
     ) -> None:
         super().__init__(rules, measurer, lambda _inputs, _outputs: None, opset, sizes, lowerings=lowerings_on(("cuda",), rules))
-        self.device, self.generable = device, generable
+        self.device, self.generable, self.hosted = device, generable, hosted(rules, opset, {}, _IR)
 
     def measure(self, group: Group, turn: str = "") -> Info:
         """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
@@ -51,7 +61,7 @@ class Roofline(CostModel):
         weights = {value: input_value(f"w{k}", value.type, constant=True) for k, value in enumerate(small.weights)}
         outputs = replace(small.outputs, dict[Value, Value](weights))
         try:
-            found = planned(self.rules, Graph(small.inputs, outputs), self.device, generable=self.generable)
+            found = planned(self.rules, Graph(small.inputs, outputs), self.device, generable=self.generable, hosted=self.hosted)
         except NotPlanned:
             return Info(inf)
         return Info(max(LEAST, found.plan.seconds))
@@ -63,14 +73,30 @@ class Roofline(CostModel):
 
 def plan_at(
     rules: Rules, graph: Graph, device: Device, sizes: Mapping[str, int], generable: Generable, names: tuple[str, ...] = (),
-    outputs: tuple[str, ...] = (),
+    outputs: tuple[str, ...] = (), hosted: Hosted | None = None,
 ) -> Planned:  # fmt: skip
     """A plan for a graph at some sizes.
 
     Raises:
         NotPlanned: with the reason.
     """
-    return planned(rules, at_sizes(graph, sizes), device, names=names, outputs=outputs, generable=generable)
+    return planned(rules, at_sizes(graph, sizes), device, names=names, outputs=outputs, generable=generable, hosted=hosted)
+
+
+def plan_model(
+    rules: Rules, source: str | os.PathLike[str] | ModelProto, imported: Imported, device: Device, sizes: Mapping[str, int],
+    feeds: Mapping[str, Any], generable: Generable,
+) -> Planned:  # fmt: skip
+    """A plan for a whole model at the sizes of some inputs; what only ONNX Runtime can run, it runs on the CPU.
+
+    Raises:
+        NotPlanned: with the reason.
+    """
+    found = at_feeds(source, rules, imported, feeds)
+    graph = found.graph
+    names = tuple(str(getattr(value.node, "name", "")) for value in graph.inputs)
+    outputs = tuple(one.name for one in imported.context.model.graph.output)
+    return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found))
 
 
 def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
@@ -87,4 +113,4 @@ def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     return Graph(found[:count], found[count:])
 
 
-__all__ = ["Roofline", "Sheet", "at_sizes", "plan_at", "sheet"]
+__all__ = ["Roofline", "Sheet", "at_sizes", "plan_at", "plan_model", "sheet"]

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from dslc.cuda.hosted import runtime
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
-from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan
+from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan
 from dslc.cuda.planning import Planned
 from dslc.cuda.views import View
 from dslc.interpret.floats import Floats
@@ -46,6 +47,9 @@ class Runner:
                 shared + buffer.offset if buffer.place is Place.SHARED else self._allocate(buffer.bytes) for buffer in self.plan.buffers
             ]
             self._weights(rules, planned)
+            self._hosts = {name: runtime(model) for name, model in planned.hosts.items()}
+            # what the CPU does in between is no part of a graph
+            self._record = self._record and not self._hosts
             self.loaded = {name: self._load(name, program, texts) for name, program in planned.programs.items()}
         except BaseException:
             self.close()
@@ -133,7 +137,9 @@ class Runner:
             try:
                 for one in step.waits:
                     self.launcher.wait(step.stream, events[one])
-                if isinstance(step, CallStep):
+                if isinstance(step, HostStep):
+                    self._host(step)
+                elif isinstance(step, CallStep):
                     self.launcher.call(self._invoked(step), step.stream)
                 else:
                     reads, writes = ([self._tensor(view) for view in views] for views in (step.reads, step.writes))
@@ -145,6 +151,22 @@ class Runner:
                     self.launcher.synchronize()
             except CudaFailure as problem:
                 raise problem.of(step.name, step.rule) from None
+
+    def _host(self, step: HostStep) -> None:
+        """Copies to the CPU, ONNX Runtime there, and copies back."""
+        session = self._hosts[step.name]
+        self.launcher.synchronize()
+        feeds = {one.name: self._down(view) for one, view in zip(session.get_inputs(), step.reads, strict=True)}
+        try:
+            found = session.run(None, feeds)
+        except Exception as problem:  # the runtime has a class for each of its errors
+            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+            raise CudaFailure(Reason.LAUNCH, first) from None
+        for array, view in zip(found, step.writes, strict=True):
+            if array.shape != view.shape:
+                shapes = f"{list(array.shape)}, and {list(view.shape)} was planned"
+                raise CudaFailure(Reason.PLAN, f"a size depends on values: {shapes}")
+            self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
 
     def _invoked(self, step: CallStep) -> Invoked:
         arguments = {name: self._tensor(value) if isinstance(value, View) else value for name, value in step.arguments}
@@ -158,9 +180,14 @@ class Runner:
         return Tensor(self.pointers[view.buffer] + view.offset * view.dtype.bytes, view.dtype, view.shape, view.strides)
 
     def _down(self, view: View) -> Any:
-        start = self.pointers[view.buffer] + view.offset * view.dtype.bytes
-        data = self.launcher.download(start, view.bytes)
-        return np.frombuffer(data, NUMPY[view.dtype]).reshape(view.shape).copy()
+        """The elements that a view looks at, as an array."""
+        size, dtype = view.dtype.bytes, NUMPY[view.dtype]
+        if 0 in view.shape:
+            return np.zeros(view.shape, dtype)
+        low, high = view.span
+        data = self.launcher.download(self.pointers[view.buffer] + low * size, (high - low) * size)
+        flat = np.frombuffer(data, dtype)[view.offset - low :]
+        return np.lib.stride_tricks.as_strided(flat, view.shape, tuple(stride * size for stride in view.strides)).copy()
 
     def close(self) -> None:
         """Frees all memory."""

@@ -1,6 +1,6 @@
-"""The bindings that launchers call, without a device: modules that take a call only as the real ones declare it, and do what it says.
+"""The bindings that launchers call, without a device: modules that take a call as the real ones declare it, and do what it says.
 
-`bindings.json` has what the real packages declare (`python -m tests.codegen.bindings` writes it where they are installed): names, order,
+`bindings.json` has what the real packages declare (`python -m tests.codegen.bindings` prints it, where they are installed): names, order,
 types, defaults. A call that does not bind is a TypeError, as it would be there. What is started is computed by the device that records,
 on its own memory; what a graph records is computed when it is launched, and only legal while it is recorded.
 """
@@ -152,7 +152,9 @@ _RANGES = {
     "size_t": (0, 2**64), "uint64_t": (0, 2**64),
 }  # fmt: skip
 #: what no thread may do while its stream is recorded: it makes memory, waits, or asks for what is not there yet
-_NOT_RECORDED = re.compile(r"allocate|sync|free|mem_alloc|cuMemcpy|memcpy_|create$|create_handle|heuristic|build_plans|close|from_cubin|module_from")
+_NOT_RECORDED = re.compile(
+    r"allocate|sync|free|mem_alloc|cuMemcpy|memcpy_|create$|create_handle|heuristic|build_plans|close|from_cubin|module_from"
+)
 
 
 def _bound(overloads: list[list[str]], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -497,7 +499,9 @@ class Blas:
     def __init__(self, world: World) -> None:
         self.world = world
         self.handles: dict[int, int] = {}
-        self.Operation, self.ComputeType, self.GemmAlgo = (_enum(f"nvmath.bindings.cublas.{n}") for n in ENUMS["nvmath.bindings.cublas"])
+        self.Operation, self.ComputeType, self.GemmAlgo = (
+            _enum(f"nvmath.bindings.cublas.{name}") for name in ENUMS["nvmath.bindings.cublas"]
+        )
 
     @_call("nvmath.bindings.cublas", "create")
     def create(self) -> int:
@@ -617,7 +621,8 @@ class BlasLt:
         }  # fmt: skip
         for name, layout in (("a", a), ("b", b), ("d", d)):
             assert layout["BATCH_COUNT"] == d["BATCH_COUNT"]
-            arguments |= {name: _flat(g[name], layout["dtype"]), f"ld{name}": layout["ld"], f"stride_{name}": layout["STRIDED_BATCH_OFFSET"]}
+            arguments |= {name: _flat(g[name], layout["dtype"]), f"ld{name}": layout["ld"]}
+            arguments[f"stride_{name}"] = layout["STRIDED_BATCH_OFFSET"]
         if epilogue.endswith("BIAS"):
             arguments["bias"] = _flat(desc["BIAS_POINTER"], d["dtype"])
         invoked = Invoked("cublasLtMatmul", "", arguments, (g["workspace"], g["workspace_size_in_bytes"]))
