@@ -267,7 +267,8 @@ def _lt(device: FakeDevice, given: dict[str, Any]) -> None:
 
 
 def _convolution(device: FakeDevice, given: dict[str, Any]) -> None:
-    """Cross-correlation: `Y[n, f, o] = sum[c, r] X[n, (f // F) * C + c, o * stride + r * dilation - before] * K[f, c, r]`."""
+    """Cross-correlation: `Y[n, f, o] = sum[c, r] X[n, (f // F) * C + c, o * stride + r * dilation - before] * K[f, c, r]`, and to it
+    a bias and another tensor, cut at 0."""
     image, weight, y = given["image"], given["weight"], given["y"]
     rank = len(image.shape) - 2
     channels, each = image.shape[1], weight.shape[1]
@@ -287,7 +288,14 @@ def _convolution(device: FakeDevice, given: dict[str, Any]) -> None:
         index.append(apply("+", place, as_scalar(-sizes[2][k])))
     body = apply("*", read(0, tuple(index), num(0)), read(1, (iters[1], *inner)))
     total = reduce("sum", tuple(inner), tuple(as_scalar(size) for size in weight.shape[1:]), body)
-    found = _evaluated(Scope(tuple(y.shape), total, y.dtype), [device._array(image), device._array(weight)], y.dtype)
+    operands = [device._array(image), device._array(weight)]
+    for name, index in (("bias", (iters[1],)), ("residual", tuple(iters))):
+        if name in given:
+            total = apply("+", total, read(len(operands), index))
+            operands.append(device._array(given[name]))
+    if given.get("activation") == "RELU":
+        total = _relu(total)
+    found = _evaluated(Scope(tuple(y.shape), total, y.dtype), operands, y.dtype)
     device._array(y)[...] = found
 
 

@@ -6,7 +6,7 @@ this runs where there is no device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -173,36 +173,75 @@ class Vendors:
         key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
-        graph, tensors = self._prepared[key]
-        pointers = {own: _tensor(given[name]).pointer for name, own in tensors.items()}
-        graph.execute(pointers, invoked.workspace[0], handle=handle)
+        for graph, tensors in self._prepared[key]:
+            pointers = {own: _tensor(given[name]).pointer for own, name in tensors}
+            graph.execute(pointers, invoked.workspace[0], handle=handle)
 
-    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[Any, dict[str, Any]]:
-        given = invoked.arguments
-        y = _tensor(given["y"])
+    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[tuple[Any, list[tuple[Any, str]]], ...]:
+        """Graphs that compute a call one after the other, each with its tensors and the arguments that they are."""
+        after = [name for name in ("bias", "residual") if name in invoked.arguments]
+        after += ["relu"] if invoked.arguments.get("activation") == "RELU" else []
+        whole = _Convolution(cudnn, handle, invoked)
+        try:
+            return (whole.graph(True, after),)
+        except Exception:
+            # no engine computes all of it at once in this precision
+            if not after:
+                raise
+        return (whole.graph(True, []), whole.graph(False, after))
+
+
+class _Convolution:
+    """Graphs of a convolution's call: the convolution, what is computed of it, or both."""
+
+    def __init__(self, cudnn: Any, handle: Any, invoked: Invoked) -> None:
+        self.cudnn, self.handle, self.invoked = cudnn, handle, invoked
+        self.y = _tensor(invoked.arguments["y"])
+
+    def graph(self, convolution: bool, after: Sequence[str]) -> tuple[Any, list[tuple[Any, str]]]:
+        """A graph that is ready, and its tensors. Without the convolution it changes the result where it is."""
+        cudnn, given, y = self.cudnn, self.invoked.arguments, self.y
         compute = cudnn.data_type.DOUBLE if y.dtype is DType.F64 else cudnn.data_type.FLOAT
         stored = getattr(cudnn.data_type, _CUDNN[y.dtype])
-        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=handle)
-        made = {}
-        for name in ("image", "weight"):
-            tensor = _tensor(given[name])
-            kind = getattr(cudnn.data_type, _CUDNN[tensor.dtype])
-            made[name] = graph.tensor(name=name, dim=list(tensor.shape), stride=list(tensor.strides), data_type=kind)
-        result = graph.conv_fprop(
-            image=made["image"], weight=made["weight"],
-            **{name: list(given[name]) for name in ("pre_padding", "post_padding", "stride", "dilation")},  # type: ignore[arg-type]
-        )  # fmt: skip
+        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=self.handle)
+        tensors: list[tuple[Any, str]] = []
+        if convolution:
+            image, weight = (self._tensor(graph, name, tensors) for name in ("image", "weight"))
+            words = ("pre_padding", "post_padding", "stride", "dilation")
+            result = graph.conv_fprop(image=image, weight=weight, **{name: list(given[name]) for name in words})  # type: ignore[arg-type]
+        else:
+            result = self._tensor(graph, "y", tensors)
+        for name in after:
+            if name == "bias":
+                result = graph.bias(input=result, bias=self._tensor(graph, name, tensors))
+            elif name == "residual":
+                result = graph.add(a=result, b=self._tensor(graph, name, tensors))
+            else:
+                result = graph.relu(input=result)
         result.set_output(True).set_dim(list(y.shape)).set_stride(list(y.strides))
+        tensors.append((result, "y"))
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
         if y.dtype is DType.F32:
             # tensor cores would take single precision for less
             graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE, cudnn.numerical_note.DOWN_CONVERT_INPUTS])
-        graph.deselect_workspace_greater_than(invoked.workspace[1])
+        graph.deselect_workspace_greater_than(self.invoked.workspace[1])
         graph.check_support()
         graph.build_plans()
-        return graph, {**made, "y": result}
+        return graph, tensors
+
+    def _tensor(self, graph: Any, name: str, tensors: list[tuple[Any, str]]) -> Any:
+        tensor = _tensor(self.invoked.arguments[name])
+        shape, strides = list(tensor.shape), list(tensor.strides)
+        if name == "bias":
+            # one number for each channel, with as many axes as the result
+            rest = [1] * (len(self.y.shape) - 2)
+            shape, strides = [1, *shape, *rest], [shape[0], 1, *rest]
+        kind = getattr(self.cudnn.data_type, _CUDNN[tensor.dtype])
+        made = graph.tensor(name=name, dim=shape, stride=strides, data_type=kind)
+        tensors.append((made, name))
+        return made
 
 
 def _tensor(value: Any) -> Tensor:

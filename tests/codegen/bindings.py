@@ -1,6 +1,6 @@
-"""The bindings that launchers call, without a device: modules that take a call as the real ones declare it, and do what it says.
+"""The bindings that launchers call, without a device: they take a call as the real ones declare it, and do what it says.
 
-`bindings.json` has what the real packages declare (`python -m tests.codegen.bindings` prints it, where they are installed): names, order,
+`bindings.json` has what the real packages declare (`python -m tests.codegen.bindings` prints it where they are installed): names, order,
 types, defaults. A call that does not bind is a TypeError, as it would be there. What is started is computed by the device that records,
 on its own memory; what a graph records is computed when it is launched, and only legal while it is recorded.
 """
@@ -225,6 +225,8 @@ class World:
     broken: dict[str, Exception] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
     codes: dict[bytes, Code] = field(default_factory=dict)
+    #: whether an engine computes a convolution with what follows it
+    fused: bool = True
     started: list[tuple[str, tuple[int, ...], tuple[int, ...]]] = field(default_factory=list)
     streams: int = 0
     #: what is recorded, the streams that are, and those of them that nobody waited for
@@ -669,6 +671,7 @@ class Pygraph:
         self.world, self.handles, self.given = world, handles, given
         self.names: dict[Symbol, str] = {}
         self.steps: list[str] = []
+        self.convolution = False
         self.arguments: dict[str, Any] = {}
         self.most = 0
 
@@ -682,6 +685,7 @@ class Pygraph:
     @_call("cudnn", "pygraph.conv_fprop")
     def conv_fprop(self, **g: Any) -> Symbol:
         assert not g.get("padding")
+        self.convolution = True
         self.arguments = {name: tuple(g[name]) for name in ("pre_padding", "post_padding", "stride", "dilation")}
         assert (self.names[g["image"]], self.names[g["weight"]]) == ("image", "weight")
         return Symbol(self.world)
@@ -722,7 +726,9 @@ class Pygraph:
         assert [one.name for one in arg0] == ["TENSOR_CORE", "DOWN_CONVERT_INPUTS"]
 
     @_call("cudnn", "pygraph.check_support")
-    def check_support(self) -> None: ...
+    def check_support(self) -> None:
+        if self.convolution and self.steps and not self.world.fused:
+            raise Illegal("No engine supports it")
 
     @_call("cudnn", "pygraph.build_plans")
     def build_plans(self, policy: Any) -> None: ...
@@ -736,7 +742,7 @@ class Pygraph:
             # an engine may move 16 bytes at a time
             assert type(pointer) is int and pointer % 16 == 0
             name = self.names.get(symbol, "y")
-            assert symbol.output == (name == "y")
+            assert symbol.output == (symbol not in self.names)
             arguments[name] = Tensor(pointer, dtype, tuple(symbol.dim), tuple(symbol.stride))
         assert self.steps == [one for one in ("bias", "residual", "relu") if one in self.steps]
         assert {"bias", "residual"} & set(self.steps) == {"bias", "residual"} & set(arguments)
@@ -747,7 +753,21 @@ class Pygraph:
             arguments["activation"] = "RELU" if "relu" in self.steps else "IDENTITY"
         invoked = Invoked("cudnnConvolutionForward", "", arguments, (g["workspace"], self.most))
         stream = self.handles[g["handle"]]
+        if not self.convolution:
+            # the result is changed where it is
+            self.world.do(stream, lambda: self.world.device._start(lambda: self._changed(arguments), stream))
+            return
         self.world.do(stream, lambda: self.world.device.call(invoked, stream))
+
+
+    def _changed(self, arguments: dict[str, Any]) -> None:
+        y = self.world.device._array(arguments["y"])
+        if "bias" in arguments:
+            y += self.world.device._array(arguments["bias"]).reshape(-1, *[1] * (y.ndim - 2))
+        if "residual" in arguments:
+            y += self.world.device._array(arguments["residual"])
+        if "relu" in self.steps:
+            np.maximum(y, 0, out=y)
 
 
 class Cudnn:

@@ -1,4 +1,4 @@
-"""Models of which a device cannot run everything: what is left runs on the CPU in the middle of the plan, and its copies have a price."""
+"""Models of which a device cannot run everything: the rest runs on the CPU in the middle of the plan, and its copies have a price."""
 
 from __future__ import annotations
 
@@ -126,6 +126,7 @@ def test_the_report_says_what_the_cpu_does(tmp_path: Any) -> None:
     assert any(note.startswith("CPU host") and "MatMulInteger" in note for note in done.report.notes)
     plan = plan_of(metadata(done.model)[PLAN])
     session = Session(done.model, launcher=FakeDevice(standard(), order=2))
-    np.testing.assert_allclose(session.run(None, {"x": rows(4)})[0], by_runtime(model(QUANTIZED, "N", 12), rows(4)), rtol=1e-4, atol=1e-6)
+    wanted = by_runtime(model(QUANTIZED, "N", 12), rows(4))
+    np.testing.assert_allclose(session.run(None, {"x": rows(4)})[0], wanted, rtol=1e-4, atol=1e-6)
     assert session.notes == []
     assert plan.device == "h200"

@@ -137,6 +137,19 @@ def test_operands_that_begin_anywhere_are_taken_for_that(monkeypatch: pytest.Mon
     agrees(world, op("conv", op("slice", X, start=(1, 0, 0, 0), size=(2, 2, 5, 5)), K), X, K)
 
 
+@pytest.mark.parametrize("fused", [True, False])
+def test_what_is_computed_of_a_convolution(monkeypatch: pytest.MonkeyPatch, fused: bool) -> None:
+    """At once, or where no engine does that, by a second graph that changes the result where it is."""
+    world = machine(monkeypatch, fused=fused)
+    # the third run is a graph that was recorded in the second one
+    X, K, b, Z = tensor("X", 2, 4, 6, 6), tensor("K", 8, 2, 3, 3), tensor("b", 8), tensor("Z", 2, 8, 6, 6)
+    conv = op("conv", X, K, groups=2, pads=(1, 1, 1, 1))
+    whole = op("relu", op("add", op("add", conv, op("reshape", b, shape=(8, 1, 1))), Z))
+    agrees(world, whole, X, K, b, Z)
+    assert "launch" not in world.calls
+    assert world.calls.count("pygraph.execute") == 2 * (1 if fused else 2)
+
+
 def test_another_thread_makes_the_device_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     world = machine(monkeypatch)
     session = Session(model())

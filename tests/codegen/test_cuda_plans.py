@@ -159,6 +159,26 @@ def test_convolutions(x: tuple[int, ...], k: tuple[int, ...], attrs: dict[str, A
     assert steps[0] in {CONV, GEMM}
 
 
+def test_what_is_computed_of_a_convolution_at_once() -> None:
+    X, K, b = tensor("X", 2, 8, 9, 9), tensor("K", 6, 4, 3, 3), tensor("b", 6)
+    conv = op("conv", X, K, groups=2, pads=(1, 1, 1, 1), stride=(2, 1))
+    Z = tensor("Z", 2, 6, 5, 9)
+    shifted = op("add", conv, op("reshape", b, shape=(6, 1, 1)))
+    for value, words in (
+        (shifted, {"bias", "IDENTITY"}), (op("relu", conv), {"RELU"}), (op("relu", shifted), {"bias", "RELU"}),
+        (op("add", shifted, Z), {"bias", "residual", "IDENTITY"}), (op("relu", op("add", Z, shifted)), {"bias", "residual", "RELU"}),
+    ):  # fmt: skip
+        assert agrees(value, X, K, b, Z) == [CONV]
+        (step,) = planned(standard(), Graph((X, K, b, Z), (value,)), H100).plan.steps
+        assert isinstance(step, CallStep)
+        given = dict(step.arguments)
+        assert {name for name in ("bias", "residual") if name in given} | {given["activation"]} == words
+    # a bias of rows is none of channels, and twice the result is another function
+    row = tensor("r", 1, 1, 5, 1)
+    assert agrees(op("add", conv, row), X, K, row) == [CONV, "kernel"]
+    assert agrees(op("add", shifted, shifted), X, K, b) == [CONV, "kernel"]
+
+
 def test_channels_last() -> None:
     X = tensor("X", 2, 7, 8, 6)
     K = array_value(np.random.default_rng(0).standard_normal((4, 6, 3, 3)).astype(np.float32))
