@@ -221,7 +221,7 @@ class CudaStage(StageWriter):
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
         written = frozenset(self.written)
-        blocks = 1 if form == "products" else max(1, _THREADS // self.threads)
+        blocks = 1 if form in {"products", "units"} else max(1, _THREADS // self.threads)
         return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, tuple(self.shared_memory))
 
     def _meet(self) -> Store:

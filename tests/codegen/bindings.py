@@ -1,8 +1,8 @@
 """The bindings that launchers call, without a device: they take a call as the real ones declare it, and do what it says.
 
-`bindings.json` has what the real packages declare (`python -m tests.codegen.bindings` prints it where they are installed): names, order,
-types, defaults. A call that does not bind is a TypeError, as it would be there. What is started is computed by the device that records,
-on its own memory; what a graph records is computed when it is launched, and only legal while it is recorded.
+`bindings.json` has what the real packages declare (`python -m tests.codegen.bindings` prints it where they are installed): names,
+order, types, defaults. A call that does not bind is a TypeError, as it would be there. What is started is computed by the device
+that records, on its own memory; what a graph records is computed when it is launched, and only what may be recorded is.
 """
 
 from __future__ import annotations
