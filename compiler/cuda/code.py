@@ -12,8 +12,8 @@ from dslc.semantics.library import Rules
 
 
 def texts(rules: Rules) -> Callable[[Graph], Any]:
-    """The text of a group's kernel: of a product by its most promising variant, which may use tensor cores or share sums between blocks,
-    else by the one that is taken where nothing is said; raises NotGenerated."""
+    """The text of a group's kernel: of a product by its most promising variant, which may use tensor cores or share sums between
+    blocks, else by the one that is taken where nothing is said; raises NotGenerated."""
     from dslc.codegen.cuda.generate import generate, variants
 
     known: dict[Graph, Any] = rules_cache(rules, "cuda texts")

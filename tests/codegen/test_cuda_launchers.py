@@ -27,6 +27,7 @@ from dslc.semantics.library import standard
 from tests.codegen import bindings
 from tests.codegen.bindings import DECLARED, Illegal, World
 from tests.codegen.test_cuda_session import by_runtime, model, rows
+from tests.gpu.checks import CHECKS
 
 BOTH = pytest.mark.parametrize("pycuda", [False, True], ids=["cuda.core", "pycuda"])
 
@@ -148,6 +149,17 @@ def test_what_is_computed_of_a_convolution(monkeypatch: pytest.MonkeyPatch, fuse
     agrees(world, whole, X, K, b, Z)
     assert "launch" not in world.calls
     assert world.calls.count("pygraph.execute") == 2 * (1 if fused else 2)
+
+
+@BOTH
+@pytest.mark.parametrize("name", CHECKS)
+def test_what_will_be_run_first_on_a_device(monkeypatch: pytest.MonkeyPatch, name: str, pycuda: bool) -> None:
+    """`tests/gpu` on bindings that record: what is checked on the first machine with a device was run before."""
+    world = machine(monkeypatch, pycuda)
+    found = launcher()
+    CHECKS[name](found)
+    found.close()
+    assert not world.device._blocks
 
 
 def test_another_thread_makes_the_device_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
