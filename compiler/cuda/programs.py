@@ -89,10 +89,10 @@ def _split(scope: Scope) -> Scope:
     """A scope in which an iterator of which quotients and remainders are taken is two: a merged dimension, that was one when what is
     computed of it was put around it."""
     by: dict[Scalar, int] = {}
-    extents = dict(zip(scope.iters, scope.extents, strict=True))
+    extents: dict[Scalar, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
     for node in walk(scope.body):
         if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and node.args[0] in extents:
-            size, part = extents[node.args[0]], node.args[1].value  # type: ignore[index]
+            size, part = extents[node.args[0]], node.args[1].value
             if not isinstance(size, int) or not isinstance(part, int) or part < 1 or size % part:
                 return scope
             if by.setdefault(node.args[0], part) != part:
@@ -102,15 +102,15 @@ def _split(scope: Scope) -> Scope:
     new: dict[Scalar, Scalar] = {}
     sizes: list[Dim] = []
     for it in scope.iters:
-        part, at = by.get(it), len(sizes)
-        if part is None:
+        lower, at = by.get(it), len(sizes)
+        if lower is None:
             new[it] = traversal(at)
             sizes.append(extents[it])
             continue
-        sizes += [int(str(extents[it])) // part, part]
+        sizes += [int(str(extents[it])) // lower, lower]
         high, low = traversal(at), traversal(at + 1)
-        new[apply("//", it, num(part))], new[apply("%", it, num(part))] = high, low
-        new[it] = apply("+", apply("*", num(part), high), low)
+        new[apply("//", it, num(lower))], new[apply("%", it, num(lower))] = high, low
+        new[it] = apply("+", apply("*", num(lower), high), low)
     groups = tuple(2 if it in by else 1 for it in scope.iters)
     return Scope(tuple(sizes), rebuild(scope.body, new.get), scope.dtype, groups)
 

@@ -52,7 +52,7 @@ class Vendors:
             raise problem.of(invoked.function, invoked.rule) from None
         except Exception as problem:  # bindings raise a class of their own each
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
-            reason = _STATUSES.get(getattr(problem, "status", None), Reason.LAUNCH)
+            reason = _STATUSES.get(getattr(problem, "status", 0), Reason.LAUNCH)
             raise CudaFailure(reason, first, invoked.function, invoked.rule) from None
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ class Vendors:
             except Exception as problem:
                 first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
                 # a library that is there has a status; one that is not has none
-                raise CudaFailure(_STATUSES.get(getattr(problem, "status", None), Reason.BINDING), f"{name}: {first}") from None
+                raise CudaFailure(_STATUSES.get(getattr(problem, "status", 0), Reason.BINDING), f"{name}: {first}") from None
             self._handles[name, stream] = found
             if use is not None:
                 use(found, stream)
