@@ -98,8 +98,10 @@ class _Taken:
                 continue
             if self.cutting.only is None:
                 self._cut(node, longest)
-            elif isinstance(sizes[longest], int) and sizes[longest] % self.cutting.pieces == 0:  # type: ignore[operator]
-                self._cut_evenly(node, longest, sizes[longest] // self.cutting.pieces)  # type: ignore[operator]
+                continue
+            size = sizes[longest]
+            if isinstance(size, int) and size % self.cutting.pieces == 0:
+                self._cut_evenly(node, longest, size // self.cutting.pieces)
 
     def _cut(self, node: Reduce, at: int) -> None:
         count = len(self.scope.extents)
@@ -124,7 +126,7 @@ class _Taken:
 
     def _cut_evenly(self, node: Reduce, at: int, size: int) -> None:
         """As `_cut`, in pieces of one size, which are the slowest dimension of what is kept."""
-        own = {it: iterator(f"i{k + 1}") for k, it in enumerate(self.scope.iters)}
+        own: dict[Scalar, Scalar] = {it: iterator(f"i{k + 1}") for k, it in enumerate(self.scope.iters)}
         it, first = node.iters[at], apply("*", iterator("i0"), num(size))
         moved: dict[Scalar, Scalar] = {it: apply("+", first, it), **own}
         extents = (*node.extents[:at], num(size), *node.extents[at + 1 :])

@@ -289,9 +289,9 @@ def _convolution(device: FakeDevice, given: dict[str, Any]) -> None:
     body = apply("*", read(0, tuple(index), num(0)), read(1, (iters[1], *inner)))
     total = reduce("sum", tuple(inner), tuple(as_scalar(size) for size in weight.shape[1:]), body)
     operands = [device._array(image), device._array(weight)]
-    for name, place in (("bias", (iters[1],)), ("residual", tuple(iters))):
+    for name, spot in (("bias", (iters[1],)), ("residual", tuple(iters))):
         if name in given:
-            total = apply("+", total, read(len(operands), place))
+            total = apply("+", total, read(len(operands), spot))
             operands.append(device._array(given[name]))
     if given.get("activation") == "RELU":
         total = _relu(total)

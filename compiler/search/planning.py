@@ -8,11 +8,13 @@ from typing import Any
 from onnx import ModelProto
 
 from dslc.cost.measure import Measurer
+from dslc.cost.model import CostModel
 from dslc.cuda.code import generable
-from dslc.cuda.costs import Roofline, plan_model
+from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import device_named
 from dslc.cuda.plan import CallStep, HostStep, Plan, text_of
 from dslc.cuda.planning import NotPlanned
+from dslc.cuda.target import device_target
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Sym
@@ -26,7 +28,7 @@ from dslc.search.stages import Explored, Finished, Task
 NOT_MEASURED = "nothing was measured: times are those of a roofline, by the data sheet of the device"
 
 
-def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Roofline:
+def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> CostModel:
     """Prices, begun with the original.
 
     Raises:
@@ -38,7 +40,8 @@ def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int], feeds: Mappi
         whole = plan_model(task.rules, task.model, task.imported, device, sizes, feeds, can)
     except NotPlanned as problem:
         raise Unusable(f"there is no plan for it: {problem}") from None
-    costs = Roofline(task.rules, measurer, task.imported.context.opset, sizes, device, can)
+    target = device_target(task.settings.device, task.settings.threads)
+    costs = CostModel(task.rules, measurer, lambda _inputs, _outputs: None, task.imported.context.opset, sizes, target=target)
     costs.begin(graph, whole.plan.seconds)
     return costs
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from dslc.cost.machine import this_machine
-from dslc.cuda.costs import sheet
-from dslc.cuda.devices import device_named
+from dslc.cuda.target import target_of
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
 from dslc.onnx.inputs import wanted_inputs
@@ -46,7 +44,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     if not settings.specialize:
         complete_bind(model, sizes, where)
     writing = WRITING + READ * (run.clock.seconds - began)
-    machine = sheet(device_named(settings.device), settings.threads) if settings.on == "cuda" else this_machine(settings.threads)
+    machine = target_of(settings.on, settings.device, settings.threads).machine
     return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), machine, sizes, writing)
 
 
