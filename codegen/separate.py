@@ -99,9 +99,9 @@ class _Taken:
             if self.cutting.only is None:
                 self._cut(node, longest)
                 continue
-            size = sizes[longest]
-            if isinstance(size, int) and size % self.cutting.pieces == 0:
-                self._cut_evenly(node, longest, size // self.cutting.pieces)
+            whole = sizes[longest]
+            if isinstance(whole, int) and whole % self.cutting.pieces == 0:
+                self._cut_evenly(node, longest, whole // self.cutting.pieces)
 
     def _cut(self, node: Reduce, at: int) -> None:
         count = len(self.scope.extents)

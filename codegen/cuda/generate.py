@@ -59,6 +59,8 @@ class _Kernels:
             # for few tiles: their sums are left to several blocks each
             cut = separated(cut, Cutting(variant.split, 4 * variant.split, _MANY, lambda part: product_of(part) is not None))
         self.parts = self._products(with_copies(cut))
+        if any(extent == 0 for part in self.parts.parts for extent in part.scope.extents):
+            raise NotGenerated(Reason.FORM, "a part that has no elements")
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
         found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}

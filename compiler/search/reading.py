@@ -6,6 +6,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
+from dslc.cuda.devices import DEFAULT
 from dslc.cuda.target import target_of
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
@@ -35,6 +36,8 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
         named = modules_of(rules, map(str, settings.rules))
         run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)))
     run.phase("reading", "reading the model")
+    if settings.on != "cuda" and settings.device != DEFAULT:
+        run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")
     began = run.clock.seconds
     model, folder, where = read_model(source)
     values = set(wanted_inputs(model))

@@ -151,8 +151,11 @@ def test_what_is_computed_of_a_convolution(monkeypatch: pytest.MonkeyPatch, fuse
     assert world.calls.count("pygraph.execute") == 2 * (1 if fused else 2)
 
 
-@BOTH
-@pytest.mark.parametrize("name", CHECKS)
+#: all of them on one launcher, and what differs on the other one
+RUN = [*((name, False) for name in CHECKS), ("chains with kernels on streams", True), ("products on tensor cores", True)]
+
+
+@pytest.mark.parametrize(("name", "pycuda"), RUN)
 def test_what_will_be_run_first_on_a_device(monkeypatch: pytest.MonkeyPatch, name: str, pycuda: bool) -> None:
     """`tests/gpu` on bindings that record: what is checked on the first machine with a device was run before."""
     world = machine(monkeypatch, pycuda)

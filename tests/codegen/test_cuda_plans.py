@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dslc.cuda.code import generable
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import CudaFailure, Reason
@@ -390,3 +391,15 @@ def test_steps_may_not_write_inputs() -> None:
     bad = replace(step, writes=(inputs["x0"],))
     with pytest.raises(BadPlan):
         plan_of(text_of(replace(plan, steps=tuple(bad if one is step else one for one in plan.steps))))
+
+
+def test_what_has_no_elements_takes_no_step() -> None:
+    """A window that fits nowhere: the group around it is taken apart, and what is left runs."""
+    X = tensor("X", 1, 4, 1, 6)
+    pool = op("max_pool", op("relu", X), kernel=(2, 2), stride=(2, 2))
+    assert [int(str(size)) for size in pool.type.shape] == [1, 4, 0, 3]
+    graph = Graph((X,), (op("exp", pool), op("exp", op("relu", X))))
+    plan = planned(standard(), graph, H100, generable=generable(standard()))
+    results = Runner(standard(), plan, FakeDevice(standard())).run({"x0": np.full((1, 4, 1, 6), -1, np.float32)})
+    assert results["y0"].shape == (1, 4, 0, 3)
+    np.testing.assert_array_equal(results["y1"], np.ones((1, 4, 1, 6), np.float32))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,8 +70,14 @@ def texts() -> dict[str, CudaText]:
 
 
 @pytest.fixture(scope="module")
-def shim(texts: dict[str, CudaText], tmp_path_factory: pytest.TempPathFactory) -> Shim:
-    return build(list(texts.values()), tmp_path_factory.mktemp("units"))
+def hasty(texts: dict[str, CudaText]) -> CudaText:
+    """The first one, with tiles that are read before they are written."""
+    return planted(texts[NAMES[0]], lambda text: text.replace(f"k_meet<{SMALL.threads}>();", "", 1), "hasty")
+
+
+@pytest.fixture(scope="module")
+def shim(texts: dict[str, CudaText], hasty: CudaText, tmp_path_factory: pytest.TempPathFactory) -> Shim:
+    return build([*texts.values(), hasty], tmp_path_factory.mktemp("units"))
 
 
 @needs_compiler
@@ -90,14 +95,11 @@ def test_pieces_of_a_warp_are_the_product(
 
 
 @needs_compiler
-def test_a_tile_that_is_read_before_it_is_written_is_caught(texts: dict[str, CudaText], tmp_path: Path) -> None:
-    case, variant, _ = CASES[0]
-    threads = SMALL.threads
-    assert variant.units == SMALL
-    wrong = planted(texts[case.name], lambda text: text.replace(f"k_meet<{threads}>();", "", 1), "hasty")
+def test_a_tile_that_is_read_before_it_is_written_is_caught(hasty: CudaText, shim: Shim) -> None:
+    case, _, _ = CASES[0]
     arrays, _ = arrays_and_values(case, case.sizes[0])
     with pytest.raises(Stopped) as stopped:
-        build([wrong], tmp_path).run(wrong, arrays)
+        shim.run(hasty, arrays)
     assert stopped.value.fault is Fault.RACE
 
 
