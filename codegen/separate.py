@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from dslc.codegen.group import Part, Parts
@@ -20,6 +20,8 @@ class Cutting:
     pieces: int = 64
     long: int = 1 << 16
     few: int = 8
+    #: which parts it is about, and then only where all pieces are alike; None: all of them
+    only: Callable[[Part], bool] | None = None
 
 
 def separated(parts: Parts, cutting: Cutting | None = None) -> Parts:
@@ -79,6 +81,8 @@ class _Taken:
         count = product(self.scope.extents)
         if not isinstance(count, int) or count > self.cutting.few:
             return
+        if self.cutting.only is not None and not self.cutting.only(self.whole()):
+            return
         for node in list(outermost(self.body)):
             sizes = [extent.value if isinstance(extent, Num) else None for extent in node.extents]
             known = [size for size in sizes if isinstance(size, int)]
@@ -92,7 +96,12 @@ class _Taken:
             longest = max(free, key=lambda k: sizes[k] if isinstance(sizes[k], int) else self.cutting.long, default=None)  # type: ignore[arg-type, return-value]
             if longest is None or (isinstance(sizes[longest], int) and sizes[longest] < 4 * self.cutting.pieces):  # type: ignore[operator]
                 continue
-            self._cut(node, longest)
+            if self.cutting.only is None:
+                self._cut(node, longest)
+                continue
+            whole = sizes[longest]
+            if isinstance(whole, int) and whole % self.cutting.pieces == 0:
+                self._cut_evenly(node, longest, whole // self.cutting.pieces)
 
     def _cut(self, node: Reduce, at: int) -> None:
         count = len(self.scope.extents)
@@ -113,6 +122,21 @@ class _Taken:
         self.parts.append(taken)
         inner = iterator("pieces")
         whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (*self.scope.iters, inner)))
+        self._put(node, whole, taken.value)
+
+    def _cut_evenly(self, node: Reduce, at: int, size: int) -> None:
+        """As `_cut`, in pieces of one size, which are the slowest dimension of what is kept."""
+        own: dict[Scalar, Scalar] = {it: iterator(f"i{k + 1}") for k, it in enumerate(self.scope.iters)}
+        it, first = node.iters[at], apply("*", iterator("i0"), num(size))
+        moved: dict[Scalar, Scalar] = {it: apply("+", first, it), **own}
+        extents = (*node.extents[:at], num(size), *node.extents[at + 1 :])
+        where = None if node.where is None else rebuild(node.where, moved.get)
+        partial = reduce(node.kind, node.iters, extents, rebuild(node.body, moved.get), where)
+        scope = Scope((self.cutting.pieces, *self.scope.extents), substitute(partial, {}), self._type(node))
+        taken = _part(scope, self.args)
+        self.parts.append(taken)
+        inner = iterator("pieces")
+        whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (inner, *self.scope.iters)))
         self._put(node, whole, taken.value)
 
     def _put(self, node: Scalar, new: Scalar, value: Value) -> None:

@@ -412,23 +412,32 @@ class StageWriter(Layout):
 
         def build(target: Block, piece: tuple[str, str]) -> None:
             width = self.variant.width
-            full, tail = Block(), Block()
-            active = emitter.name("n")
-            size = emitter.ranges.extents[var].number
-            for body, count in ((full, None), (tail, active)):
-                if body is full and size is not None and size < width:
-                    continue
-                with emitter.level(body, var):
-                    emitter.lane, emitter.active = var, count
-                    try:
-                        element()
-                    finally:
-                        emitter.lane, emitter.active = None, None
-            target.statements.append(
-                Lanes(var.name, *piece, width, None if size is not None and size < width else full, None, width, tail, active)
-            )
+            full, tail, active = self.vectors(var, element)
+            target.statements.append(Lanes(var.name, *piece, width, full, None, width, tail, active))
 
         self._run_pieces(block, var, "0", emitter.text(extent), build)
+
+    def vectors(self, var: Var, element: Callable[[], None], exact: bool = False) -> tuple[Block | None, Block | None, str]:
+        """The bodies of a loop over vectors: of whole ones, and of the last one with the name of its count; None where there is none.
+        `exact`: there is no last one where the size says so."""
+        emitter, width = self.emitter, self.variant.width
+        active = emitter.name("n")
+        size = emitter.ranges.extents[var].number
+        found: list[Block | None] = []
+        for count, there in (
+            (None, size is None or size >= width), (active, not exact or size is None or size % width > 0),
+        ):  # fmt: skip
+            body = Block() if there else None
+            found.append(body)
+            if body is None:
+                continue
+            with emitter.level(body, var):
+                emitter.lane, emitter.active = var, count
+                try:
+                    element()
+                finally:
+                    emitter.lane, emitter.active = None, None
+        return found[0], found[1], active
 
     def _run_pieces(
         self, home: Block, lane: Var, start: str, stop: str, build: Callable[[Block, tuple[str, str]], None]

@@ -8,7 +8,7 @@ from math import prod
 
 from dslc.codegen.cuda.nvrtc import Usage
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, at
-from dslc.codegen.cuda.variant import CudaVariant, Tile
+from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
 from dslc.ir.scalar import Sym
 
 #: what an unknown size counts
@@ -21,13 +21,15 @@ _BUSY = 1024
 class Hardware:
     """A device, per second and per multiprocessor; the defaults are those of an A100.
 
-    `bandwidth`: bytes from memory, `cache`: bytes from the last cache, `operations`: in f32, `launch`: seconds of a launch.
+    `bandwidth`: bytes from memory, `cache`: bytes from the last cache, `operations`: in f32, `units`: those of products of half
+    precision on tensor cores, as far as kernels of one's own reach them, `launch`: seconds of a launch.
     """
 
     processors: int = 108
     bandwidth: float = 1.5e12
     cache: float = 4e12
     operations: float = 19.5e12
+    units: float = 100e12
     launch: float = 2.5e-6
     threads: int = 2048
     blocks: int = 32
@@ -57,7 +59,8 @@ def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None 
         blocks = prod(at(size, known) for size in launch.grid)
         threads = min(blocks * prod(launch.block), hardware.processors * hardware.threads * occupancy(launch, hardware))
         busy = max(1e-3, min(1.0, threads / (hardware.processors * _BUSY)))
-        work = at(launch.flops, known) / (hardware.operations * busy)
+        speed = hardware.units if launch.form == "units" else hardware.operations
+        work = at(launch.flops, known) / (speed * busy)
         moved = max(at(launch.bytes, known) / hardware.bandwidth, at(launch.requested, known) / hardware.cache) / busy
         total += hardware.launch + max(work, moved)
     return total
@@ -71,6 +74,11 @@ def candidates(products: bool, rows: bool) -> Iterator[CudaVariant]:
             yield CudaVariant(tile=tile)
         yield CudaVariant(tile=None)
         yield CudaVariant(tile=None, rows=4)
+        for units in (Units(), Units(128, 64, 32, 2, 4), Units(128, 128, 32, 4, 4)):
+            yield CudaVariant(units=units)
+        for split in (4, 16):
+            yield CudaVariant(split=split)
+            yield CudaVariant(split=split, units=Units())
     if rows:
         yield CudaVariant(team=32)
         yield CudaVariant(team=256)

@@ -11,6 +11,7 @@ from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, above, plain, s
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.turned import TurnedStage
+from dslc.codegen.cuda.units import UnitStage, takes
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.functions import store_type
 from dslc.codegen.generate import content, reasons, tensor_of, unknown_sizes, with_copies
@@ -29,6 +30,8 @@ from dslc.semantics.library import Rules
 
 #: elements from which on a reduction is cut in pieces, for at most so many results
 _LONG, _FEW = 1 << 16, 16
+#: results of a product whose sums are cut
+_MANY = 1 << 20
 _PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
 
 
@@ -51,8 +54,13 @@ class _Kernels:
     def __init__(self, parts: Parts, variant: CudaVariant) -> None:
         self.variant = variant
         self.products: dict[Value, Product] = {}
-        cutting = Cutting(variant.pieces, _LONG, _FEW)
-        self.parts = self._products(with_copies(separated(parts, cutting)))
+        cut = separated(parts, Cutting(variant.pieces, _LONG, _FEW))
+        if variant.split > 1:
+            # for few tiles: their sums are left to several blocks each
+            cut = separated(cut, Cutting(variant.split, 4 * variant.split, _MANY, lambda part: product_of(part) is not None))
+        self.parts = self._products(with_copies(cut))
+        if any(extent == 0 for part in self.parts.parts for extent in part.scope.extents):
+            raise NotGenerated(Reason.FORM, "a part that has no elements")
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
         found = {size for value in self.parts.inputs for size in value.type.shape if isinstance(size, Sym)}
@@ -68,11 +76,14 @@ class _Kernels:
         out = []
         for part in parts.parts:
             found = None if part.alone else product_of(part)
-            if found is not None and fits(part, found, self.variant.tile):
+            if found is not None and (fits(part, found, self.variant.tile) or self._units(part, found)):
                 self.products[part.value] = found
                 part = replace(part, alone=True)
             out.append(part)
         return Parts(parts.inputs, tuple(out), parts.outputs)
+
+    def _units(self, part: Part, found: Product) -> bool:
+        return self.variant.units is not None and takes(part, found, self.variant.units)
 
     def text(self) -> CudaText:
         parts = self.parts
@@ -98,6 +109,9 @@ class _Kernels:
         found = self.products.get(stage.placed[0].part.value)
         if found is not None:
             assert self.variant.tile is not None
+            if self._units(stage.placed[0].part, found):
+                assert self.variant.units is not None
+                return UnitStage(stage, memory, self.names, self.variant, self.room, found, self.variant.units).launch()
             return ProductStage(stage, memory, self.names, self.variant, self.room, found, self.variant.tile).launch()
         kind = TurnedStage if self.variant.turn else CudaStage
         return kind(stage, memory, self.names, self.variant, self.room).launch()
@@ -122,7 +136,10 @@ class _Kernels:
             for value in values:
                 moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
             reads = sum(each.type.dtype.bytes for each in part.args)
-            if code.form == "products" and self.variant.tile is not None:
+            if code.form == "units" and self.variant.units is not None:
+                side = min(self.variant.units.rows, self.variant.units.columns)
+                asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
+            elif code.form == "products" and self.variant.tile is not None:
                 # an element is read once for all results along the other side of a tile
                 tile = self.variant.tile
                 side = min(tile.rows, tile.columns)

@@ -221,7 +221,7 @@ class CudaStage(StageWriter):
             self.written.update(pointer.name for _, pointer in self.memory.stores.get(placed.part.value, ()))
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
         written = frozenset(self.written)
-        blocks = 1 if form == "products" else max(1, _THREADS // self.threads)
+        blocks = 1 if form in {"products", "units"} else max(1, _THREADS // self.threads)
         return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, tuple(self.shared_memory))
 
     def _meet(self) -> Store:
@@ -230,24 +230,8 @@ class CudaStage(StageWriter):
     # ---- inner loops -------------------------------------------------------------------------------------------------------
 
     def inner_lanes(self, block: Block, var: Var, extent: Poly, element: Callable[[], None]) -> None:
-        emitter, width = self.own, self.variant.width
-        full, tail, active = Block(), Block(), emitter.name("n")
-        size = extent.number
-        exact = size is not None and size % width == 0
-        for body, count in ((full, None), (tail, active)):
-            if (body is full and size is not None and size < width) or (body is tail and exact):
-                continue
-            with emitter.level(body, var):
-                emitter.lane, emitter.active = var, count
-                try:
-                    element()
-                finally:
-                    emitter.lane, emitter.active = None, None
-        block.statements.append(
-            emitter.spread_lanes(
-                var, "0", emitter.text(extent), full if full.statements else None, tail if tail.statements else None, active
-            )
-        )
+        full, tail, active = self.vectors(var, element, exact=True)
+        block.statements.append(self.own.spread_lanes(var, "0", self.own.text(extent), full, tail, active))
 
     def alone(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         emitter = self.own

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from dslc.codegen.cuda.emit import CudaEmitter
 from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, Shared, above, dim_of, least, times
-from dslc.codegen.cuda.variant import CudaVariant, Tile
+from dslc.codegen.cuda.variant import CudaVariant, Tile, Units
 from dslc.codegen.functions import COMPARISONS, c_type, computed, neutral, store_type
 from dslc.codegen.group import Part
 from dslc.codegen.lanes import Memory, dot
@@ -136,18 +136,27 @@ def _kind(node: Scalar, dtypes: tuple[DType, ...]) -> DType:
 class ProductStage(CudaStage):
     """Writes a stage that is one product."""
 
+    form = "products"
+
     def __init__(
-        self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product, tile: Tile
-    ) -> None:
+        self, stage: Stage, memory: Memory, names: dict[Sym, str], variant: CudaVariant, room: Room, found: Product,
+        tile: Tile | Units,
+    ) -> None:  # fmt: skip
         super().__init__(stage, memory, names, variant, room)
-        self.found, self.tile = found, tile
+        self.found, self.tile = found, self.sides(tile)
         self.part = stage.placed[0].part
         self.team = self.threads = tile.threads
         # the lanes of a thread are the results that it has side by side
-        self.emitter = self.own = CudaEmitter(names, tile.right, 1)
+        self.emitter = self.own = CudaEmitter(names, self.tile.right, 1)
         extents = sizes(self.part)
         self.height, self.width = (product(extents[k] for k in side) for side in (found.down, found.right))
         self.batch: dict[Iter, Poly] = {}
+
+    @staticmethod
+    def sides(tile: Tile | Units) -> Tile:
+        """The sides of a tile, and what one thread has of it."""
+        assert isinstance(tile, Tile)
+        return tile
 
     def launch(self) -> LaunchCode:
         emitter, tile, scope = self.own, self.tile, self.part.scope
@@ -158,17 +167,17 @@ class ProductStage(CudaStage):
         self.batch = {scope.iters[k]: of(var) for k, var in zip(batch, vars, strict=True)}
         body = Block()
         with emitter.level(body, *vars, below, beside):
-            self._tile(below, beside)
+            self.write_tile(below, beside)
         sides = ((self.height, tile.rows), (self.width, tile.columns))
         texts = [emitter.text(extents[k]) for k in batch]
         texts.extend(f"(({emitter.text(side)} + {size - 1}) / {size})" for side, size in sides)
         emitter.root.statements.append(Rows((*(var.name for var in vars), below.name, beside.name), tuple(texts), body))
         grid = times(*(dim_of(extents[k]) for k in batch), *(above(dim_of(side), size) for side, size in sides))
-        return self.code("products", least(grid, _GRID))
+        return self.code(self.form, least(grid, _GRID))
 
     # ---- one tile ------------------------------------------------------------------------------------------------------------
 
-    def _tile(self, below: Var, beside: Var) -> None:
+    def write_tile(self, below: Var, beside: Var) -> None:
         emitter, tile, node = self.own, self.tile, self.found.node
         home = emitter.top
         across = tile.columns // tile.right
@@ -272,13 +281,13 @@ class ProductStage(CudaStage):
         return (self.tile.columns if side else self.tile.rows) + _APART
 
     def _shared(self, side: int, first: Var, at: Var, length: Poly) -> list[tuple[Scalar, Shared, DType]]:
-        """Loads what one side of the tile needs: neighbouring threads load neighbours in memory."""
+        """Loads what one side of the tile needs: neighbouring threads load neighbours in memory. What lies outside is not written."""
         emitter, tile = self.own, self.tile
         size, extent = (tile.columns, self.width) if side else (tile.rows, self.height)
         out = []
         for node in self.found.shared[side]:
-            dtype = _kind(node, self.part.dtypes)
-            count = self._stride(side) * tile.depth
+            dtype = self.kept(node)
+            count = self.places(side)
             shared = Shared(store_type(dtype), emitter.name("tile"), count, 1, count * dtype.bytes)
             self.shared_memory.append(shared)
             each, load, then = Var(emitter.name("e")), Block(), Block()
@@ -292,15 +301,31 @@ class ProductStage(CudaStage):
                     env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
                     # a condition may be around it that is no part of it
                     emitter.guarded += 1
-                    value = emitter.emit_as(node, env, dtype)
+                    value = emitter.emit_as(node, env, computed(dtype))
                     emitter.guarded -= 1
-                    target = f"{shared.name} + {q.name}*{self._stride(side)} + {p.name}"
+                    target = f"{shared.name} + {self.spot(side, q, p)}"
                     then.statements.append(Store("k_store_one", (target, value.text)))
                 inside = f"{place.name} < {emitter.text(extent)} && {step.name} < {emitter.text(length)}"
-                load.statements.append(Branch(inside, then, Block()))
-            emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(size * tile.depth), tile.threads, load))
+                load.statements.append(Branch(inside, then, self.outside(f"{shared.name} + {self.spot(side, q, p)}")))
+            emitter.levels[-1].block.statements.append(Loop(each.name, "k_rank", str(size * tile.depth), self.threads, load))
             out.append((node, shared, dtype))
         return out
+
+    def kept(self, node: Scalar) -> DType:
+        """The type that shared memory has for an expression."""
+        return _kind(node, self.part.dtypes)
+
+    def places(self, side: int) -> int:
+        """How many elements one side of a tile has room for."""
+        return self._stride(side) * self.tile.depth
+
+    def spot(self, side: int, q: Var, p: Var) -> str:
+        """Where an element is: the step of the sum, and the position along the side."""
+        return f"{q.name}*{self._stride(side)} + {p.name}"
+
+    def outside(self, target: str) -> Block:
+        """What is done in the place of an element that lies outside."""
+        return Block()
 
     @staticmethod
     def _part_of(each: Var, fast: bool, size: int, other: int) -> str:

@@ -24,6 +24,26 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Units:
+    """The part of a product that one block computes on tensor cores: `rows` x `columns` results, `depth` steps of the sum at a time.
+
+    Each warp has `down` x `right` pieces of 16 x 8 results. `rounded`: single precision goes in as TF32, with 10 bits of the fraction;
+    otherwise only operands of half precision are taken, whose products are exact.
+    """
+
+    rows: int = 64
+    columns: int = 64
+    depth: int = 32
+    down: int = 2
+    right: int = 4
+    rounded: bool = False
+
+    @property
+    def threads(self) -> int:
+        return 32 * (self.rows // (16 * self.down)) * (self.columns // (8 * self.right))
+
+
+@dataclass(frozen=True, slots=True)
 class CudaVariant:
     """How kernels are written.
 
@@ -31,7 +51,8 @@ class CudaVariant:
     share a row (None: a warp for short rows, else a block). rows: positions of an outer loop that a thread computes together, where
     they share what they read. tile: None for no tiles. turn: whether transposed operands go through shared memory. lane: the loop
     whose neighbours are computed by neighbouring threads, by rank of its estimate. fuse: whether parts share launches.
-    pieces: into how many pieces a long reduction of few results is cut.
+    pieces: into how many pieces a long reduction of few results is cut. split: into how many the sum of a product, for few results.
+    units: None for no tensor cores; what they cannot take goes by `tile`.
     """
 
     block: int = 256
@@ -43,6 +64,8 @@ class CudaVariant:
     lane: int | None = None
     fuse: bool = True
     pieces: int = 256
+    split: int = 1
+    units: Units | None = None
 
 
-__all__ = ["CudaVariant", "Tile"]
+__all__ = ["CudaVariant", "Tile", "Units"]

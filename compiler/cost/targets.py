@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from dslc.cost.cache import CostCache
 from dslc.cost.lowered import Lowerings
@@ -16,6 +16,11 @@ from dslc.cost.measure import Measurer
 from dslc.errors import error
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules, load
+
+if TYPE_CHECKING:
+    from dslc.cost.groups import Group
+    from dslc.cost.layout import Info
+    from dslc.cost.model import CostModel
 
 #: the library with the lowerings of all targets
 LIBRARY = "targets"
@@ -27,6 +32,10 @@ class Target(Protocol):
     @property
     def name(self) -> str:
         """As in `on ort_cpu`."""
+
+    @property
+    def machine(self) -> Machine:
+        """What reports name, and how many threads are used."""
 
     @property
     def fingerprint(self) -> str:
@@ -43,6 +52,13 @@ class Target(Protocol):
     ) -> Measurer:
         """Takes times there; see `Measurer`."""
 
+    @property
+    def computed(self) -> bool:
+        """Whether times are computed and not measured."""
+
+    def price(self, costs: CostModel, group: Group) -> Info:
+        """What a group takes there, where times are computed."""
+
 
 @dataclass(frozen=True, slots=True)
 class OrtCpu:
@@ -50,6 +66,7 @@ class OrtCpu:
 
     machine: Machine
     name: str = "ort_cpu"
+    computed: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -65,6 +82,9 @@ class OrtCpu:
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurer:
         return Measurer(self.machine, cache, left, during)
+
+    def price(self, costs: CostModel, group: Group) -> Info:
+        raise NotImplementedError("times are measured here")
 
 
 #: how each target is made for a number of threads (None: its default)

@@ -12,14 +12,18 @@ from dslc.semantics.library import Rules
 
 
 def texts(rules: Rules) -> Callable[[Graph], Any]:
-    """The text of a group's kernel, by its most promising variant; raises NotGenerated."""
-    from dslc.codegen.cuda.generate import generate
+    """The text of a group's kernel: of a product by its most promising variant, which may use tensor cores or share sums between
+    blocks, else by the one that is taken where nothing is said; raises NotGenerated."""
+    from dslc.codegen.cuda.generate import generate, variants
 
     known: dict[Graph, Any] = rules_cache(rules, "cuda texts")
 
     def text(program: Graph) -> Any:
         if program not in known:
-            known[program] = generate(rules, program)
+            found = generate(rules, program)
+            if any(launch.form == "products" for launch in found.launches):
+                found = generate(rules, program, variants(rules, program)[0])
+            known[program] = found
         return known[program]
 
     return text

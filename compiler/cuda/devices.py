@@ -13,6 +13,8 @@ from dslc.ir.dtype import DType
 _MEMORY, _VENDOR, _OWN = 0.85, 0.75, 0.3
 #: multiplications of a direct convolution for each one of the vendor's algorithm, by the window's size along one axis
 _WINOGRAD = 1.5
+#: seconds until the CPU has what it waits for, and bytes a second of what it computes then
+_HANDED_OVER, _CPU = 30e-6, 10e9
 #: positions of a tile of a product, and what of its sum is one part: fewer of them than processors leave some idle
 _TILE, _PART = 64, 512
 
@@ -36,6 +38,8 @@ class Device:
     #: and of products on tensor cores, as the vendor's libraries compute them
     tensor: Mapping[DType, float]
     launch: float = 2.5e-6
+    #: bytes a second to and from the CPU
+    bus: float = 25e9
 
     def moved(self, bytes: float) -> float:
         """Seconds for so many bytes; what fits into the cache is faster."""
@@ -62,6 +66,11 @@ class Device:
         """Seconds of a generated kernel, which has no tensor cores."""
         peak = self.plain.get(dtype, min(self.plain.values()))
         return launches * self.launch + max(flops / (_OWN * peak), self.moved(bytes))
+
+    def host(self, read: float, written: float) -> float:
+        """Seconds of a part that the CPU computes: the device waits, and so many bytes go there and come back. What the CPU takes is
+        counted by the bytes alone."""
+        return _HANDED_OVER + (read + written) * (1 / self.bus + 1 / _CPU)
 
     def __str__(self) -> str:
         return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bandwidth / 1e12:.3g} TB/s)"

@@ -62,11 +62,14 @@ class FakeDevice:
     broken: Mapping[str, Reason] = field(default_factory=dict)
     kernels: Callable[[Any, Sequence[Any]], Sequence[Any]] | None = None
     name: str = "fake"
+    delayed: bool = False
     recorded: list[Recorded] = field(default_factory=list)
     _blocks: dict[int, Any] = field(default_factory=dict)
     _next: int = 1 << 20
     _queue: list[_Started] = field(default_factory=list)
     _pending: dict[int, list[int]] = field(default_factory=dict)
+    #: how many of what was started are done
+    _past: int = 0
 
     # ---- memory -------------------------------------------------------------------------------------------------------
 
@@ -164,11 +167,11 @@ class FakeDevice:
         self._queue.append(_Started(compute, stream, (*before, *self._pending.pop(stream, ()))))
 
     def record(self, stream: int) -> Any:
-        return max((k for k, one in enumerate(self._queue) if one.stream == stream), default=-1)
+        return max((self._past + k for k, one in enumerate(self._queue) if one.stream == stream), default=-1)
 
     def wait(self, stream: int, event: Any) -> None:
-        if event >= 0:
-            self._pending.setdefault(stream, []).append(event)
+        if event >= self._past:
+            self._pending.setdefault(stream, []).append(event - self._past)
 
     def begin(self) -> None: ...
 
@@ -182,6 +185,7 @@ class FakeDevice:
         """Runs what was started, in an order that streams and events allow."""
         draw = None if self.order is None else random.Random(self.order)
         queue, self._queue, self._pending = self._queue, [], {}
+        self._past += len(queue)
         left = list(range(len(queue)))
         while left:
             ready = [k for k in left if all(queue[one].done for one in queue[k].after)]
@@ -263,7 +267,8 @@ def _lt(device: FakeDevice, given: dict[str, Any]) -> None:
 
 
 def _convolution(device: FakeDevice, given: dict[str, Any]) -> None:
-    """Cross-correlation: `Y[n, f, o] = sum[c, r] X[n, (f // F) * C + c, o * stride + r * dilation - before] * K[f, c, r]`."""
+    """Cross-correlation: `Y[n, f, o] = sum[c, r] X[n, (f // F) * C + c, o * stride + r * dilation - before] * K[f, c, r]`, and to it
+    a bias and another tensor, cut at 0."""
     image, weight, y = given["image"], given["weight"], given["y"]
     rank = len(image.shape) - 2
     channels, each = image.shape[1], weight.shape[1]
@@ -283,7 +288,14 @@ def _convolution(device: FakeDevice, given: dict[str, Any]) -> None:
         index.append(apply("+", place, as_scalar(-sizes[2][k])))
     body = apply("*", read(0, tuple(index), num(0)), read(1, (iters[1], *inner)))
     total = reduce("sum", tuple(inner), tuple(as_scalar(size) for size in weight.shape[1:]), body)
-    found = _evaluated(Scope(tuple(y.shape), total, y.dtype), [device._array(image), device._array(weight)], y.dtype)
+    operands = [device._array(image), device._array(weight)]
+    for name, spot in (("bias", (iters[1],)), ("residual", tuple(iters))):
+        if name in given:
+            total = apply("+", total, read(len(operands), spot))
+            operands.append(device._array(given[name]))
+    if given.get("activation") == "RELU":
+        total = _relu(total)
+    found = _evaluated(Scope(tuple(y.shape), total, y.dtype), operands, y.dtype)
     device._array(y)[...] = found
 
 

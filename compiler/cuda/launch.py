@@ -83,6 +83,8 @@ class Launcher(Protocol):
     name: str
     #: compute capability of the device
     capability: tuple[int, int]
+    #: whether what fails may be seen only when something waits for it
+    delayed: bool
 
     def allocate(self, bytes: int) -> int:
         """The address of new memory."""

@@ -5,15 +5,26 @@ Both compile with NVRTC and start the same kernels; vendors' calls go through `v
 
 from __future__ import annotations
 
-import ctypes
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
 from dslc.cuda.vendors import Vendors
+
+#: what statuses of a driver mean; another one is what was tried
+_STATUSES = {
+    "CUDA_ERROR_OUT_OF_MEMORY": Reason.MEMORY, "CUDA_ERROR_NO_DEVICE": Reason.NO_DEVICE, "CUDA_ERROR_INVALID_DEVICE": Reason.NO_DEVICE,
+    "CUDA_ERROR_INSUFFICIENT_DRIVER": Reason.NO_DEVICE, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": Reason.NO_DEVICE,
+    "CUDA_ERROR_SYSTEM_NOT_READY": Reason.NO_DEVICE, "CUDA_ERROR_DEVICE_UNAVAILABLE": Reason.NO_DEVICE,
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": Reason.LOAD, "CUDA_ERROR_INVALID_IMAGE": Reason.LOAD, "CUDA_ERROR_NOT_FOUND": Reason.LOAD,
+}  # fmt: skip
+#: what PyCUDA calls a lack of memory
+_SHORT = "MemoryError"
 
 
 def launcher() -> Launcher:
@@ -39,9 +50,12 @@ def _first_line(problem: BaseException) -> str:
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
 
 
-def _memory(problem: BaseException) -> bool:
-    """Whether a driver says that memory is short; drivers have an error of their own for that."""
-    return type(problem).__name__ == "MemoryError" or "OUT_OF_MEMORY" in str(problem)
+def reason_of(problem: BaseException, tried: Reason) -> Reason:
+    """What a driver's error means: by the status that it names (`CUDA_ERROR_...`), else what was tried."""
+    if type(problem).__name__ == _SHORT:
+        return Reason.MEMORY
+    status = re.search(r"CUDA_ERROR_\w+", str(problem))
+    return _STATUSES.get(status[0], tried) if status is not None else tried
 
 
 def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
@@ -66,8 +80,8 @@ _Launch = tuple[Any, tuple[int, ...], tuple[int, ...], int, list[int], list[int]
 class Loaded:
     """A kernel on a device, whatever launches it: a kernel's launches, with its tensors and its sizes as arguments."""
 
-    def __init__(self, code: Code, functions: dict[str, Any]) -> None:
-        self.code, self.functions = code, functions
+    def __init__(self, code: Code, functions: dict[str, Any], module: Any = None) -> None:
+        self.code, self.functions, self.module = code, functions, module
 
     def launches(self, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int]) -> list[_Launch]:
         """What is started, in order."""
@@ -90,12 +104,53 @@ class Loaded:
         return found
 
 
-class CudaCore:
+class _OnDevice:
+    """What launchers on a device have in common: errors with a reason, and the device made current on every thread that asks."""
+
+    #: what fails may be seen only when something waits for it
+    delayed = True
+
+    def __init__(self) -> None:
+        self._streams: list[Any] = []
+        self._blocks: dict[int, Any] = {}
+        self._threads = {get_ident()}
+        self.vendors = Vendors()
+
+    def _current(self) -> None:
+        """Makes the device the one of this thread."""
+
+    def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
+        try:
+            if get_ident() not in self._threads:
+                self._current()
+                self._threads.add(get_ident())
+            return act()
+        except CudaFailure:
+            raise
+        except Exception as problem:  # bindings raise errors of their own, one class for all of a driver's
+            raise CudaFailure(reason_of(problem, reason), _first_line(problem)) from None
+
+    def _module(self, code: Code, load: Callable[[bytes], Any], function: str) -> Loaded:
+        """A kernel's launches by their symbols; the module is kept as long as they are."""
+        binary = _compiled(code, self.capability)
+        try:
+            module = self._did(lambda: load(binary), Reason.LOAD)
+            symbols = {launch.symbol for launch in code.text.launches}
+            return Loaded(code, {name: self._did(partial(getattr(module, function), name), Reason.LOAD) for name in symbols}, module)
+        except CudaFailure as problem:
+            raise problem.of(code.name, code.rule) from None
+
+    #: compute capability
+    capability: tuple[int, int] = (0, 0)
+
+
+class CudaCore(_OnDevice):
     """NVIDIA's cuda.core."""
 
     name = "cuda.core"
 
     def __init__(self, number: int = 0) -> None:
+        super().__init__()
         try:
             import cuda.core as core  # type: ignore[import-not-found, unused-ignore]
             from cuda.bindings import driver  # type: ignore[import-not-found, unused-ignore]
@@ -110,32 +165,21 @@ class CudaCore:
         except Exception as problem:  # the driver is missing, or finds nothing: many kinds, none of them documented
             raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
         self.capability = (int(major), int(minor))
-        self._streams: list[Any] = []
-        self._blocks: dict[int, Any] = {}
-        self._graph: Any = None
-        self.vendors = Vendors()
+        self._building: Any = None
+
+    def _current(self) -> None:
+        self._device.set_current()
 
     def _stream(self, number: int) -> Any:
         while len(self._streams) <= number:
             self._streams.append(self._device.create_stream())
-        return self._graph if self._graph is not None else self._streams[number]
-
-    def _handle(self, number: int) -> int:
-        self._stream(number)
-        return int(self._streams[number].handle)
-
-    def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
-        try:
-            return act()
-        except CudaFailure:
-            raise
-        except Exception as problem:  # bindings raise errors of their own, one class for all of a driver's
-            raise CudaFailure(Reason.MEMORY if _memory(problem) else reason, _first_line(problem)) from None
+        return self._streams[number]
 
     def _checked(self, found: Any) -> None:
         status = found[0] if isinstance(found, tuple) else found
         if int(status) != 0:
-            raise CudaFailure(Reason.LAUNCH, str(status))
+            name = str(getattr(status, "name", status))
+            raise CudaFailure(_STATUSES.get(name, Reason.LAUNCH), name)
 
     def allocate(self, bytes: int) -> int:
         block = self._did(lambda: self._device.allocate(bytes, stream=self._stream(0)), Reason.MEMORY)
@@ -148,30 +192,35 @@ class CudaCore:
         self._blocks.pop(pointer).close()
 
     def upload(self, pointer: int, data: bytes) -> None:
+        # what still runs may read it; and a stream of cuda.core waits for no copy of another one
+        self.synchronize()
         if data:
-            self._did(lambda: self._checked(self._driver.cuMemcpyHtoD(pointer, data, len(data))))
+            held = np.frombuffer(data, np.uint8)
+            copy = self._driver.cuMemcpyHtoDAsync
+            self._did(lambda: self._checked(copy(pointer, held.ctypes.data, len(data), self._stream(0).handle)))
+            self._did(self._stream(0).sync)
 
     def download(self, pointer: int, bytes: int) -> bytes:
         self.synchronize()
         out = np.empty(bytes, np.uint8)
         if bytes:
-            self._did(lambda: self._checked(self._driver.cuMemcpyDtoH(out.ctypes.data, pointer, bytes)))
+            copy = self._driver.cuMemcpyDtoHAsync
+            self._did(lambda: self._checked(copy(out.ctypes.data, pointer, bytes, self._stream(0).handle)))
+            self._did(self._stream(0).sync)
         return out.tobytes()
 
     def load(self, code: Code) -> Any:
-        binary = _compiled(code, self.capability)
-        module = self._did(lambda: self._core.ObjectCode.from_cubin(binary), Reason.LOAD)
-        symbols = {launch.symbol for launch in code.text.launches}
-        return Loaded(code, {name: self._did(partial(module.get_kernel, name), Reason.LOAD) for name in symbols})
+        return self._module(code, lambda binary: self._core.ObjectCode.from_cubin(binary), "get_kernel")
 
     def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
-            config = self._core.LaunchConfig(grid=grid, block=block, shmem_size=shared)
-            arguments = [*map(ctypes.c_void_p, pointers), *map(ctypes.c_int64, sizes)]
+            config = self._did(partial(self._core.LaunchConfig, grid=grid, block=block, shmem_size=shared))
+            # it takes whole numbers as addresses, and numbers of numpy as what their type says
+            arguments = [*map(int, pointers), *map(np.int64, sizes)]
             self._did(partial(self._core.launch, self._stream(stream), config, function, *arguments))
 
     def call(self, invoked: Invoked, stream: int) -> None:
-        self._did(lambda: self.vendors.call(invoked, self._handle(stream)))
+        self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
 
     def record(self, stream: int) -> Any:
         return self._did(lambda: self._stream(stream).record())
@@ -180,14 +229,17 @@ class CudaCore:
         self._did(lambda: self._stream(stream).wait(event))
 
     def begin(self) -> None:
-        """Captures what is started on the first stream; vendors' libraries have chosen their algorithms in an earlier run."""
+        """Captures what is started on the first stream, and on those that wait for it; vendors' libraries have chosen their
+        algorithms in an earlier run."""
         self._stream(0)
         builder = self._did(self._streams[0].create_graph_builder)
         self._did(builder.begin_building)
-        self._graph = builder
+        self._building = builder
 
     def end(self) -> Any | None:
-        builder, self._graph = self._graph, None
+        builder, self._building = self._building, None
+        if builder is None:
+            return None
         return self._did(lambda: builder.end_building().complete())
 
     def replay(self, recorded: Any) -> None:
@@ -200,14 +252,16 @@ class CudaCore:
     def close(self) -> None:
         for pointer in list(self._blocks):
             self.free(pointer)
+        self.vendors.close()
 
 
-class PyCuda:
+class PyCuda(_OnDevice):
     """PyCUDA."""
 
     name = "pycuda"
 
     def __init__(self, number: int = 0) -> None:
+        super().__init__()
         try:
             import pycuda.driver as driver  # type: ignore[import-not-found, unused-ignore]
         except ImportError as problem:
@@ -224,22 +278,14 @@ class PyCuda:
         except Exception as problem:
             raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
         self.capability = (int(major), int(minor))
-        self._streams: list[Any] = []
-        self._blocks: dict[int, Any] = {}
-        self.vendors = Vendors()
+
+    def _current(self) -> None:
+        self._context.push()
 
     def _stream(self, number: int) -> Any:
         while len(self._streams) <= number:
             self._streams.append(self._driver.Stream())
         return self._streams[number]
-
-    def _did(self, act: Callable[[], Any], reason: Reason = Reason.LAUNCH) -> Any:
-        try:
-            return act()
-        except CudaFailure:
-            raise
-        except Exception as problem:
-            raise CudaFailure(Reason.MEMORY if _memory(problem) else reason, _first_line(problem)) from None
 
     def allocate(self, bytes: int) -> int:
         block = self._did(lambda: self._driver.mem_alloc(bytes), Reason.MEMORY)
@@ -251,6 +297,8 @@ class PyCuda:
         self._blocks.pop(pointer).free()
 
     def upload(self, pointer: int, data: bytes) -> None:
+        # its streams wait for copies, as copies do for them
+        self.synchronize()
         if data:
             self._did(lambda: self._driver.memcpy_htod(pointer, np.frombuffer(data, np.uint8)))
 
@@ -262,10 +310,7 @@ class PyCuda:
         return out.tobytes()
 
     def load(self, code: Code) -> Any:
-        binary = _compiled(code, self.capability)
-        module = self._did(lambda: self._driver.module_from_buffer(binary), Reason.LOAD)
-        symbols = {launch.symbol for launch in code.text.launches}
-        return Loaded(code, {name: self._did(partial(module.get_function, name), Reason.LOAD) for name in symbols})
+        return self._module(code, lambda binary: self._driver.module_from_buffer(binary), "get_function")
 
     def kernel(self, loaded: Any, reads: Sequence[Tensor], writes: Sequence[Tensor], scratch: Sequence[int], stream: int) -> None:
         for function, grid, block, shared, pointers, sizes in loaded.launches(reads, writes, scratch):
@@ -276,7 +321,12 @@ class PyCuda:
         self._did(lambda: self.vendors.call(invoked, int(self._stream(stream).handle)))
 
     def record(self, stream: int) -> Any:
-        return self._did(lambda: self._driver.Event().record(self._stream(stream)))
+        def recorded() -> Any:
+            event = self._driver.Event()
+            event.record(self._stream(stream))
+            return event
+
+        return self._did(recorded)
 
     def wait(self, stream: int, event: Any) -> None:
         self._did(lambda: self._stream(stream).wait_for_event(event))
@@ -296,6 +346,11 @@ class PyCuda:
     def close(self) -> None:
         for pointer in list(self._blocks):
             self.free(pointer)
+        self.vendors.close()
+        context, self._context = self._context, None
+        if context is not None:
+            # PyCUDA wants an empty stack when the process ends
+            context.pop()
 
 
-__all__ = ["CudaCore", "Loaded", "PyCuda", "launcher"]
+__all__ = ["CudaCore", "Loaded", "PyCuda", "launcher", "reason_of"]

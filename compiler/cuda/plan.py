@@ -90,7 +90,24 @@ class KernelStep:
     seconds: float
 
 
-Step = CallStep | KernelStep
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """A part that ONNX Runtime computes on the CPU: what it reads is copied there, what it gives is copied back."""
+
+    rule: str
+    name: str
+    reads: tuple[View, ...]
+    writes: tuple[View, ...]
+    stream: int
+    waits: tuple[int, ...]
+    seconds: float
+
+    @property
+    def scratch(self) -> tuple[int, ...]:
+        return ()
+
+
+Step = CallStep | KernelStep | HostStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +217,8 @@ def _step(step: Step) -> dict[str, Any]:
         ]
         return {**common, "call": step.function, "arguments": arguments, "written": list(step.written), "workspace": step.workspace}
     views = {"reads": [_view(view) for view in step.reads], "writes": [_view(view) for view in step.writes]}
+    if isinstance(step, HostStep):
+        return {**common, **views, "host": step.name}
     return {**common, **views, "kernel": step.name, "scratch": list(step.scratch)}
 
 
@@ -298,6 +317,8 @@ class _Reader:
             workspace = None if self._get(value, "workspace") is None else self._int(value, "workspace")
             return CallStep(rule, self._str(value, "call"), arguments, written, workspace, *common)
         reads, writes = (tuple(self._a_view(one) for one in self._list(value, key)) for key in ("reads", "writes"))
+        if "host" in self._dict(value, "step"):
+            return HostStep(rule, self._str(value, "host"), reads, writes, *common)
         return KernelStep(rule, self._str(value, "kernel"), reads, writes, self._ints(value, "scratch"), *common)
 
     def _one_argument(self, value: Any) -> tuple[str, Argument]:
@@ -347,4 +368,4 @@ def _views(step: Step) -> Iterator[View]:
     yield from step.writes
 
 
-__all__ = ["VERSION", "BadPlan", "Buffer", "CallStep", "KernelStep", "Place", "Plan", "Step", "Unfit", "plan_of", "text_of"]
+__all__ = ["VERSION", "BadPlan", "Buffer", "CallStep", "HostStep", "KernelStep", "Place", "Plan", "Step", "Unfit", "plan_of", "text_of"]

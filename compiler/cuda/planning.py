@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as replaced
 from enum import Enum
 from math import prod
 
 from dslc.cuda.calling import RESULT, Calls, Taken, shape_of
 from dslc.cuda.devices import Device
+from dslc.cuda.hosted import Hosted
 from dslc.cuda.matching import Argument, Found
 from dslc.cuda.memory import Life, placed, turns
-from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan, Step
+from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan, Step
 from dslc.cuda.programs import as_kernel, lifted, looks_only, sums_products, view_of_node
 from dslc.cuda.views import View, plain
 from dslc.fuse.estimate import estimate
@@ -80,29 +81,33 @@ class Planned:
     plan: Plan
     programs: Mapping[str, Graph]
     weights: Mapping[str, tuple[Value, View]]
+    #: models of the parts that ONNX Runtime runs on the CPU, by the names of their steps
+    hosts: Mapping[str, bytes] = field(default_factory=dict)
 
 
 def planned(
     rules: Rules, graph: Graph, device: Device, *, names: Sequence[str] = (), outputs: Sequence[str] = (),
-    generable: Generable = every_kernel,
+    generable: Generable = every_kernel, hosted: Hosted | None = None,
 ) -> Planned:  # fmt: skip
     """A plan for a graph whose sizes are known.
 
     Args:
         names, outputs: of the graph's inputs and outputs, in order; by default `x0`, ... and `y0`, ...
         generable: which groups there are kernels for.
+        hosted: models of what neither a call nor a kernel computes, which ONNX Runtime then runs on the CPU; None: there are none.
 
     Raises:
         NotPlanned: with the reason.
     """
+    used = {arg for node in graph.nodes() for arg in node.args} | set(graph.outputs)
     for node in graph.nodes():
-        if isinstance(node, Opaque):
+        if isinstance(node, Opaque) and (hosted is None or any(value in used and not value.known for value in node.values)):
             raise NotPlanned(Why.OPAQUE, node.label)
-        if not all(type is not None and type.is_static for type in node.types):
+        if not all(value.known and value.type.is_static for value in node.values if value in used or not isinstance(node, Opaque)):
             raise NotPlanned(Why.SIZES)
     if not graph.outputs:
         raise NotPlanned(Why.EMPTY)
-    return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable).run()
+    return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable, hosted).run()
 
 
 @dataclass(slots=True)
@@ -117,13 +122,17 @@ class _Draft:
     call: Found | None = None
     arguments: tuple[tuple[str, Argument], ...] = ()
     name: str = ""
+    #: of a part on the CPU: what it computes, of what
+    host: tuple[tuple[Value, ...], tuple[Value, ...]] | None = None
 
 
 class _Planner:
     def __init__(
-        self, rules: Rules, graph: Graph, device: Device, names: tuple[str, ...], outputs: tuple[str, ...], generable: Generable
-    ) -> None:
-        self.rules, self.graph, self.device, self.generable = rules, graph, device, generable
+        self, rules: Rules, graph: Graph, device: Device, names: tuple[str, ...], outputs: tuple[str, ...], generable: Generable,
+        hosted: Hosted | None,
+    ) -> None:  # fmt: skip
+        self.rules, self.graph, self.device, self.generable, self.hosted = rules, graph, device, generable, hosted
+        self.hosts: dict[str, bytes] = {}
         self.names = names or tuple(f"x{k}" for k in range(len(graph.inputs)))
         self.outputs = outputs or tuple(f"y{k}" for k in range(len(graph.outputs)))
         self.profiles = Profiles(rules, {})
@@ -150,7 +159,7 @@ class _Planner:
                 continue
             self._one(node)
         ends = tuple((name, self._end(value)) for name, value in zip(self.outputs, graph.outputs, strict=True))
-        return Planned(self._plan(ends), self.programs, self.weights)
+        return Planned(self._plan(ends), self.programs, self.weights, self.hosts)
 
     def _grouped(self) -> Graph:
         """The graph with every vendor's call and every group of other nodes as one kernel node."""
@@ -202,7 +211,7 @@ class _Planner:
             views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
         for node in around.nodes:
             seen = view_of_node(self.rules, node, views)
-            for value in node.values:
+            for value in node.values if not isinstance(node, Opaque) else (one for one in node.values if one.known):
                 views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
         return views
 
@@ -219,6 +228,9 @@ class _Planner:
     # ---- one node after the other -------------------------------------------------------------------------------------
 
     def _one(self, node: Node) -> None:
+        if isinstance(node, Opaque):
+            self._host(tuple(value for value in node.values if value.known), node.args)
+            return
         seen = view_of_node(self.rules, node, self.where)
         if seen is not None:
             self.where[Value(node)] = seen
@@ -299,7 +311,13 @@ class _Planner:
         """A group that no kernel is generated for, node by node."""
         inner = [one for one in kernel.group.nodes() if not isinstance(one, Input) and not one.constant]
         if len(inner) < 2:
-            raise NotPlanned(Why.KERNEL, _words(kernel.group))
+            if self.hosted is None:
+                raise NotPlanned(Why.KERNEL, _words(kernel.group))
+            values = replace(kernel.group.outputs, dict(zip(kernel.group.inputs, kernel.args, strict=True)))
+            self._host(values, kernel.args)
+            for value, made in zip(node.values, values, strict=True):
+                self.where[value] = self.where[made]
+            return
         new = dict(zip(kernel.group.inputs, kernel.args, strict=True))
         for one in inner:
             own = with_args(one, tuple(new.get(arg, arg) for arg in one.args))
@@ -308,6 +326,44 @@ class _Planner:
                 self._one(own[0].node)
         for value, out in zip(node.values, kernel.group.outputs, strict=True):
             self.where[value] = self.where[new[out]]
+
+    # ---- the CPU ------------------------------------------------------------------------------------------------------
+
+    def _host(self, values: tuple[Value, ...], args: Sequence[Value]) -> None:
+        """A part for the CPU; together with the one before it, where nothing is between them."""
+        inputs = tuple(dict.fromkeys(arg for arg in args if not arg.constant))
+        last = self.drafts[-1] if self.drafts and self.drafts[-1].host is not None else None
+        if last is not None:
+            assert last.host is not None
+            own = {view.buffer for view in last.writes}
+            # what is only looked at between the two is computed by the CPU as well
+            new = tuple(arg for arg in inputs if arg not in last.host[1] and self.where[arg].buffer not in own)
+            inputs, outputs = (*last.host[1], *new), (*last.host[0], *values)
+            writes = (*last.writes, *(self._new(value.type, Place.SHARED) for value in values))
+            self.drafts.pop()
+        else:
+            outputs, writes = values, tuple(self._new(value.type, Place.SHARED) for value in values)
+        self.where.update(zip(outputs, writes, strict=True))
+        reads = tuple(self.where[arg] for arg in inputs)
+        rule = f"ONNX Runtime: {_words(Graph(inputs, _above(outputs, inputs)))}"
+        self.drafts.append(_Draft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
+
+    def _settle(self, kept: set[int]) -> None:
+        """Parts for the CPU without what nobody reads, as models, with what they take."""
+        for k, draft in enumerate(self.drafts):
+            if draft.host is None:
+                continue
+            read = kept.union(*({view.buffer for view in one.reads} for one in self.drafts if one is not draft))
+            outputs, inputs = draft.host
+            wanted = [at for at, view in enumerate(draft.writes) if view.buffer in read]
+            draft.writes = tuple(draft.writes[at] for at in wanted)
+            outputs = tuple(outputs[at] for at in wanted)
+            model = self.hosted(outputs, inputs) if self.hosted is not None else None
+            if model is None:
+                raise NotPlanned(Why.OPAQUE, draft.rule)
+            draft.name = f"host{k}"
+            self.hosts[draft.name] = model
+            draft.seconds = self.device.host(*(sum(view.bytes for view in views) for views in (draft.reads, draft.writes)))
 
     def _over_plain(self, kernel: Kernel) -> Kernel:
         """A kernel over arguments in row-major order: those that are views are computed in it from what they look at."""
@@ -419,6 +475,7 @@ class _Planner:
     # ---- streams and memory -------------------------------------------------------------------------------------------
 
     def _plan(self, ends: tuple[tuple[str, View], ...]) -> Plan:
+        self._settle({view.buffer for _, view in ends})
         writers: dict[int, list[int]] = {}
         users: dict[int, list[int]] = {}
         needs: list[set[int]] = []
@@ -439,6 +496,9 @@ class _Planner:
             buffers[b] = Buffer(Place.SHARED, life.bytes, "", at, min(life.steps, default=0), last)
         steps: list[Step] = []
         for draft, turn in zip(self.drafts, order, strict=True):
+            if draft.host is not None:
+                steps.append(HostStep(draft.rule, draft.name, draft.reads, draft.writes, turn.stream, turn.waits, draft.seconds))
+                continue
             if draft.call is None:
                 steps.append(
                     KernelStep(draft.rule, draft.name, draft.reads, draft.writes, draft.scratch, turn.stream, turn.waits, draft.seconds)
@@ -479,9 +539,15 @@ def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kern
     return node
 
 
+def _above(outputs: tuple[Value, ...], inputs: tuple[Value, ...]) -> tuple[Value, ...]:
+    """Values over holes in the place of others."""
+    return replace(outputs, {value: input_value(f"h{k}", value.type) for k, value in enumerate(inputs)})
+
+
 def _words(program: Graph) -> str:
     """A program as the names of its operators, for people."""
-    words = [getattr(node, "op", type(node).__name__) for node in program.nodes() if not isinstance(node, Input) and not node.constant]
+    nodes = [node for node in program.nodes() if not isinstance(node, Input) and not node.constant]
+    words = [getattr(node, "op", "") or getattr(node, "label", type(node).__name__) for node in nodes]
     return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
 
 

@@ -9,6 +9,7 @@ from dslc.errors import DslcError
 from dslc.fuse.groups import Group
 from dslc.fuse.kernels import fold_of
 from dslc.ir.constants import number_of
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import (
     Constant,
     Graph,
@@ -22,7 +23,7 @@ from dslc.ir.graph import (
     replace,
     scope_value,
 )
-from dslc.ir.scalar import Read, Reduce, Scalar, as_scalar, read, rebuild, walk
+from dslc.ir.scalar import Apply, Num, Read, Reduce, Scalar, apply, as_scalar, num, read, rebuild, traversal, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand, expand_node
@@ -76,12 +77,42 @@ def _one_scope(rules: Rules, program: Graph) -> OneScope | None:
         assert isinstance(node, ScopeNode)
         below = next((k for k, arg in enumerate(node.args) if isinstance(arg.node, ScopeNode)), None)
         if below is None:
-            return (node.scope, node.args) if set(node.args) <= set(program.inputs) else None
+            return (_split(node.scope), node.args) if set(node.args) <= set(program.inputs) else None
         try:
             value = inline(value, below)
         except TypeError:
             return None
     return None
+
+
+def _split(scope: Scope) -> Scope:
+    """A scope in which an iterator of which quotients and remainders are taken is two: a merged dimension, that was one when what is
+    computed of it was put around it."""
+    by: dict[Scalar, int] = {}
+    extents: dict[Scalar, Dim] = dict(zip(scope.iters, scope.extents, strict=True))
+    for node in walk(scope.body):
+        if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and node.args[0] in extents:
+            size, part = extents[node.args[0]], node.args[1].value
+            if not isinstance(size, int) or not isinstance(part, int) or part < 1 or size % part:
+                return scope
+            if by.setdefault(node.args[0], part) != part:
+                return scope
+    if not by or scope.groups is not None:
+        return scope
+    new: dict[Scalar, Scalar] = {}
+    sizes: list[Dim] = []
+    for it in scope.iters:
+        lower, at = by.get(it), len(sizes)
+        if lower is None:
+            new[it] = traversal(at)
+            sizes.append(extents[it])
+            continue
+        sizes += [int(str(extents[it])) // lower, lower]
+        high, low = traversal(at), traversal(at + 1)
+        new[apply("//", it, num(lower))], new[apply("%", it, num(lower))] = high, low
+        new[it] = apply("+", apply("*", num(lower), high), low)
+    groups = tuple(2 if it in by else 1 for it in scope.iters)
+    return Scope(tuple(sizes), rebuild(scope.body, new.get), scope.dtype, groups)
 
 
 def _with_numbers(value: Value) -> Value:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from time import perf_counter
 from typing import Any
 
 import numpy as np
 
+from dslc.cuda.hosted import runtime
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
-from dslc.cuda.plan import Buffer, CallStep, KernelStep, Place, Plan
+from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan
 from dslc.cuda.planning import Planned
 from dslc.cuda.views import View
 from dslc.interpret.floats import Floats
@@ -38,13 +41,16 @@ class Runner:
         self.launcher = launcher
         self._own: list[int] = []
         self._recorded: Any | None = None
-        self._record, self._runs = record, 0
+        self._record, self._runs, self._ran = record, 0, False
         try:
             shared = self._allocate(self.plan.shared)
             self.pointers = [
                 shared + buffer.offset if buffer.place is Place.SHARED else self._allocate(buffer.bytes) for buffer in self.plan.buffers
             ]
             self._weights(rules, planned)
+            self._hosts = {name: runtime(model) for name, model in planned.hosts.items()}
+            # what the CPU does in between is no part of a graph
+            self._record = self._record and not self._hosts
             self.loaded = {name: self._load(name, program, texts) for name, program in planned.programs.items()}
         except BaseException:
             self.close()
@@ -92,24 +98,49 @@ class Runner:
         if self._recorded is not None:
             self.launcher.replay(self._recorded)
             return
-        # several streams would have to be brought together for that
-        recording = self._record and self._runs == 2 and self.plan.streams == 1
-        if recording:
-            self.launcher.begin()
-        self._steps()
-        if recording:
-            self._recorded = self.launcher.end()
+        # the libraries have chosen their algorithms and made their memory in the first run: nothing may be made while it is recorded
+        if self._record and self._runs == 2:
+            self._recorded = self._graph()
             if self._recorded is not None:
                 self.launcher.replay(self._recorded)
+                return
+            if self._ran:
+                return
+        self._steps(self._runs == 1 and self.launcher.delayed)
 
-    def _steps(self) -> None:
+    def _graph(self) -> Any | None:
+        """All steps as a graph; None where nothing is recorded (`_ran`: because everything was run)."""
+        self._ran = False
+        others = range(1, self.plan.streams)
+        try:
+            self.launcher.begin()
+            # the other streams are recorded as well from where they wait for the first one, which waits for them in the end
+            for stream in others:
+                self.launcher.wait(stream, self.launcher.record(0))
+            self._steps()
+            for stream in others:
+                self.launcher.wait(0, self.launcher.record(stream))
+            recorded = self.launcher.end()
+        except CudaFailure:
+            # a library that cannot be recorded is run as before, and what is wrong shows then
+            self._record = False
+            with suppress(CudaFailure):
+                self.launcher.end()
+            return None
+        self._ran = recorded is None
+        return recorded
+
+    def _steps(self, one_by_one: bool = False) -> None:
+        """Starts every step. `one_by_one` waits for each, so that one that fails is known by its name."""
         waited = {one for step in self.plan.steps for one in step.waits}
         events: dict[int, Any] = {}
         for k, step in enumerate(self.plan.steps):
             try:
                 for one in step.waits:
                     self.launcher.wait(step.stream, events[one])
-                if isinstance(step, CallStep):
+                if isinstance(step, HostStep):
+                    self._host(step)
+                elif isinstance(step, CallStep):
                     self.launcher.call(self._invoked(step), step.stream)
                 else:
                     reads, writes = ([self._tensor(view) for view in views] for views in (step.reads, step.writes))
@@ -117,8 +148,26 @@ class Runner:
                     self.launcher.kernel(self.loaded[step.name], reads, writes, scratch, step.stream)
                 if k in waited:
                     events[k] = self.launcher.record(step.stream)
+                if one_by_one:
+                    self.launcher.synchronize()
             except CudaFailure as problem:
                 raise problem.of(step.name, step.rule) from None
+
+    def _host(self, step: HostStep) -> None:
+        """Copies to the CPU, ONNX Runtime there, and copies back."""
+        session = self._hosts[step.name]
+        self.launcher.synchronize()
+        feeds = {one.name: self._down(view) for one, view in zip(session.get_inputs(), step.reads, strict=True)}
+        try:
+            found = session.run(None, feeds)
+        except Exception as problem:  # the runtime has a class for each of its errors
+            first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+            raise CudaFailure(Reason.LAUNCH, first) from None
+        for array, view in zip(found, step.writes, strict=True):
+            if array.shape != view.shape:
+                shapes = f"{list(array.shape)}, and {list(view.shape)} was planned"
+                raise CudaFailure(Reason.PLAN, f"a size depends on values: {shapes}")
+            self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
 
     def _invoked(self, step: CallStep) -> Invoked:
         arguments = {name: self._tensor(value) if isinstance(value, View) else value for name, value in step.arguments}
@@ -132,12 +181,27 @@ class Runner:
         return Tensor(self.pointers[view.buffer] + view.offset * view.dtype.bytes, view.dtype, view.shape, view.strides)
 
     def _down(self, view: View) -> Any:
-        start = self.pointers[view.buffer] + view.offset * view.dtype.bytes
-        data = self.launcher.download(start, view.bytes)
-        return np.frombuffer(data, NUMPY[view.dtype]).reshape(view.shape).copy()
+        """The elements that a view looks at, as an array."""
+        size, dtype = view.dtype.bytes, NUMPY[view.dtype]
+        if 0 in view.shape:
+            return np.zeros(view.shape, dtype)
+        low, high = view.span
+        data = self.launcher.download(self.pointers[view.buffer] + low * size, (high - low) * size)
+        flat = np.frombuffer(data, dtype)[view.offset - low :]
+        return np.lib.stride_tricks.as_strided(flat, view.shape, tuple(stride * size for stride in view.strides)).copy()
+
+    def seconds(self, runs: int) -> float:
+        """What one run takes, as the mean of some with the inputs that are on the device: nothing is copied but what steps copy."""
+        self.launcher.synchronize()
+        began = perf_counter()
+        for _ in range(runs):
+            self._start()
+        self.launcher.synchronize()
+        return (perf_counter() - began) / runs
 
     def close(self) -> None:
         """Frees all memory."""
+        self._recorded = None
         while self._own:
             self.launcher.free(self._own.pop())
 

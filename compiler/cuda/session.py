@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dslc.cuda.costs import plan_at
+from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import DEFAULT, DEVICES, Device
 from dslc.cuda.launch import LASTING, CudaFailure, Launcher, Reason
 from dslc.cuda.launchers import launcher as found_launcher
@@ -59,13 +59,14 @@ class Session:
         self._model = model if isinstance(model, ModelProto) else os.fspath(model)
         self._cpu, self._plain = cpu, None
         imported = import_model(self._model, self.rules)
-        self.graph = imported.graph
+        self._imported, self.graph = imported, imported.graph
         self.inputs = tuple(str(getattr(value.node, "name", "")) for value in self.graph.inputs)
         self.outputs = tuple(one.name for one in imported.context.model.graph.output)
         self.notes: list[str] = []
         self.stored = self._stored(imported.context.model)
         self._runners: dict[tuple[tuple[int, ...], ...], Runner] = {}
         self.launcher: Launcher | None = None
+        self._own = launcher is None
         try:
             self.launcher = launcher or found_launcher()
         except CudaFailure as problem:
@@ -128,10 +129,10 @@ class Session:
         if found is None:
             while len(self._runners) >= _KEPT:
                 self._runners.pop(next(iter(self._runners))).close()
-            found = self._runners[shapes] = self._planned(shapes)
+            found = self._runners[shapes] = self._planned(shapes, feeds)
         return found
 
-    def _planned(self, shapes: tuple[tuple[int, ...], ...]) -> Runner:
+    def _planned(self, shapes: tuple[tuple[int, ...], ...], feeds: Mapping[str, Any]) -> Runner:
         assert self.launcher is not None
         sizes: dict[str, int] = {}
         for value, shape in zip(self.graph.inputs, shapes, strict=True):
@@ -141,7 +142,7 @@ class Session:
                 if isinstance(size, Sym) and sizes.setdefault(size.name, given) != given:
                     raise ValueError(f"{size.name} is {sizes[size.name]} and {given}")
         try:
-            planned = plan_at(self.rules, self.graph, self.device, sizes, self._generable, self.inputs, self.outputs)
+            planned = plan_model(self.rules, self._model, self._imported, self.device, sizes, feeds, self._generable)
         except NotPlanned as problem:
             raise CudaFailure(Reason.PLAN, str(problem)) from None
         if self.stored is not None and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):
@@ -162,6 +163,8 @@ class Session:
         """Frees what is on the device."""
         while self._runners:
             self._runners.popitem()[1].close()
+        if self._own and self.launcher is not None:
+            self.launcher.close()
 
 
 def _at(plan: Plan) -> tuple[tuple[str, tuple[int, ...]], ...]:

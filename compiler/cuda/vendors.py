@@ -6,7 +6,7 @@ this runs where there is no device.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -21,13 +21,17 @@ _COMPUTE = {DType.F32: "COMPUTE_32F", DType.F64: "COMPUTE_64F", DType.F16: "COMP
 _CUDNN = {DType.F32: "FLOAT", DType.F64: "DOUBLE", DType.F16: "HALF", DType.BF16: "BFLOAT16"}
 #: algorithms that are asked for
 _ONE = 1
+#: modules of libraries, and what statuses of cuBLAS mean
+_MODULES = {"cublas": "nvmath.bindings.cublas", "cublasLt": "nvmath.bindings.cublasLt", "cudnn": "cudnn"}
+_STATUSES = {3: Reason.MEMORY, 8: Reason.TOO_OLD}
 
 
 class Vendors:
-    """The libraries of one device; a handle of each is made when it is first wanted."""
+    """The libraries of one device; for each stream a handle of each is made when it is first wanted, as a handle's workspace is one
+    stream's at a time."""
 
     def __init__(self) -> None:
-        self._handles: dict[str, Any] = {}
+        self._handles: dict[tuple[str, int], Any] = {}
         self._prepared: dict[Hashable, Any] = {}
 
     def call(self, invoked: Invoked, stream: int) -> None:
@@ -48,7 +52,16 @@ class Vendors:
             raise problem.of(invoked.function, invoked.rule) from None
         except Exception as problem:  # bindings raise a class of their own each
             first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
-            raise CudaFailure(Reason.LAUNCH, first, invoked.function, invoked.rule) from None
+            reason = _STATUSES.get(getattr(problem, "status", 0), Reason.LAUNCH)
+            raise CudaFailure(reason, first, invoked.function, invoked.rule) from None
+
+    def close(self) -> None:
+        """Gives the handles back."""
+        while self._handles:
+            (name, _), handle = self._handles.popitem()
+            destroy = {"cudnn": "destroy_handle"}.get(name, "destroy")
+            getattr(self._module(_MODULES[name]), destroy)(handle)
+        self._prepared.clear()
 
     def _module(self, name: str) -> Any:
         try:
@@ -56,10 +69,20 @@ class Vendors:
         except Exception as problem:  # a missing library is an error of the binding's own
             raise CudaFailure(Reason.BINDING, f"{name}: {type(problem).__name__}") from None
 
-    def _handle(self, name: str, make: Callable[[], Any]) -> Any:
-        if name not in self._handles:
-            self._handles[name] = make()
-        return self._handles[name]
+    def _handle(self, name: str, stream: int, make: Callable[[], Any], use: Callable[[Any, int], Any] | None = None) -> Any:
+        """The handle of a library for a stream. Raises CudaFailure (BINDING) where the library itself cannot be loaded."""
+        found = self._handles.get((name, stream))
+        if found is None:
+            try:
+                found = make()
+            except Exception as problem:
+                first = (str(problem).strip().splitlines() or [type(problem).__name__])[0][:300]
+                # a library that is there has a status; one that is not has none
+                raise CudaFailure(_STATUSES.get(getattr(problem, "status", 0), Reason.BINDING), f"{name}: {first}") from None
+            self._handles[name, stream] = found
+            if use is not None:
+                use(found, stream)
+        return found
 
     @staticmethod
     def _key(invoked: Invoked) -> Hashable:
@@ -73,8 +96,7 @@ class Vendors:
 
     def _gemm(self, invoked: Invoked, stream: int) -> None:
         blas, given = self._module("nvmath.bindings.cublas"), invoked.arguments
-        handle = self._handle("cublas", blas.create)
-        blas.set_stream(handle, stream)
+        handle = self._handle("cublas", stream, blas.create, blas.set_stream)
         a, b, c = (_tensor(given[name]) for name in ("a", "b", "c"))
         alpha, beta = _scalars(given["alpha"], c.dtype)
         blas.gemm_strided_batched_ex(
@@ -89,13 +111,13 @@ class Vendors:
 
     def _lt(self, invoked: Invoked, stream: int) -> None:
         lt, given = self._module("nvmath.bindings.cublasLt"), invoked.arguments
-        handle = self._handle("cublasLt", lt.create)
-        key = self._key(invoked)
+        handle = self._handle("cublasLt", stream, lt.create)
+        key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._lt_prepared(lt, handle, invoked)
         desc, layouts, algorithm = self._prepared[key]
         if "bias" in given:
-            _set(lt.matmul_desc_set_attribute, desc, lt.MatmulDescAttribute.BIAS_POINTER, np.uint64(_tensor(given["bias"]).pointer))
+            _set(lt.matmul_desc_set_attribute, desc, lt.MatmulDescAttribute.BIAS_POINTER, np.int64(_tensor(given["bias"]).pointer))
         a, b, d = (_tensor(given[name]) for name in ("a", "b", "d"))
         alpha, beta = _scalars(given["alpha"], d.dtype)
         workspace, size = invoked.workspace
@@ -127,6 +149,10 @@ class Vendors:
         preference = lt.matmul_preference_create()
         most = lt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
         _set(lt.matmul_preference_set_attribute, preference, most, np.uint64(invoked.workspace[1]))
+        # it takes them for multiples of 256 bytes where nothing is said
+        for word, name in (("A", "a"), ("B", "b"), ("C", "d"), ("D", "d")):
+            least = lt.MatmulPreferenceAttribute[f"MIN_ALIGNMENT_{word}_BYTES"]
+            _set(lt.matmul_preference_set_attribute, preference, least, np.uint32(_aligned(tensors[name].pointer)))
         result = np.zeros(_ONE, lt.matmul_heuristic_result_dtype)
         count = np.zeros(1, np.int32)
         lt.matmul_algo_get_heuristic(
@@ -143,38 +169,79 @@ class Vendors:
 
     def _convolution(self, invoked: Invoked, stream: int) -> None:
         cudnn, given = self._module("cudnn"), invoked.arguments
-        handle = self._handle("cudnn", cudnn.create_handle)
-        cudnn.set_stream(handle, stream)
-        key = self._key(invoked)
+        handle = self._handle("cudnn", stream, cudnn.create_handle, cudnn.set_stream)
+        key = (self._key(invoked), stream)
         if key not in self._prepared:
             self._prepared[key] = self._convolution_prepared(cudnn, handle, invoked)
-        graph, tensors = self._prepared[key]
-        pointers = {own: _tensor(given[name]).pointer for name, own in tensors.items()}
-        graph.execute(pointers, invoked.workspace[0], handle=handle)
+        for graph, tensors in self._prepared[key]:
+            pointers = {own: _tensor(given[name]).pointer for own, name in tensors}
+            graph.execute(pointers, invoked.workspace[0], handle=handle)
 
-    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[Any, dict[str, Any]]:
-        given = invoked.arguments
-        y = _tensor(given["y"])
+    def _convolution_prepared(self, cudnn: Any, handle: Any, invoked: Invoked) -> tuple[tuple[Any, list[tuple[Any, str]]], ...]:
+        """Graphs that compute a call one after the other, each with its tensors and the arguments that they are."""
+        after = [name for name in ("bias", "residual") if name in invoked.arguments]
+        after += ["relu"] if invoked.arguments.get("activation") == "RELU" else []
+        whole = _Convolution(cudnn, handle, invoked)
+        try:
+            return (whole.graph(True, after),)
+        except Exception:
+            # no engine computes all of it at once in this precision
+            if not after:
+                raise
+        return (whole.graph(True, []), whole.graph(False, after))
+
+
+class _Convolution:
+    """Graphs of a convolution's call: the convolution, what is computed of it, or both."""
+
+    def __init__(self, cudnn: Any, handle: Any, invoked: Invoked) -> None:
+        self.cudnn, self.handle, self.invoked = cudnn, handle, invoked
+        self.y = _tensor(invoked.arguments["y"])
+
+    def graph(self, convolution: bool, after: Sequence[str]) -> tuple[Any, list[tuple[Any, str]]]:
+        """A graph that is ready, and its tensors. Without the convolution it changes the result where it is."""
+        cudnn, given, y = self.cudnn, self.invoked.arguments, self.y
         compute = cudnn.data_type.DOUBLE if y.dtype is DType.F64 else cudnn.data_type.FLOAT
         stored = getattr(cudnn.data_type, _CUDNN[y.dtype])
-        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=handle)
-        made = {}
-        for name in ("image", "weight"):
-            tensor = _tensor(given[name])
-            kind = getattr(cudnn.data_type, _CUDNN[tensor.dtype])
-            made[name] = graph.tensor(name=name, dim=list(tensor.shape), stride=list(tensor.strides), data_type=kind)
-        result = graph.conv_fprop(
-            image=made["image"], weight=made["weight"],
-            **{name: list(given[name]) for name in ("pre_padding", "post_padding", "stride", "dilation")},  # type: ignore[arg-type]
-        )  # fmt: skip
+        graph = cudnn.pygraph(io_data_type=stored, intermediate_data_type=compute, compute_data_type=compute, handle=self.handle)
+        tensors: list[tuple[Any, str]] = []
+        if convolution:
+            image, weight = (self._tensor(graph, name, tensors) for name in ("image", "weight"))
+            words = ("pre_padding", "post_padding", "stride", "dilation")
+            result = graph.conv_fprop(image=image, weight=weight, **{name: list(given[name]) for name in words})  # type: ignore[arg-type]
+        else:
+            result = self._tensor(graph, "y", tensors)
+        for name in after:
+            if name == "bias":
+                result = graph.bias(input=result, bias=self._tensor(graph, name, tensors))
+            elif name == "residual":
+                result = graph.add(a=result, b=self._tensor(graph, name, tensors))
+            else:
+                result = graph.relu(input=result)
         result.set_output(True).set_dim(list(y.shape)).set_stride(list(y.strides))
+        tensors.append((result, "y"))
         graph.validate()
         graph.build_operation_graph()
         graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
-        graph.deselect_workspace_greater_than(invoked.workspace[1])
+        if y.dtype is DType.F32:
+            # tensor cores would take single precision for less
+            graph.deselect_numeric_notes([cudnn.numerical_note.TENSOR_CORE, cudnn.numerical_note.DOWN_CONVERT_INPUTS])
+        graph.deselect_workspace_greater_than(self.invoked.workspace[1])
         graph.check_support()
         graph.build_plans()
-        return graph, {**made, "y": result}
+        return graph, tensors
+
+    def _tensor(self, graph: Any, name: str, tensors: list[tuple[Any, str]]) -> Any:
+        tensor = _tensor(self.invoked.arguments[name])
+        shape, strides = list(tensor.shape), list(tensor.strides)
+        if name == "bias":
+            # one number for each channel, with as many axes as the result
+            rest = [1] * (len(self.y.shape) - 2)
+            shape, strides = [1, *shape, *rest], [shape[0], 1, *rest]
+        kind = getattr(self.cudnn.data_type, _CUDNN[tensor.dtype])
+        made = graph.tensor(name=name, dim=shape, stride=strides, data_type=kind)
+        tensors.append((made, name))
+        return made
 
 
 def _tensor(value: Any) -> Tensor:
@@ -193,6 +260,11 @@ def _scalars(alpha: Any, dtype: DType) -> tuple[Any, Any]:
     """The factors of a product, in the type in which it is computed."""
     kind = np.float64 if dtype is DType.F64 else np.float32
     return np.array([alpha], kind), np.zeros(1, kind)
+
+
+def _aligned(pointer: int) -> int:
+    """The largest power of two up to 256 that an address is a multiple of."""
+    return min(pointer & -pointer, 256) if pointer else 256
 
 
 def _set(function: Callable[..., Any], of: int, attribute: Any, value: Any) -> None:

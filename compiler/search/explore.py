@@ -166,7 +166,7 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
         return serialized(model)
 
     if task.settings.on == "cuda":
-        return begun(task, measurer, {**task.sizes, **seen})
+        return begun(task, measurer, {**task.sizes, **seen}, feeds)
     costs = CostModel(task.rules, measurer, build, context.opset, {**task.sizes, **seen})
     costs.begin(graph, referenced.seconds)
     return costs

@@ -25,7 +25,7 @@ from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
 from dslc.mutate.regions import regions
 from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
-from dslc.prove.partial import percent
+from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations, Place, Rival, Tale
 from dslc.semantics.library import Rules

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from onnx import ModelProto
 
 from dslc.cost.measure import Measurer
+from dslc.cost.model import CostModel
 from dslc.cuda.code import generable
-from dslc.cuda.costs import Roofline, plan_at
+from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import device_named
-from dslc.cuda.plan import CallStep, Plan, text_of
+from dslc.cuda.plan import CallStep, HostStep, Plan, text_of
 from dslc.cuda.planning import NotPlanned
+from dslc.cuda.target import device_target
 from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Sym
-from dslc.onnx.importer import import_model
+from dslc.onnx.importer import Imported, import_model
 from dslc.onnx.metadata import PLAN, set_metadata
-from dslc.search.contenders import Contender
 from dslc.search.originals import Unusable
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Task
-from dslc.semantics.library import Rules
 
 #: said of every result
 NOT_MEASURED = "nothing was measured: times are those of a roofline, by the data sheet of the device"
 
 
-def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int]) -> Roofline:
+def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> CostModel:
     """Prices, begun with the original.
 
     Raises:
@@ -36,10 +37,11 @@ def begun(task: Task, measurer: Measurer, sizes: Mapping[str, int]) -> Roofline:
     device, graph = device_named(task.settings.device), task.imported.graph
     can = generable(task.rules)
     try:
-        whole = plan_at(task.rules, graph, device, sizes, can)
+        whole = plan_model(task.rules, task.model, task.imported, device, sizes, feeds, can)
     except NotPlanned as problem:
         raise Unusable(f"there is no plan for it: {problem}") from None
-    costs = Roofline(task.rules, measurer, task.imported.context.opset, sizes, device, can)
+    target = device_target(task.settings.device, task.settings.threads)
+    costs = CostModel(task.rules, measurer, lambda _inputs, _outputs: None, task.imported.context.opset, sizes, target=target)
     costs.begin(graph, whole.plan.seconds)
     return costs
 
@@ -50,16 +52,23 @@ def by_plans(explored: Explored, run: Run) -> Finished:
     run.phase("planning")
     device, can = device_named(task.settings.device), generable(task.rules)
 
-    def seconds(graph: Graph) -> float | None:
+    feeds = referenced.inputs[0].feeds[0]
+
+    def seconds(model: ModelProto, imported: Imported) -> float | None:
         try:
-            return plan_at(task.rules, graph, device, _sizes(referenced.inputs[0].feeds[0], graph, task), can).plan.seconds
+            return plan_model(task.rules, model, imported, device, _sizes(feeds, imported.graph, task), feeds, can).plan.seconds
         except NotPlanned:
             return None
 
-    before = seconds(task.imported.graph)
-    priced = [
-        (found, one) for one in explored.contenders if (found := seconds(_read_again(one, task.rules))) is not None
-    ]
+    before = seconds(task.model, task.imported)
+    priced = []
+    for one in explored.contenders:
+        try:
+            found = seconds(one.model, import_model(one.model, task.rules))
+        except DslcError:  # it cannot be read without its folder
+            continue
+        if found is not None:
+            priced.append((found, one))
     if before is None or not priced:
         return Finished(task, None, "no rewritten model has a plan")
     after, best = min(priced, key=lambda one: one[0])
@@ -67,14 +76,6 @@ def by_plans(explored: Explored, run: Run) -> Finished:
         return Finished(task, None, f"no plan of a rewritten model is faster ({NOT_MEASURED})")
     reason = f"by plans {before * 1e6:.4g} us -> {after * 1e6:.4g} us on {device.name} ({NOT_MEASURED})"
     return Finished(task, best, reason, (), before / after)
-
-
-def _read_again(one: Contender, rules: Rules) -> Graph:
-    """A contender as a session will read it; its graph where it cannot be read without its folder."""
-    try:
-        return import_model(one.model, rules).graph
-    except DslcError:
-        return one.candidate.graph
 
 
 def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, int]:
@@ -96,11 +97,7 @@ def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list
     feeds = run.referenced.inputs[0].feeds[0] if run.referenced is not None else {}
     try:
         imported = import_model(out, task.rules) if model is not task.model else task.imported
-        graph = imported.graph
-        sizes = _sizes(feeds, graph, task)
-        names = tuple(str(getattr(value.node, "name", "")) for value in graph.inputs)
-        outputs = tuple(one.name for one in out.graph.output)
-        found = plan_at(task.rules, graph, device, sizes, generable(task.rules), names, outputs)
+        found = plan_model(task.rules, out, imported, device, _sizes(feeds, imported.graph, task), feeds, generable(task.rules))
     except NotPlanned as problem:
         return model, [f"no plan for {device.name}: {problem}"]
     except DslcError as problem:
@@ -113,7 +110,7 @@ def told(plan: Plan) -> list[str]:
     """What a report says of a plan: its calls and kernels with the rules that they come from, memory, and seconds."""
     lines = []
     for step in plan.steps[:_SHOWN]:
-        kind = "call" if isinstance(step, CallStep) else "kernel"
+        kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
         lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
     if len(plan.steps) > _SHOWN:
         lines.append(f"and {len(plan.steps) - _SHOWN} more")

@@ -6,9 +6,8 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from dslc.cost.machine import this_machine
-from dslc.cuda.costs import sheet
-from dslc.cuda.devices import device_named
+from dslc.cuda.devices import DEFAULT
+from dslc.cuda.target import target_of
 from dslc.errors import error
 from dslc.folders import cache_folder
 from dslc.onnx.importer import import_model
@@ -43,6 +42,8 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
         named = modules_of(rules, map(str, settings.rules))
         run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)))
     run.phase("reading", "reading the model")
+    if settings.on != "cuda" and settings.device != DEFAULT:
+        run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")
     began = run.clock.seconds
     model, folder, where = read_model(source)
     values = set(wanted_inputs(model))
@@ -52,7 +53,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     if not settings.specialize:
         complete_bind(model, sizes, where)
     writing = WRITING + READ * (run.clock.seconds - began)
-    machine = sheet(device_named(settings.device), settings.threads) if settings.on == "cuda" else this_machine(settings.threads)
+    machine = target_of(settings.on, settings.device, settings.threads).machine
     return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), machine, sizes, writing)
 
 

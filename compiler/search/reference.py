@@ -12,7 +12,7 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
-from dslc.cost.targets import target_named
+from dslc.cuda.target import target_of
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.contenders import Checker, folder_of, serialized
@@ -79,7 +79,7 @@ def _key(proven: Proven, identity: str) -> str:
     options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive, s.trust)
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
     inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
-    lowerings = target_named().lowerings(task.rules).digest
+    lowerings = target_of(s.on, s.device).lowerings(task.rules).digest
     return f"search:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.machine}"
 
 

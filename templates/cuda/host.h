@@ -1,7 +1,7 @@
 // Runs the text of CUDA kernels on a CPU, to check it: blocks one after the other, the threads of a block as fibers that change at
 // barriers, in ascending or descending order. It stops at a barrier that not all threads reach, and at a race: two accesses to one
 // element by different threads, one of them a write, with no barrier between. What is out of bounds is the sanitizers' part: every
-// buffer, shared memory too, is an allocation of just its size. Not modelled: occupancy, launch limits, tensor cores, streams.
+// buffer, shared memory too, is an allocation of just its size. Not modelled: occupancy, launch limits, streams.
 #ifndef DSLC_CUDA_HOST_H
 #define DSLC_CUDA_HOST_H
 #define K_HOST
@@ -174,6 +174,19 @@ template <class T> T shuffle(T value, unsigned mask) {
   wait(kAtShuffle);
   return out;
 }
+// ---- what the lanes of a warp have, seen by all of them until they have met again ---------------------------------------------------
+static char shown[2][1024][32];
+template <class T> struct Gathered {
+  const char (*first)[32];
+  T operator[](int lane) const { T out; std::memcpy(&out, first[lane], sizeof(T)); return out; }
+};
+template <class T> Gathered<T> gathered(int what, const T& value) {
+  std::memcpy(shown[what][threadIdx.x], &value, sizeof(T));
+  wait(kAtShuffle);
+  return {&shown[what][threadIdx.x / 32 * 32]};
+}
+static void met() { wait(kAtShuffle); }
+static void copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 }  // namespace k_host
 #define __syncthreads() k_host::wait(k_host::kAtBlock)
 #define __syncwarp(...) k_host::wait(k_host::kAtWarp)

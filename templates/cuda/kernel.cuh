@@ -309,6 +309,67 @@ template <class J, int TEAM, class T> K_ONE T k_joined(T v) {
   }
   return v;
 }
+// ---- tensor cores: what a warp multiplies and adds at once, 16 x 8 results of 32 bytes along the sum ---------------------------------
+template <int N> struct k_piece { uint32_t part[N]; };
+// neighbours along the sum that one register has, read as one; a thread is one of eight groups of four
+template <class S> K_ONE uint32_t k_part(const S* p) { K_SEEN(p, 4 / (int)sizeof(S), false); return *(const uint32_t*)p; }
+// 16 rows of the left operand, `apart` elements from one to the next
+template <int APART, class S> K_ONE k_piece<4> k_a_piece(const S* p) {
+  const int lane = threadIdx.x % 32, pair = 4 / sizeof(S);
+  p += lane / 4 * APART + lane % 4 * pair;
+  return k_piece<4>{{k_part(p), k_part(p + 8 * APART), k_part(p + 4 * pair), k_part(p + 8 * APART + 4 * pair)}};
+}
+// 8 columns of the right one
+template <int APART, class S> K_ONE k_piece<2> k_b_piece(const S* p) {
+  const int lane = threadIdx.x % 32, pair = 4 / sizeof(S);
+  p += lane / 4 * APART + lane % 4 * pair;
+  return k_piece<2>{{k_part(p), k_part(p + 4 * pair)}};
+}
+#ifdef K_HOST
+template <class S> K_ONE float k_part_of(uint32_t part, int which) {
+  S each[4 / sizeof(S)];
+  k_host::copy(each, &part, 4);
+  return (float)k_load_one(each[which]);
+}
+template <> inline float k_part_of<float>(uint32_t part, int) { return k_from_bits((part + 0x1000) & 0xffffe000u); }
+template <class S> K_ONE void k_units(V<float, 2>& upper, V<float, 2>& lower, k_piece<4> a, k_piece<2> b) {
+  const auto as = k_host::gathered(0, a);
+  const auto bs = k_host::gathered(1, b);
+  const int lane = threadIdx.x % 32, pair = 4 / sizeof(S);
+  for (int k = 0; k < 8 * pair; ++k) {
+    // the register and the thread of a group that have this step of the sum
+    const int half = k / (4 * pair), owner = k / pair % 4;
+    for (int i = 0; i < 2; ++i) {
+      const float y = k_part_of<S>(bs[(lane % 4 * 2 + i) * 4 + owner].part[half], k % pair);
+      upper.lane[i] += k_part_of<S>(as[lane / 4 * 4 + owner].part[2 * half], k % pair) * y;
+      lower.lane[i] += k_part_of<S>(as[lane / 4 * 4 + owner].part[2 * half + 1], k % pair) * y;
+    }
+  }
+  k_host::met();
+}
+#else
+#define K_UNITS(S, SHAPE, TYPE) \
+  template <> __device__ __forceinline__ void k_units<S>(V<float, 2>& c, V<float, 2>& d, k_piece<4> a, k_piece<2> b) { \
+    asm volatile("mma.sync.aligned." SHAPE ".row.col.f32." TYPE "." TYPE ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};" \
+                 : "+f"(c.lane[0]), "+f"(c.lane[1]), "+f"(d.lane[0]), "+f"(d.lane[1]) \
+                 : "r"(a.part[0]), "r"(a.part[1]), "r"(a.part[2]), "r"(a.part[3]), "r"(b.part[0]), "r"(b.part[1])); \
+  }
+K_ONE uint32_t k_tf32(uint32_t part) {
+  uint32_t out;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(out) : "f"(k_from_bits(part)));
+  return out;
+}
+template <class S> __device__ __forceinline__ void k_units(V<float, 2>& c, V<float, 2>& d, k_piece<4> a, k_piece<2> b);
+K_UNITS(k_f16, "m16n8k16", "f16") K_UNITS(k_bf16, "m16n8k16", "bf16")
+#undef K_UNITS
+template <> __device__ __forceinline__ void k_units<float>(V<float, 2>& c, V<float, 2>& d, k_piece<4> a, k_piece<2> b) {
+  K_UNROLL for (int i = 0; i < 4; ++i) a.part[i] = k_tf32(a.part[i]);
+  K_UNROLL for (int i = 0; i < 2; ++i) b.part[i] = k_tf32(b.part[i]);
+  asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+               : "+f"(c.lane[0]), "+f"(c.lane[1]), "+f"(d.lane[0]), "+f"(d.lane[1])
+               : "r"(a.part[0]), "r"(a.part[1]), "r"(a.part[2]), "r"(a.part[3]), "r"(b.part[0]), "r"(b.part[1]));
+}
+#endif
 // the lanes of a thread
 template <class J, int N, class T> K_ONE T k_lanes(V<T, N> v) {
   T out = v.lane[0];

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dslc.cuda.code import generable
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import CudaFailure, Reason
@@ -157,6 +158,26 @@ def test_convolutions(x: tuple[int, ...], k: tuple[int, ...], attrs: dict[str, A
     steps = agrees(op("conv", X, K, **attrs), X, K)
     assert len(steps) == 1
     assert steps[0] in {CONV, GEMM}
+
+
+def test_what_is_computed_of_a_convolution_at_once() -> None:
+    X, K, b = tensor("X", 2, 8, 9, 9), tensor("K", 6, 4, 3, 3), tensor("b", 6)
+    conv = op("conv", X, K, groups=2, pads=(1, 1, 1, 1), stride=(2, 1))
+    Z = tensor("Z", 2, 6, 5, 9)
+    shifted = op("add", conv, op("reshape", b, shape=(6, 1, 1)))
+    for value, words in (
+        (shifted, {"bias", "IDENTITY"}), (op("relu", conv), {"RELU"}), (op("relu", shifted), {"bias", "RELU"}),
+        (op("add", shifted, Z), {"bias", "residual", "IDENTITY"}), (op("relu", op("add", Z, shifted)), {"bias", "residual", "RELU"}),
+    ):  # fmt: skip
+        assert agrees(value, X, K, b, Z) == [CONV]
+        (step,) = planned(standard(), Graph((X, K, b, Z), (value,)), H100).plan.steps
+        assert isinstance(step, CallStep)
+        given = dict(step.arguments)
+        assert {name for name in ("bias", "residual") if name in given} | {given["activation"]} == words
+    # a bias of rows is none of channels, and twice the result is another function
+    row = tensor("r", 1, 1, 5, 1)
+    assert agrees(op("add", conv, row), X, K, row) == [CONV, "kernel"]
+    assert agrees(op("add", shifted, shifted), X, K, b) == [CONV, "kernel"]
 
 
 def test_channels_last() -> None:
@@ -370,3 +391,15 @@ def test_steps_may_not_write_inputs() -> None:
     bad = replace(step, writes=(inputs["x0"],))
     with pytest.raises(BadPlan):
         plan_of(text_of(replace(plan, steps=tuple(bad if one is step else one for one in plan.steps))))
+
+
+def test_what_has_no_elements_takes_no_step() -> None:
+    """A window that fits nowhere: the group around it is taken apart, and what is left runs."""
+    X = tensor("X", 1, 4, 1, 6)
+    pool = op("max_pool", op("relu", X), kernel=(2, 2), stride=(2, 2))
+    assert [int(str(size)) for size in pool.type.shape] == [1, 4, 0, 3]
+    graph = Graph((X,), (op("exp", pool), op("exp", op("relu", X))))
+    plan = planned(standard(), graph, H100, generable=generable(standard()))
+    results = Runner(standard(), plan, FakeDevice(standard())).run({"x0": np.full((1, 4, 1, 6), -1, np.float32)})
+    assert results["y0"].shape == (1, 4, 0, 3)
+    np.testing.assert_array_equal(results["y1"], np.ones((1, 4, 1, 6), np.float32))

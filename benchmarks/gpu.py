@@ -1,0 +1,359 @@
+"""Models on a CUDA device: the original by vendors' calls and kernels, the optimized one, and torch.compile, side by side.
+
+    python3 benchmarks/gpu.py --carry WHEELS                  # where there is a network: all packages that are needed
+    python3 benchmarks/gpu.py --wheels WHEELS --device h100   # on the device's machine, which may be offline: tests, then the table
+    python -m benchmarks.gpu --fake                           # no device: the same code, with times that say nothing
+
+Rows are kept in a file as they are made, so that a run that is stopped goes on where it was. Times are medians of rounds in which the
+programs take turns, of runs whose inputs are on the device; the values of each are compared with ONNX Runtime's on the CPU first.
+Where there is no device, it says so and ends with 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dslc.cuda.launch import Launcher
+
+ROOT = Path(__file__).resolve().parents[1]
+#: rounds in which programs take turns, runs of a round, and how far values may be apart (as a part of the largest one)
+ROUNDS, RUNS, APART = 9, 50, {"f32": 2e-3, "f16": 3e-2}
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model by its sizes, those of a dry run, and the element type of its products."""
+
+    name: str
+    write: Callable[..., Any]
+    sizes: tuple[int, ...]
+    small: tuple[int, ...]
+    dtype: str = "f32"
+
+    @property
+    def label(self) -> str:
+        return f"{self.name} {'x'.join(map(str, self.sizes))}"
+
+    def model(self, fake: bool) -> tuple[Any, Mapping[str, tuple[int, ...]]]:
+        """The model, and the shapes of its inputs."""
+        from benchmarks.kernel_models import Writer
+
+        writer = Writer()
+        return self.write(writer, *(self.small if fake else self.sizes)), writer.sizes
+
+
+def convolution(w: Any, n: int, c: int, size: int, f: int, kernel: int, stride: int = 1, dilation: int = 1) -> Any:
+    """With a bias and a relu, as networks have it."""
+    from benchmarks.kernel_models import weights
+
+    reach = dilation * (kernel - 1) // 2
+    x, k, b = w.input("x", n, c, size, size), w.weight(weights(f, c, kernel, kernel) / 32), w.weight(weights(f))
+    y = w.op("Conv", x, k, b, pads=[reach] * 4, strides=[stride] * 2, dilations=[dilation] * 2)
+    return w.model(w.op("Relu", y))
+
+
+def residual(w: Any, n: int, c: int, size: int) -> Any:
+    """A block of two convolutions, around which its input is added."""
+    from benchmarks.kernel_models import weights
+
+    x = w.input("x", n, c, size, size)
+    inner = w.op("Relu", w.op("Conv", x, w.weight(weights(c, c, 3, 3) / 32), w.weight(weights(c)), pads=[1] * 4))
+    outer = w.op("Conv", inner, w.weight(weights(c, c, 3, 3) / 32), w.weight(weights(c)), pads=[1] * 4)
+    return w.model(w.op("Relu", w.op("Add", outer, x)))
+
+
+def transposed(w: Any, n: int, c: int, size: int, f: int) -> Any:
+    """A transposed convolution as generators have it."""
+    from benchmarks.kernel_models import weights
+
+    x, k = w.input("x", n, c, size, size), w.weight(weights(c, f, 4, 4) / 32)
+    return w.model(w.op("ConvTranspose", x, k, strides=[2, 2], pads=[1] * 4))
+
+
+def dense(w: Any, rows: int, inner: int, columns: int) -> Any:
+    from benchmarks.kernel_models import weights
+
+    product = w.op("MatMul", w.input("x", rows, inner), w.weight(weights(inner, columns) / 32))
+    return w.model(w.op("Relu", w.op("Add", product, w.weight(weights(columns)))))
+
+
+def dense_half(w: Any, rows: int, inner: int, columns: int) -> Any:
+    """In half precision, for tensor cores."""
+    import numpy as np
+
+    from benchmarks.kernel_models import weights
+
+    x = w.op("Cast", w.input("x", rows, inner), to=10)
+    product = w.op("MatMul", x, w.weight((weights(inner, columns) / 32).astype(np.float16)))
+    return w.model(w.op("Cast", product, to=1))
+
+
+def attention(w: Any, heads: int, length: int, width: int) -> Any:
+    """As exporters write it: heads brought to the front, scaled, softmax, and back."""
+    q, k, v = (w.op("Transpose", w.input(name, 1, length, heads, width), perm=[0, 2, 1, 3]) for name in "qkv")
+    scores = w.op("Div", w.op("MatMul", q, w.op("Transpose", k, perm=[0, 1, 3, 2])), w.number(width**0.5))
+    out = w.op("MatMul", w.op("Softmax", scores, axis=-1), v)
+    return w.model(w.op("Reshape", w.op("Transpose", out, perm=[0, 2, 1, 3]), w.ints(1, length, heads * width)))
+
+
+def _kernel_cases() -> Iterator[Case]:
+    """The models that generated kernels are made for, at their largest sizes."""
+    from benchmarks import kernel_models
+
+    largest = {case.name: case for case in kernel_models.CASES}
+    for case in largest.values():
+        def write(w: Any, *sizes: int, own: Any = case.write) -> Any:
+            return own(w, (), *sizes)
+
+        small = {1: (40,), 2: (4, 8)}[len(case.sizes)]
+        yield Case(case.name, write, case.sizes, small)
+
+
+def cases() -> tuple[Case, ...]:
+    """EinNet's Table 3 (its convolutions and products), chains, norms, softmax, attention."""
+    return (
+        Case("conv 3x3", convolution, (1, 512, 7, 512, 3), (1, 8, 5, 8, 3)),
+        Case("conv 5x5", convolution, (16, 32, 56, 32, 5), (1, 4, 6, 4, 5)),
+        Case("conv dilated", convolution, (16, 64, 56, 64, 3, 1, 2), (1, 4, 7, 4, 3, 1, 2)),
+        Case("conv strided", convolution, (16, 64, 112, 128, 3, 2), (1, 4, 8, 8, 3, 2)),
+        Case("residual block", residual, (16, 128, 28), (1, 4, 5)),
+        Case("conv transpose", transposed, (16, 448, 2, 256), (1, 8, 2, 4)),
+        Case("dense", dense, (512, 768, 3072), (8, 12, 16)),
+        Case("dense, few rows", dense, (1, 4096, 4096), (1, 16, 16)),
+        Case("dense f16", dense_half, (2048, 2048, 2048), (16, 16, 24), "f16"),
+        Case("attention", attention, (12, 512, 64), (2, 6, 4)),
+        *_kernel_cases(),
+    )
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was found of one model; seconds of one run, None with a word in `note` where there is none."""
+
+    case: str
+    device: str
+    before: float | None = None
+    after: float | None = None
+    torch: float | None = None
+    #: what the data sheet says of both
+    priced_before: float | None = None
+    priced_after: float | None = None
+    apart: float | None = None
+    note: str = ""
+
+
+def measured(case: Case, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path) -> Row:
+    """A row: a failure is one as well, with its reason, and the next row is made all the same."""
+    import numpy as np
+    import onnxruntime
+
+    import dslc
+    from dslc.cuda import Session
+    from dslc.errors import DslcError
+
+    model, shapes = case.model(fake)
+    random = np.random.default_rng(0)
+    feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+    name = _name(launcher, sheet)
+    sessions: dict[str, Any] = {}
+    notes: list[str] = []
+    apart = 0.0
+    try:
+        # a dry run proves no rules
+        search: Any = {"only": ["std.double_neg"], "steps": 2} if fake else {}
+        done = dslc.optimize(model, on="cuda", device=sheet, budget=budget, cache=cache, threads=1, **search)
+        for which, one in (("before", model), ("after", done.model)):
+            sessions[which] = Session(one, launcher=launcher)
+            for _ in range(2):
+                # the second run is recorded
+                found = sessions[which].run(None, feeds)
+            apart = max(apart, *(_apart(a, b) for a, b in zip(found, wanted, strict=True)))
+        if apart > APART[case.dtype]:
+            notes.append(f"the values are apart by {apart:.2g}")
+    except DslcError as problem:
+        return Row(case.label, name, note=str(problem.diagnostics[0].message))
+    runners = {which: session.runner(feeds) for which, session in sessions.items()}
+    programs: dict[str, Callable[[int], float]] = {which: runner.seconds for which, runner in runners.items()}
+    torch, why = (None, "") if fake else _torch(model, feeds, wanted, APART[case.dtype])
+    if torch is not None:
+        programs["torch"] = torch
+    notes += [why] if why else []
+    times = _in_turns(programs, *((1, 1) if fake else (ROUNDS, RUNS)))
+    priced = {f"priced_{which}": runner.plan.seconds for which, runner in runners.items()}
+    row = Row(case.label, name, **times, **priced, apart=apart, note="; ".join(notes))
+    for session in sessions.values():
+        session.close()
+    return row
+
+
+def _apart(found: Any, wanted: Any) -> float:
+    import numpy as np
+
+    largest = float(np.abs(wanted).max(initial=1e-6))
+    return float(np.abs(np.asarray(found, np.float64) - wanted).max(initial=0.0)) / largest
+
+
+def _in_turns(programs: Mapping[str, Callable[[int], float]], rounds: int, runs: int) -> dict[str, float]:
+    found: dict[str, list[float]] = {which: [] for which in programs}
+    for _ in range(rounds):
+        for which, program in programs.items():
+            found[which].append(program(runs))
+    return {which: statistics.median(times) for which, times in found.items()}
+
+
+def _torch(model: Any, feeds: Mapping[str, Any], wanted: Sequence[Any], most: float) -> tuple[Callable[[int], float] | None, str]:
+    """The model by torch.compile on the device; None and why there is none."""
+    try:
+        import torch
+
+        if not torch.cuda.is_available():
+            return None, "torch has no device"
+        from benchmarks.torch_runner import compiled_on
+
+        run = compiled_on(model, feeds, "cuda")
+        found = [one.cpu().numpy() for one in run()]
+        if max(_apart(a, b) for a, b in zip(found, wanted, strict=True)) > most:
+            return None, "torch gives other values"
+    except ImportError:
+        return None, "torch is not installed"
+    except Exception as problem:  # compilers have many ways to fail; the row is made without
+        return None, f"torch.compile: {type(problem).__name__}"
+
+    def seconds(runs: int) -> float:
+        torch.cuda.synchronize()
+        began = time.perf_counter()
+        for _ in range(runs):
+            run()
+        torch.cuda.synchronize()
+        return (time.perf_counter() - began) / runs
+
+    return seconds, ""
+
+
+def _name(launcher: Launcher, sheet: str) -> str:
+    return f"{sheet} sm_{launcher.capability[0]}{launcher.capability[1]} by {launcher.name}"
+
+
+# ---- rows that are kept, and the table ---------------------------------------------------------------------------------------
+
+
+def known(path: Path) -> dict[tuple[str, str], Row]:
+    """The rows of earlier runs; a line that was cut short is made again."""
+    rows = {}
+    for line in path.read_text("utf-8").splitlines() if path.exists() else ():
+        try:
+            row = Row(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+        rows[row.case, row.device] = row
+    return rows
+
+
+HEAD = "| model | original, us | optimized, us | ratio | torch.compile, us | ratio to it | roofline, us | apart | |\n"
+HEAD += "|---" * 9 + "|"
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+
+    def micro(seconds: float | None) -> str:
+        return "-" if seconds is None else f"{seconds * 1e6:.2f}"
+
+    def ratio(a: float | None, b: float | None) -> str:
+        return "-" if a is None or b is None or b <= 0 else f"{a / b:.2f}"
+
+    priced = f"{micro(row.priced_before)} -> {micro(row.priced_after)}"
+    apart = "-" if row.apart is None else f"{row.apart:.1e}"
+    own = (row.case, micro(row.before), micro(row.after), ratio(row.before, row.after))
+    cells = (*own, micro(row.torch), ratio(row.torch, row.after), priced, apart, row.note)
+    return "| " + " | ".join(cells) + " |"
+
+
+# ---- a machine without a network ----------------------------------------------------------------------------------------------
+
+
+def carry(folder: Path) -> int:
+    """All packages that the benchmark needs, as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(folder), f"{ROOT}[cuda]", "pytest"]
+    return subprocess.run(command, cwd=folder).returncode
+
+
+def environment(folder: Path, home: Path) -> Path:
+    """An environment with the packages of a folder, beside those that the machine has; its Python."""
+    python = home / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(home)], check=True)
+    offline = ["--no-index", "--find-links", str(folder.resolve())]
+    # the tree itself, as it is here; what it needs comes from the folder
+    subprocess.run([str(python), "-m", "pip", "install", "-q", *offline, "dslc[cuda]", "pytest"], check=True)
+    return python
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--carry", type=Path, metavar="WHEELS", help="fetch the packages that are needed into a folder, and end")
+    parser.add_argument("--wheels", type=Path, help="install from this folder into an environment of its own, test, then measure")
+    parser.add_argument("--device", default="h100", choices=["a100", "h100", "h200"], help="the data sheet that plans are made by")
+    parser.add_argument("--row", action="append", help="only models whose name begins so")
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds of one search")
+    parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="rows, kept as they are made")
+    parser.add_argument("--again", action="store_true", help="make rows that failed again")
+    parser.add_argument("--fake", action="store_true", help="no device: small sizes, values by the interpreter, times that say nothing")
+    options = parser.parse_args(arguments)
+    if options.carry is not None:
+        return carry(options.carry)
+    if options.wheels is not None:
+        python = environment(options.wheels, options.wheels / "environment")
+        rest = [word for word in sys.argv[1:] if word not in {"--wheels", str(options.wheels)} and not word.startswith("--wheels=")]
+        subprocess.run([str(python), "-m", "pytest", "-q", "tests/gpu"], cwd=ROOT)
+        return subprocess.run([str(python), "-m", "benchmarks.gpu", *rest], cwd=ROOT).returncode
+    return table(options)
+
+
+def table(options: argparse.Namespace) -> int:
+    """Makes the rows that are missing, and prints all."""
+    from dslc.cuda import CudaFailure
+    from dslc.cuda.fake import FakeDevice
+    from dslc.cuda.launchers import launcher
+    from dslc.semantics.library import standard
+
+    try:
+        device: Launcher = FakeDevice(standard()) if options.fake else launcher()
+    except CudaFailure as problem:
+        print(f"nothing is measured: {problem.diagnostics[0].message}")
+        return 0
+    done = known(options.results)
+    print(HEAD)
+    with tempfile.TemporaryDirectory() as cache:
+        for case in cases():
+            if options.row and not any(case.label.startswith(word) for word in options.row):
+                continue
+            row = done.get((case.label, _name(device, options.device)))
+            if row is None or (options.again and row.before is None):
+                row = measured(case, device, options.device, options.fake, options.budget, Path(cache))
+                with options.results.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(asdict(row)) + "\n")
+            print(line(row), flush=True)
+    device.close()
+    if options.fake:
+        print("no device: the times say nothing")
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    sys.exit(main())

@@ -1,0 +1,93 @@
+"""A CUDA device as a target: what it runs as one, and what groups of a graph take there, by the roofline of a data sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from math import inf
+
+from dslc.cost.cache import CostCache
+from dslc.cost.groups import Group
+from dslc.cost.layout import Info
+from dslc.cost.lowered import Lowerings
+from dslc.cost.machine import Machine, this_machine
+from dslc.cost.measure import LEAST, Measurer
+from dslc.cost.model import CostModel
+from dslc.cost.targets import Target, lowerings_on, target_named
+from dslc.cuda.code import generable
+from dslc.cuda.devices import DEFAULT, Device, device_named
+from dslc.cuda.hosted import hosted
+from dslc.cuda.planning import NotPlanned, planned
+from dslc.cuda.programs import looks_only
+from dslc.ir.graph import Graph, Value, input_value, replace
+from dslc.semantics.library import Rules
+
+#: version of the format of models for one node
+_IR = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet(Machine):
+    """A device by its data sheet: what is said of it was not measured."""
+
+    def __str__(self) -> str:
+        return f"{self.device}, {self.runtime}"
+
+
+@dataclass(frozen=True, slots=True)
+class Cuda:
+    """A device of which there is a data sheet. Outputs are compared on the processors at hand, which `machine` says the threads of."""
+
+    device: Device
+    machine: Machine
+    name: str = "cuda"
+    computed: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.name}: {self.machine}"
+
+    def lowerings(self, rules: Rules) -> Lowerings:
+        return lowerings_on((self.name,), rules)
+
+    def measurer(
+        self,
+        cache: CostCache,
+        left: Callable[[], float] = lambda: inf,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> Measurer:
+        return Measurer(self.machine, cache, left, during)
+
+    def price(self, costs: CostModel, group: Group) -> Info:
+        """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
+        rules = costs.rules
+        if all(looks_only(rules, node) for node in group.nodes):
+            return Info(LEAST)
+        small = costs.small(group)
+        weights = {value: input_value(f"w{k}", value.type, constant=True) for k, value in enumerate(small.weights)}
+        outputs = replace(small.outputs, dict[Value, Value](weights))
+        models = hosted(rules, costs.opset, {}, _IR)
+        try:
+            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=generable(rules), hosted=models)
+        except NotPlanned:
+            return Info(inf)
+        return Info(max(LEAST, found.plan.seconds))
+
+
+def target_of(on: str, device: str = DEFAULT, threads: int | None = None) -> Target:
+    """The target of `dslc optimize --on`: ONNX Runtime on the processors at hand, with kernels or without, or a device.
+
+    Raises:
+        DslcError: E0909 for a device that no data sheet is known of.
+    """
+    return device_target(device, threads) if on == "cuda" else target_named(threads=threads)
+
+
+def device_target(device: str, threads: int | None = None) -> Cuda:
+    """A device by its name."""
+    found = device_named(device)
+    return Cuda(found, Sheet(str(found), this_machine(threads).threads, "by its data sheet, nothing measured"))
+
+
+__all__ = ["Cuda", "Sheet", "device_target", "target_of"]
