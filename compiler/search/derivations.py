@@ -45,6 +45,8 @@ DEPTH, SECONDS, SEARCHING = 5, 6.0, 0.4
 PRICED, BUILT = 12, 3
 #: seconds of proving one program
 PROOF = 5.0
+#: programs that are not taken of which a report tells
+TOLD = 3
 #: nodes behind a product that are computed with it
 BEHIND = 4
 #: further measurements of what decides
@@ -72,6 +74,16 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True)
+class Dearer:
+    """The cheapest program that was found for an operator, where none is worth building: seconds by estimate, and those of the node."""
+
+    rule: str
+    words: str
+    seconds: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tale:
     """What was looked at: nodes, programs found, priced, built, and what became of those that are not faster."""
 
@@ -80,6 +92,7 @@ class Tale:
     measured: tuple[Rival, ...] = ()
     taken: tuple[Rival, ...] = ()
     late: bool = False
+    dearer: tuple[Dearer, ...] = ()
 
     def told(self, how: str = "derived by ") -> list[str]:
         """What a report says of what is taken; `how` goes before the rules."""
@@ -88,6 +101,27 @@ class Tale:
             was, now = one.before * 1e3, one.after * 1e3
             lines.append(f"{how}{one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
         return lines
+
+    def left(self, how: str = "derived by ") -> list[str]:
+        """What a report says of what is not taken: of each place the fastest that was measured, else the cheapest by estimate."""
+        own = {one.fact.old for one in self.taken}
+        best: dict[Graph, Rival] = {}
+        for one in self.measured:
+            if one.fact.old not in own and (one.fact.old not in best or one.after < best[one.fact.old].after):
+                best[one.fact.old] = one
+        lines = []
+        for one in list(best.values())[:TOLD]:
+            was, now = one.before * 1e3, one.after * 1e3
+            lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
+        for each in self.dearer[: TOLD - len(lines)]:
+            was, now = each.price * 1e3, each.seconds * 1e3
+            lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
+        return lines
+
+
+def rule_of(program: Program) -> str:
+    """What the step that takes a program is called: its derivations."""
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps))
 
 
 def _words(program: Graph) -> str:
@@ -123,10 +157,11 @@ class Derivations:
     margin: float = MARGIN
     #: programs of one expression that are built
     built: int = BUILT
+    #: what was derived so far of each operator
+    found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     _profiles: Profiles = field(init=False)
     _trials: Trials = field(init=False)
     _machine: Speeds = field(init=False, default=EVERYDAY)
-    _found: dict[Graph, tuple[Program, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
@@ -137,6 +172,7 @@ class Derivations:
         searched, found, late = 0, 0, False
         measured: list[Rival] = []
         best: dict[Graph, Rival] = {}
+        dearer: list[Dearer] = []
         places: dict[Graph, list[Place]] = {}
         owned: set[Node] = set()
         try:
@@ -146,6 +182,8 @@ class Derivations:
                 programs = self._programs(program)
                 searched, found = searched + 1, found + len(programs)
                 promising = self._promising(programs, price)
+                if not promising:
+                    dearer += self._cheapest(programs, price)
                 regions: dict[Graph, list[Place]] = {}
                 for node in nodes:
                     place = self._place(node, around, owned)
@@ -162,14 +200,14 @@ class Derivations:
         except TimeUp:
             late = True
         taken = tuple(best[old] for old in places if old in best)
-        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late)
+        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late, tuple(dearer))
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
         """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
         for program, nodes, price in self._sites(base, Neighbours(graph)):
             for derived in self._promising(self._programs(program), price):
-                rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
+                rule = rule_of(derived)
                 for node in nodes:
                     _, args = abstracted(node.values, leaves_of((node,)))
                     (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
@@ -185,7 +223,9 @@ class Derivations:
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _sites(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Graph, list[Call], float]]:
+    def _sites(
+        self, base: Candidate, around: Neighbours, share: float | None = None
+    ) -> Iterator[tuple[Graph, list[Call], float]]:
         """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
@@ -200,7 +240,7 @@ class Derivations:
         prices = {program: self.costs.cost(nodes[program][0]) for program in likely}
         worth = {program: len(nodes[program]) * prices[program] for program in likely if isfinite(prices[program])}
         for program in sorted(worth, key=lambda program: -worth[program]):
-            if worth[program] >= self.share * base.cost:
+            if worth[program] >= (self.share if share is None else share) * base.cost:
                 yield program, nodes[program], prices[program]
 
     def _is_wanted(self, program: Graph) -> bool:
@@ -238,7 +278,7 @@ class Derivations:
 
     def _programs(self, program: Graph) -> tuple[Program, ...]:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
-        found = self._found.get(program)
+        found = self.found.get(program)
         if found is None:
             left = self.left()
             if left <= 0:
@@ -250,7 +290,7 @@ class Derivations:
             with rare_collections():
                 every = search.run(value).programs
             found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
-            self._found[program] = found
+            self.found[program] = found
         return found
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
@@ -262,6 +302,20 @@ class Derivations:
             if calls * self.margin < price:
                 worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
         return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
+
+    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+        """The program of the least price by estimate, for a report. Raises TimeUp."""
+        worth = [
+            sum(self.costs.cost(node) for node in each.calls if not node.constant)
+            + sum(self._scope(node) for node in each.generated if not node.constant)
+            for each in programs[:PRICED]
+        ]
+        if not worth:
+            return []
+        k = min(range(len(worth)), key=worth.__getitem__)
+        names = [node.op.rpartition(".")[2] for node in programs[k].calls if not node.constant]
+        kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
+        return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
 
     def _scope(self, node: ScopeNode) -> float:
         """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
@@ -287,7 +341,7 @@ class Derivations:
         _, args = abstracted(node.values, leaves_of((node,)))
         (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
         (end,) = replace((place.end,), {node.values[0]: made})
-        rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
+        rule = rule_of(derived)
         try:
             return fact_of(rule, (place.end,), (end,), leaves_of((node, *place.behind)))[0]
         except ValueError:
@@ -381,4 +435,4 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
-__all__ = ["Derivations", "Place", "Rival", "Tale", "derivations_of"]
+__all__ = ["Derivations", "Place", "Rival", "Tale", "derivations_of", "rule_of"]

@@ -21,7 +21,7 @@ from dslc.mutate.partial import Applied, PartialRule, applied
 from dslc.mutate.problem import is_linear_region, problem_of
 from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
-from dslc.search.derivations import Derivations, Place
+from dslc.search.derivations import Dearer, Derivations, Place
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
@@ -57,7 +57,7 @@ class Mutants(Derivations):
 
     def _programs(self, program: Graph) -> tuple[Program, ...]:
         """Mutants of an operator at its own sizes, the cheapest by estimate first. Raises TimeUp."""
-        found = self._found.get(program)
+        found = self.found.get(program)
         if found is None:
             left = self.left()
             if left <= 0:
@@ -76,7 +76,7 @@ class Mutants(Derivations):
                 for value in made(self.rules, mutant, problem.small, problem.region):
                     self._regions[value] = region
                     programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
-            found = self._found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
+            found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
@@ -104,6 +104,10 @@ class Mutants(Derivations):
                 break
         order = sorted(kept, key=lambda value: worth[value])
         return [kept[value] for value in order if worth[value] * self.margin < price][: self.built]
+
+    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+        # nobody derived them: there are always some
+        return []
 
     def _calls(self, value: Value) -> float:
         nodes = topological([value.node])
