@@ -27,7 +27,8 @@ _KNOWN = FUNCTIONS_1 | {"min", "max"}
 
 def with_lowerings(rules: Rules, names: Iterable[str]) -> tuple[Rules, tuple[str, ...]]:
     """The rules with some of their lowerings as operators of the same names, and which became one."""
-    made = {name: op for name in names for op in [_operator(rules.lowerings[name])] if op is not None}
+    found = {name: _operator(rules.lowerings[name]) for name in names if name not in rules.operators}
+    made = {name: op for name, op in found.items() if op is not None}
     return (replace(rules, operators={**rules.operators, **made}), tuple(made)) if made else (rules, ())
 
 

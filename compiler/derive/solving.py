@@ -18,7 +18,7 @@ from dslc.analysis.numeric import Unknown, interval
 from dslc.analysis.poly import Poly
 from dslc.derive.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
 from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds, inside
-from dslc.derive.tables import Group, Pattern, Window, around, leaves_in
+from dslc.derive.tables import TOTAL, Group, Pattern, Window, around, leaves_in
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, walk
 from dslc.ir.scopes import substitute
@@ -146,7 +146,9 @@ class Matching:
                 yield leaves
                 continue
             for others in leaves_in(self.pattern.outer, self.outer):
-                if all(leaves.get(operand, part) is part for operand, part in others.items()):
+                # of the sum itself nothing is known but that it is there
+                free = all(TOTAL not in walk(part) for part in others.values())
+                if free and all(leaves.get(operand, part) is part for operand, part in others.items()):
                     yield {**leaves, **others}
 
     def _no_place(self, group: Group, left: Mapping[Group, Sequence[Iter]]) -> Missed:

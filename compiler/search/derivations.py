@@ -49,6 +49,8 @@ PROOF = 5.0
 TOLD = 3
 #: nodes behind a product that are computed with it
 BEHIND = 4
+#: what a step is called in which an expression is an operator's as it stands
+MATCHED = "operator matching"
 #: further measurements of what decides
 TURNS = ("again", "once more")
 
@@ -121,7 +123,7 @@ class Tale:
 
 def rule_of(program: Program) -> str:
     """What the step that takes a program is called: its derivations."""
-    return " > ".join(dict.fromkeys(str(step) for step in program.steps))
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps)) or MATCHED
 
 
 def _words(program: Graph) -> str:
@@ -289,7 +291,7 @@ class Derivations:
             (old,) = program.outputs
             with rare_collections():
                 every = search.run(value).programs
-            found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
+            found = tuple(unlike(self.rules, (each for each in every if not _same(each.value, old)), [old.node]))
             self.found[program] = found
         return found
 

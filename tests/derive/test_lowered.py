@@ -118,6 +118,13 @@ def test_what_a_lowering_asks_of_coefficients_and_types_holds(rules: Rules) -> N
     assert why("add(matmul(A: f64[6, 4], B: f64[4, 5]), C: f64[5])", "targets.cublaslt_bias") is Miss.TYPES
 
 
+def test_a_sum_is_no_operand_of_what_is_computed_of_it(rules: Rules) -> None:
+    """`P * sigmoid(P)` is no product of P with a column: the sum has no place among the tensors."""
+    with_them, made = with_lowerings(rules, ["own.scaled_rows"])
+    (value,) = expand(with_them, (read_call(with_them, "silu(matmul(A: f32[6, 4], B: f32[4, 5]))").value,))
+    assert Search(with_them, [], Limits(max_depth=0), made).run(value).programs == ()
+
+
 def test_derive_prints_what_lowerings_run_as_expressions(file: Path) -> None:
     text = "relu(add(matmul(A: f32[6, 4], B: f32[4, 5]), C: f32[5]))"
     facts = json.loads(run(derive, text, "--on", "cuda", "--max-depth", "0", "--output-format", "json"))
