@@ -39,6 +39,10 @@ lowering scaled_rows(A: T[M, K], C: T[K, N], s: T[M]) on cpu {
   expr  Y[m, n] = (sum[k] A[m, k] * C[k, n]) * s[m]
   template "own.j2" { rows = size(m) }
 }
+lowering scaled(A: T[M, K], C: T[K, N], s: T[]) on cpu {
+  expr  Y[m, n] = (sum[k] A[m, k] * C[k, n]) * s
+  template "own.j2" { rows = size(m) }
+}
 lowering steps(X: T[N, C, L], K: T[F, C, R]) on cpu {
   expr  Y[n, f, o] = sum[c, r] X[n, c, o * u + r * v, other=0] * K[f, c, r]
   where u > 1
@@ -85,6 +89,7 @@ def test_a_lowering_of_an_expression_has_a_table(rules: Rules) -> None:
         ("add(matmul(A: f32[6, 4], B: f32[4, 5]), C: f32[5])", "targets.cublaslt_bias", {}),
         ("relu(add(C: f32[5], matmul(A: f32[6, 4], B: f32[4, 5])))", "targets.cublaslt_bias_relu", {}),
         ("mul(S: f32[6, 1], matmul(A: f32[6, 4], B: f32[4, 5]))", "own.scaled_rows", {}),
+        ("mul(matmul(A: f32[6, 4], B: f32[4, 5]), S: f32[])", "own.scaled", {}),
         ("conv(X: f32[1, 4, 9, 8], K: f32[6, 2, 3, 2], pads=[1, 0, 1, 1], stride=[2, 1], dilation=[1, 2], groups=2)",
          "targets.cudnn_conv", {"u": (2, 1), "v": (1, 2), "w": (1, 0)}),
         ("conv(X: f32[2, 4, 9], K: f32[6, 4, 3], stride=[2])", "own.steps", {"u": 2, "v": 1}),
@@ -119,9 +124,9 @@ def test_what_a_lowering_asks_of_coefficients_and_types_holds(rules: Rules) -> N
 
 
 def test_a_sum_is_no_operand_of_what_is_computed_of_it(rules: Rules) -> None:
-    """`P * sigmoid(P)` is no product of P with a column: the sum has no place among the tensors."""
-    with_them, made = with_lowerings(rules, ["own.scaled_rows"])
-    (value,) = expand(with_them, (read_call(with_them, "silu(matmul(A: f32[6, 4], B: f32[4, 5]))").value,))
+    """`P * tanh(softplus(P))` is no product of P with a number: the sum has no place among the tensors."""
+    with_them, made = with_lowerings(rules, ["own.scaled"])
+    (value,) = expand(with_them, (read_call(with_them, "mish(matmul(A: f32[6, 4], B: f32[4, 5]))").value,))
     assert Search(with_them, [], Limits(max_depth=0), made).run(value).programs == ()
 
 
