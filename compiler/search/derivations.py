@@ -24,7 +24,7 @@ from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import MARGIN, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read, Reduce, walk
 from dslc.prove.garbage import rare_collections
@@ -433,7 +433,9 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     running = [node for node in program.nodes() if not node.constant]
     ends = dict.fromkeys(arg for node in running for arg in node.args if arg.constant)
     inputs = [value for value in program.inputs if not value.constant]
-    graph, leaves = abstracted(program.outputs, [*inputs, *(value for value in ends if not value.known or value.type.elements > 1)])
+    # one number is part of the model, unless it is a hole
+    stored = [value for value in ends if isinstance(value.node, Input) or not value.known or value.type.elements > 1]
+    graph, leaves = abstracted(program.outputs, [*inputs, *stored])
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
