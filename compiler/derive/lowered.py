@@ -78,7 +78,7 @@ def _operator(lowering: LoweringDef) -> OperatorDef | None:
             attrs[f"size_{name}"] = _ints(packs[0]) if star else _int(equation)
     places = tuple(_ranged(place, extents) for place in equation.target.places or ())
     made = replace(equation, target=replace(equation.target, places=places), value=_ranged_sums(value, extents))
-    statements = (
+    statements: tuple[t.OperatorStatement, ...] = (
         *(t.Attr(name, type, None, span=equation.span) for name, type in attrs.items()),
         *_conditions(syntax, {*decls, *attrs}),
         made,

@@ -182,6 +182,17 @@ def test_what_gains_nothing_is_kept() -> None:
 
 
 @compiles
+def test_a_weight_of_one_number_is_a_weight() -> None:
+    """FSRCNN ends in one channel; here one channel is all that there is."""
+    weights = {"k": noise(1, 1, 4, 4), "b": np.full(1, 0.5)}
+    node = helper.make_node("ConvTranspose", ["x", "k", "b"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])
+    model = model_of([node], [1, 1, 5, 5], [1, 1, 10, 10], weights)
+    found = looked(model, margin=0.0)
+    assert found.tale.searched == 1
+    assert found.after is None or error(model, found.after) < 1e-5
+
+
+@compiles
 def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixture[str]) -> None:
     model = crossed(8, 4, 8)
     found = looked(model, margin=0.0, finder=Siblings)
