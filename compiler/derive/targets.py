@@ -56,7 +56,9 @@ def instances(rules: Rules, value: Value, targets: Iterable[str]) -> Iterator[tu
     view = view_of(value, operands)
     if view is None:
         return
-    whole = _with_what_it_reads(value, operands)
+    targets = tuple(targets)
+    outer = any(pattern.outer is not None for name in targets for pattern in patterns_of(rules, name))
+    whole = _with_what_it_reads(value, operands) if outer else None
     for name in targets:
         for made in _matched(rules, view, whole, operands, name):
             if isinstance(made, Value):

@@ -39,8 +39,8 @@ from dslc.semantics.library import Rules, load_many
 
 #: the share of a model that equal nodes must take together, and how many different ones are looked at
 SHARE, SITES = 0.05, 6
-#: how far derivations are looked for, and seconds of that for one expression; a share of the time that it takes at most
-DEPTH, SECONDS, SEARCHING = 5, 6.0, 0.4
+#: how far derivations are looked for: so deep, at so many expressions, and for so many seconds, a share of those that are left at most
+DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
 #: programs of one expression that are priced, and that are built
 PRICED, BUILT = 12, 3
 #: seconds of proving one program
@@ -49,8 +49,6 @@ PROOF = 5.0
 TOLD = 3
 #: nodes behind a product that are computed with it
 BEHIND = 4
-#: what a step is called in which an expression is an operator's as it stands
-MATCHED = "operator matching"
 #: further measurements of what decides
 TURNS = ("again", "once more")
 
@@ -123,7 +121,7 @@ class Tale:
 
 def rule_of(program: Program) -> str:
     """What the step that takes a program is called: its derivations."""
-    return " > ".join(dict.fromkeys(str(step) for step in program.steps)) or MATCHED
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps))
 
 
 def _words(program: Graph) -> str:
@@ -287,11 +285,12 @@ class Derivations:
                 raise TimeUp
             value = self._expanded(program)
             assert value is not None
-            search = Search(self.rules, self.derivations, Limits(max_depth=DEPTH, seconds=min(SECONDS, SEARCHING * left)))
+            limits = Limits(max_depth=DEPTH, max_states=STATES, seconds=min(SECONDS, SEARCHING * left))
+            search = Search(self.rules, self.derivations, limits)
             (old,) = program.outputs
             with rare_collections():
                 every = search.run(value).programs
-            found = tuple(unlike(self.rules, (each for each in every if not _same(each.value, old)), [old.node]))
+            found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
             self.found[program] = found
         return found
 
