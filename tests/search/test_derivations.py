@@ -183,13 +183,13 @@ def test_what_gains_nothing_is_kept() -> None:
 
 @compiles
 def test_a_weight_of_one_number_is_a_weight() -> None:
-    """FSRCNN ends in one channel; here one channel is all that there is."""
-    weights = {"k": noise(1, 1, 4, 4), "b": np.full(1, 0.5)}
+    """FSRCNN ends in one channel, and the bias of that is one number."""
+    weights = {"k": noise(4, 1, 4, 4), "b": np.full(1, 0.5)}
     node = helper.make_node("ConvTranspose", ["x", "k", "b"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])
-    model = model_of([node], [1, 1, 5, 5], [1, 1, 10, 10], weights)
+    model = model_of([node], [1, 4, 5, 5], [1, 1, 10, 10], weights)
     found = looked(model, margin=0.0)
-    assert found.tale.searched == 1
-    assert found.after is None or error(model, found.after) < 1e-5
+    assert len(found.tale.measured) == 1
+    assert found.after is not None and error(model, found.after) < 1e-5
 
 
 @compiles
