@@ -15,7 +15,7 @@ from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
 from dslc.codegen.padded import padded
 from dslc.codegen.panels import packed_factors, panelled
-from dslc.codegen.poly import NotPolynomial, Poly, of_size
+from dslc.codegen.poly import NotPolynomial, Poly
 from dslc.codegen.render import preamble, render
 from dslc.codegen.separate import outermost, separated
 from dslc.codegen.signature import Signature, symbols

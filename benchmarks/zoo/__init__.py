@@ -1,4 +1,4 @@
-"""TASO's five networks, and two pieces of them, as ONNX models with seeded random weights.
+"""TASO's five networks and two pieces of them, and those of EinNet's derivations, as ONNX models with seeded random weights.
 
     python -m benchmarks.zoo nasrnn -o nasrnn.onnx
 """
@@ -12,9 +12,12 @@ from typing import Any
 from onnx import ModelProto
 
 from benchmarks.zoo.bert import bert
+from benchmarks.zoo.dense import csrnet, gcn
+from benchmarks.zoo.longformer import longformer
 from benchmarks.zoo.nasnet import nasnet_a, nasnet_pools
 from benchmarks.zoo.nasrnn import nasrnn, nasrnn_gates
-from benchmarks.zoo.resnet import resnet50, resnext50
+from benchmarks.zoo.resnet import resnet18, resnet50, resnext50
+from benchmarks.zoo.upscaling import dcgan, fsrcnn, infogan
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,14 @@ ENTRIES: Mapping[str, Entry] = {
     "bert": Entry(bert, {"layers": 2, "sequence": 16, "hidden": 64, "heads": 4, "inner": 128}),
     "nasnet_pools": Entry(nasnet_pools, {"channels": 16, "resolution": 8}),
     "nasrnn_gates": Entry(nasrnn_gates, {"hidden": 32}),
+    "resnet18": Entry(resnet18, {**_FEW_BLOCKS, "channels": 8}),
+    "dcgan": Entry(dcgan, {"latent": 8, "widths": (16, 8, 3)}),
+    "infogan": Entry(infogan, {"batch": 2, "latent": 8, "widths": (16, 8, 3)}),
+    "fsrcnn": Entry(fsrcnn, {"resolution": 8, "features": 8, "shrunk": 4, "mappings": 1}),
+    "csrnet": Entry(csrnet, {"resolution": 7, "channels": 8, "widths": (8, 4)}),
+    "csrnet_14": Entry(csrnet, {"resolution": 7, "channels": 8, "widths": (8, 4)}, {"resolution": 14}),
+    "gcn": Entry(gcn, {"resolution": 8, "channels": 8, "classes": 3}),
+    "longformer": Entry(longformer, {"length": 32, "hidden": 16, "heads": 2, "window": 8}),
 }
 NAMES = tuple(ENTRIES)
 

@@ -13,7 +13,7 @@ from benchmarks.zoo import NAMES, build
 
 def main() -> int:
     """Exit code 2 for an unknown network."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description="Write TASO's networks as ONNX models.")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.zoo", description="Write TASO's and EinNet's networks as ONNX models.")
     parser.add_argument("name", choices=NAMES, metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE")
     parser.add_argument("--small", action="store_true", help="few and narrow layers")

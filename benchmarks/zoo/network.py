@@ -114,14 +114,39 @@ class Network:
         sizes = self.integers([part[axis]] * count)
         return self.node("Split", [x, sizes], *([part] * count), axis=axis)
 
-    def conv(self, x: Tensor, channels: int, kernel: int, stride: int = 1, groups: int = 1, gain: float = 1.0) -> Tensor:
-        """A convolution without bias, padded by half its (odd) kernel on all sides, which is TASO's padding SAME."""
-        inner = x.shape[1] // groups
-        weight = self.weight(channels, inner, kernel, kernel, fan_in=inner * kernel * kernel, gain=gain)
+    def conv(
+        self, x: Tensor, channels: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1, gain: float = 1.0,
+        dilation: int = 1, bias: bool = False,
+    ) -> Tensor:  # fmt: skip
+        """A convolution, padded by half its (odd) kernel on all sides, which is TASO's padding SAME."""
+        inner, sides = x.shape[1] // groups, (kernel, kernel) if isinstance(kernel, int) else kernel
+        weight = self.weight(channels, inner, *sides, fan_in=inner * prod(sides), gain=gain)
         shape = (x.shape[0], channels, *self._strided(x, stride))
+        pads = [dilation * (side // 2) for side in sides] * 2
+        dilated = {"dilations": [dilation] * 2} if dilation > 1 else {}
         return self.node(
-            "Conv", [x, weight], shape, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4, group=groups
-        )[0]
+            "Conv", [x, weight, *self._bias(channels, bias)], shape,
+            kernel_shape=list(sides), strides=[stride] * 2, pads=pads, group=groups, **dilated,
+        )[0]  # fmt: skip
+
+    def transposed_conv(
+        self, x: Tensor, channels: int, kernel: int, stride: int, pad: int, beyond: int = 0, bias: bool = True
+    ) -> Tensor:
+        """A transposed convolution; `beyond` rows and columns are added at the end (output_padding)."""
+        weight = self.weight(x.shape[1], channels, kernel, kernel, fan_in=x.shape[1] * kernel * kernel // stride**2, gain=1.4)
+        sides = [(size - 1) * stride - 2 * pad + kernel + beyond for size in x.shape[2:]]
+        return self.node(
+            "ConvTranspose", [x, weight, *self._bias(channels, bias)], (x.shape[0], channels, *sides),
+            kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[pad] * 4, output_padding=[beyond] * 2,
+        )[0]  # fmt: skip
+
+    def _bias(self, channels: int, wanted: bool) -> list[Tensor]:
+        return [self.weight(channels, fan_in=100)] if wanted else []
+
+    def linear(self, x: Tensor, size: int, bias: bool = True) -> Tensor:
+        """A product with weights along the last axis, and a bias."""
+        product = self.matmul(x, self.weight(x.shape[-1], size, fan_in=x.shape[-1]))
+        return self.add(product, self.weight(size, fan_in=100)) if bias else product
 
     def max_pool(self, x: Tensor, kernel: int, stride: int) -> Tensor:
         shape = (*x.shape[:2], *self._strided(x, stride))

@@ -1,4 +1,7 @@
-"""ResNet-50 (He et al. 2016) and ResNeXt-50 32x4d (Xie et al. 2017), as inference sees them: normalisation folded, no biases."""
+"""ResNet-18 and ResNet-50 (He et al. 2016), and ResNeXt-50 32x4d (Xie et al. 2017), as inference sees them: normalisation folded.
+
+ResNet-18 has the biases that folding leaves, as exporters write them; the other two have none, as in TASO's graphs.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,26 @@ from benchmarks.zoo.network import Network, Tensor
 
 #: blocks of each stage, and the first one's channels inside a block
 BLOCKS, CHANNELS = (3, 4, 6, 3), 64
+
+
+def resnet18(
+    *, batch: int = 1, resolution: int = 224, channels: int = CHANNELS, blocks: tuple[int, ...] = (2, 2, 2, 2),
+    classes: int = 1000, weights: bool = True, seed: int = 0,
+) -> ModelProto:  # fmt: skip
+    """ResNet-18; `channels` scales all of its widths (64 in the paper)."""
+    net = Network("resnet18", seed)
+    image = net.input("image", batch, 3, resolution, resolution)
+    t = net.max_pool(net.relu(net.conv(image, channels, 7, 2, bias=True)), 3, 2)
+    for stage, count in enumerate(blocks):
+        width = channels << stage
+        for block in range(count):
+            stride = 2 if stage > 0 and block == 0 else 1
+            inner = net.relu(net.conv(t, width, 3, stride, bias=True))
+            inner = net.conv(inner, width, 3, gain=0.5, bias=True)
+            if stride > 1:
+                t = net.conv(t, width, 1, stride, bias=True)
+            t = net.relu(net.add(inner, t))
+    return net.model({"scores": net.classifier(t, classes)}, weights)
 
 
 def resnet50(

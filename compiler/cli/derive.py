@@ -22,12 +22,15 @@ if TYPE_CHECKING:
 MOST = 10
 #: of the budget the share for searching, the rest being for proofs; seconds of one proof at most
 SEARCHING, PROOF = 0.7, 10.0
+#: what lowerings run on
+DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
 
 
 @click.command()
 @click.argument("call")
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Libraries or files with derivations (default: einnet).")
-@click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator.")
+@click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
+@click.option("--on", "devices", multiple=True, type=click.Choice(DEVICES), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
@@ -39,7 +42,7 @@ SEARCHING, PROOF = 0.7, 10.0
 @click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
-    output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None,
+    output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
@@ -55,31 +58,30 @@ def command(
     from dslc.errors import error
     from dslc.prove.garbage import rare_collections
     from dslc.semantics.elaborate import expand
-    from dslc.semantics.library import load_many
 
     began = time.monotonic()
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
-    rules = load_many(["std", *(libraries or ("einnet",)), *own])
+    rules, wanted, lowered = targeted(["std", *(libraries or ("einnet",)), *own], targets, devices)
     called = called_as(rules, call, node, binding(binds))
-    wanted = {_operator(rules, name) for name in targets}
     derivations = list(rules.derivations.values())
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
     _in_bounds(rules, called, name if own else "")
     (value,) = expand(rules, (called.value,))
     limits = Limits(max_depth=max_depth, seconds=SEARCHING * budget, intensity=intensity, max_states=max_states or inf)
-    search = Search(rules, derivations, limits, targets_of(rules, [each.op for each in called.calls], sorted(wanted)))
+    aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
+    search = Search(rules, derivations, limits, aims)
     with rare_collections():
         derived = search.run(value)
-    programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or wanted & {c.op for c in each.calls})]
+    programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or {*wanted} & {c.op for c in each.calls})]
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
     different = list(kinds(unlike(rules, programs, called.calls)))
     chosen = dict.fromkeys((*different, *programs)) if every else different
     shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else MOST)
-    records = [_record(rules, each, called) for each in shown]
+    records = [_record(rules, each, called, lowered) for each in shown]
     found = {call.op for each in programs for call in each.calls}
-    missed = {name: str(search.missed(name)) for name in sorted(wanted - found)}
+    missed = {name: str(search.missed(name)) for name in sorted({*wanted} - found)}
     if output_format == "json":
         facts = {
             "programs": records, "states": derived.states, "applications": derived.applications,
@@ -132,13 +134,41 @@ def _in_bounds(rules: Rules, called: Called, operator: str) -> None:
         raise error("E0911", f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most")
 
 
-def _operator(rules: Rules, name: str) -> str:
-    from dslc.errors import error
+def targeted(
+    libraries: list[str], targets: tuple[str, ...], devices: tuple[str, ...] = ()
+) -> tuple[Rules, tuple[str, ...], tuple[str, ...]]:
+    """Libraries with the lowerings of some devices, and those that a target names, as operators.
 
-    found = [full for full, op in rules.operators.items() if name in {full, op.short}]
-    if not found:
-        raise error("E0909", f"no operator is named `{name}`", hint="`--target matmul`, `--target conv`")
-    return found[0]
+    Returns: the rules; the targets' qualified names; the lowerings.
+
+    Raises:
+        DslcError: E0909 for a name of none, and for a lowering that has no table.
+    """
+    from dslc.derive.lowered import lowerings_on, with_lowerings
+    from dslc.errors import error
+    from dslc.semantics.library import load_many
+
+    rules = load_many(libraries)
+    short = {name: {full for full, op in rules.operators.items() if name in {full, op.short}} for name in targets}
+    if devices or not all(short.values()):
+        # what an operator is called may also be how a lowering is
+        rules = load_many([*libraries, "targets"])
+    wanted: list[str] = []
+    named: list[str] = []
+    for name, found in short.items():
+        calls = [full for full, one in rules.lowerings.items() if name in {full, one.syntax.name}]
+        if not found and not calls:
+            hint = "`--target matmul`, `--target conv`, `--target cublas_gemm`"
+            raise error("E0909", f"no operator or lowering is named `{name}`", hint=hint)
+        wanted.append(min(found) if found else calls[0])
+        named += [] if found else calls[:1]
+    on = {each for device in devices for each in {device, device.partition("_")[0]}}
+    rules, lowered = with_lowerings(rules, dict.fromkeys((*named, *lowerings_on(rules, on))))
+    for name in named:
+        if name not in lowered:
+            span = rules.lowerings[name].syntax.span
+            raise error("E0909", f"the lowering `{name}` is not of one expression that a search could look for", span)
+    return rules, tuple(dict.fromkeys(wanted)), lowered
 
 
 def _is_other(program: Program, called: Called) -> bool:
@@ -146,11 +176,13 @@ def _is_other(program: Program, called: Called) -> bool:
     return not {(made.op, made.attrs, made.args) for made in program.calls} <= {(own.op, own.attrs, own.args) for own in called.calls}
 
 
-def _record(rules: Rules, program: Program, called: Called) -> dict[str, Any]:
+def _record(rules: Rules, program: Program, called: Called, lowered: tuple[str, ...]) -> dict[str, Any]:
+    from dslc.derive.lowered import unlowered
     from dslc.ir.graph import Graph
     from dslc.ir.text import program_text
 
-    graph = Graph(called.graph.inputs, (program.value,))
+    # what a lowering runs is written as what it computes
+    graph = Graph(called.graph.inputs, (unlowered(rules, program.value, lowered),))
     return {
         "target": ", ".join(name.partition(".")[2] for name in program.targets),
         "steps": [str(step) for step in program.steps],

@@ -38,18 +38,37 @@ def find_rule(rules: Rules, name: str) -> SubstitutionDef:
 
 @click.command()
 @click.argument("rule")
-@click.argument("model", type=click.Path(exists=True, dir_okay=False))
+@click.argument("model", type=click.Path(exists=True, dir_okay=False), required=False)
+@click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="RULE is a call: why it is no program of this operator.")
+@click.option("--node", metavar="NAME", help="With --target, where RULE is a model: the node (or the result) of this name.")
+@click.option("--max-depth", type=click.IntRange(0, 16), default=3, show_default=True, help="With --target: derivations in a row.")
+@click.option("--budget", type=click.FloatRange(min=0.1), default=20.0, show_default=True, help="With --target: seconds of searching.")
 @click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Another library or .rules file.")
 @click.option("--steps", type=click.IntRange(0, 2), default=2, show_default=True, help="Other rules that may come before.")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension.")
-def command(rule: str, model: str, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...]) -> None:
+def command(
+    rule: str, model: str | None, libraries: tuple[str, ...], steps: int, binds: tuple[str, ...], targets: tuple[str, ...],
+    node: str | None, max_depth: int, budget: float,
+) -> None:  # fmt: skip
     """Say why RULE does not apply to MODEL: the best partial match, and the first thing that failed.
 
     Then the rules that could come before it, so that it applies. Where it applies, what keeps `dslc optimize` from using it: its
     status, the model's opset, a missing kernel or the price.
 
     Of a two-way rule both directions are looked for; RULE^-1 is only the reverse.
+
+    With --target, RULE is what `dslc derive` takes: a call, FILE.rules::NAME, or a model with --node. Why no derivation leads to
+    the operator, by the expression that came nearest: which iterators have no place, or what sizes, types or padding do not fit.
     """
+    if targets:
+        from dslc.cli.why_not_derived import tell
+
+        if model is not None:
+            raise click.UsageError("with --target, only a call, or a model with --node NAME.")
+        tell(rule, targets, libraries, binds, node, max_depth, budget)
+        return
+    if model is None:
+        raise click.UsageError("a RULE and a MODEL, or a call with --target OPERATOR.")
     from dslc.cli.in_the_way import obstacles
     from dslc.cli.options import binding
     from dslc.cli.rule_tests import newest_opset

@@ -257,17 +257,23 @@ def _view(value: Value, operands: Operands) -> View | None:
 
     body = substitute(scope.body, dict(zip(scope.iters, iters, strict=True)), 0, on_read)
     box = Box.of(scope.extents)
-    if not isinstance(body, Reduce) or any(extent.free for extent in body.extents):
-        return View(value, iters, box, None, (), (), body)
-    inner = body.body
-    if body.where is not None:
+    plain = View(value, iters, box, None, (), (), body)
+    return inside(plain, body, operands) or plain if isinstance(body, Reduce) else plain
+
+
+def inside(view: View, total: Reduce, operands: Operands) -> View | None:
+    """A reduction of a view's body as a view of its own; None where it runs over less than a box."""
+    if any(extent.free for extent in total.extents):
+        return None
+    inner = total.body
+    if total.where is not None:
         # what is left out of a sum is 0 in it
-        if body.kind != "sum":
-            return View(value, iters, box, None, (), (), body)
-        inner = apply("select", body.where, inner, num(0))
-    sums = operands.fresh(len(body.iters))
-    inner = substitute(inner, dict(zip(body.iters, sums, strict=True)))
-    return View(value, iters, box, body.kind, sums, body.extents, inner)
+        if total.kind != "sum":
+            return None
+        inner = apply("select", total.where, inner, num(0))
+    sums = operands.fresh(len(total.iters))
+    inner = substitute(inner, dict(zip(total.iters, sums, strict=True)))
+    return View(view.value, view.iters, view.box, total.kind, sums, total.extents, inner)
 
 
 #: scopes that were taken apart, with what their applications had taken then

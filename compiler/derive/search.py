@@ -292,24 +292,31 @@ class Search:
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:
         """The state with its products as operators: every one of them, each in some ways."""
-        found: list[tuple[Value, tuple[tuple[str, Value], ...]]] = []
+        found: list[tuple[Value, tuple[tuple[str, Value] | None, ...]]] = []
         # users before what they use: that is replaced in what stands for them
         for node in reversed(topological([state.node])):
             if isinstance(node, ScopeNode):
                 (value,) = node.values
                 ways = self._of(value)
                 if ways:
-                    found.append((value, ways))
+                    # what is computed of a product need not go with it
+                    alone = any(isinstance(part, Reduce) for part in walk(node.scope.body))
+                    found.append((value, ways if alone else (*ways[: _WAYS - 1], None)))
         if not found:
             return
         # of each operator the first way first
         sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
         for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
             whole, names = state, list[str]()
-            for (value, ways), k in zip(found, chosen, strict=True):
-                name, made = ways[k]
+            for (value, choices), k in zip(found, chosen, strict=True):
+                way = choices[k]
+                if way is None:
+                    continue
+                (name, made), before = way, whole
                 (whole,) = replace((whole,), {value: made})
-                names.append(name)
+                if whole != before:
+                    # else it went with what reads it
+                    names.append(name)
             yield tuple(names), whole
 
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:

@@ -15,20 +15,20 @@ from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, interval
-from dslc.analysis.numeric import value as number_of
 from dslc.analysis.poly import Poly
-from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds
-from dslc.derive.tables import Group, Pattern, Window, leaves_in, unknowns_in
+from dslc.derive.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
+from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds, inside
+from dslc.derive.tables import TOTAL, Group, Pattern, Window, around, leaves_in
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read
+from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
 from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
-#: attributes beyond which nothing is looked for; ways to match one pattern, and one window of it, that are looked at
-_MOST, _WAYS, _SLOPES = 1 << 16, 24, 2
+#: ways to match one pattern, and one window of it, that are looked at
+_WAYS, _SLOPES = 24, 2
 
 
 class Miss(Enum):
@@ -50,6 +50,9 @@ class Missed:
 
     why: Miss
     what: str = ""
+    #: of `GROUP`: where the iterators stand that have no place, and where the operator's do
+    group: Group | None = None
+    groups: tuple[Group, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.why.value}{f': {self.what}' if self.what else ''}"
@@ -92,6 +95,12 @@ class Matching:
     """One pattern and one expression."""
 
     def __init__(self, rules: Rules, pattern: Pattern, view: View, operands: Operands) -> None:
+        self.outer: Scalar | None = None
+        if pattern.outer is not None and view.kind is None:
+            total, outer = around(view.body)
+            inner = None if total is None else inside(view, total, operands)
+            if inner is not None:
+                view, self.outer = inner, outer
         self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
         self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
 
@@ -102,12 +111,12 @@ class Matching:
         """
         view, pattern = self.view, self.pattern
         body, iters = view.body, (*view.iters, *view.sums)
-        if view.kind != pattern.kind or body.binds:
+        if view.kind != pattern.kind or body.binds or (pattern.outer is None) != (self.outer is None):
             yield Missed(Miss.NO_PRODUCT)
             return
         found = False
         numbers = {leaf.operand: k for k, leaf in pattern.leaves.items()}
-        for leaves in leaves_in(pattern.body, body):
+        for leaves in self._leaves():
             found = True
             factors = {numbers[k]: factor for k, factor in leaves.items()}
             groups: dict[Iter, Group] = {}
@@ -128,17 +137,35 @@ class Matching:
         if not found:
             yield Missed(Miss.NO_PRODUCT)
 
-    def _words(self, group: Group) -> str:
-        operands, result = group
-        parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
-        return " + ".join(parts) or "nowhere"
+    def _leaves(self) -> Iterator[Mapping[int, Scalar]]:
+        """What stands for each read of the pattern, in the reduction and in what is computed of it."""
+        for leaves in leaves_in(self.pattern.body, self.view.body):
+            if self.pattern.outer is None or self.outer is None:
+                yield leaves
+                continue
+            for others in leaves_in(self.pattern.outer, self.outer):
+                # of the sum itself nothing is known but that it is there
+                free = all(TOTAL not in walk(part) for part in others.values())
+                if free and all(leaves.get(operand, part) is part for operand, part in others.items()):
+                    yield {**leaves, **others}
+
+    def _no_place(self, group: Group, left: Mapping[Group, Sequence[Iter]]) -> Missed:
+        own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
+        sizes = " * ".join(str(self.extents[it]) for it in left[group])
+        what = f"{_words(group)} ({sizes} positions); its iterators are of {', of '.join(map(_words, own))}"
+        return Missed(Miss.GROUP, what, group, own)
+
+    def _no_window(self) -> Missed:
+        """What moves along where in the operator."""
+        places = [f"{len(window.terms)} iterators along dimension {dim} of operand {k}" for k, dim, window in self.pattern.windows]
+        return Missed(Miss.NOT_AFFINE, ", ".join(places))
 
     # ---- iterators ---------------------------------------------------------------------------------------------
 
     def _ways(self, factors: Mapping[int, Scalar], groups: Mapping[Iter, Group], whole: bool) -> Iterator[_Way | Missed]:
         ways = list(islice(self._windows(_Way({}), self.pattern.windows, factors, groups, whole), _WAYS))
         if not ways:
-            yield Missed(Miss.NOT_AFFINE)
+            yield self._no_window()
         for way in ways if whole else ways[-1:]:
             # of windows of one position those along the last dimensions
             yield self._plain(way, groups)
@@ -233,7 +260,7 @@ class Matching:
                 left.setdefault(group, []).append(it)
         for group in left:
             if group not in plain:
-                return Missed(Miss.GROUP, self._words(group))
+                return self._no_place(group, left)
         given = dict(way.given)
         for group, own in plain.items():
             first, *others = own
@@ -256,13 +283,13 @@ class Matching:
         """
         pattern, known = self.pattern, dict(way.known)
         equations = [(extent, self._extent(way, it)) for it, extent in pattern.extents.items()]
-        if not _linear(equations, known):
+        if not solved_linear(equations, known):
             return None
         moved = [(each, pattern.dims[each.operand][each.dim]) for each in way.moved]
         for each, window in moved:
             assert isinstance(window, Window)
-            constant = _scalar(window.constant)
-            free = _unknown(constant, known)
+            constant = scalar_of(window.constant)
+            free = unknowns(constant, known)
             if len(free) == 1 and pattern.shapes[each.operand][each.dim] not in known:
                 rest = substitute(each.rest, {it: num(0) for it in each.rest.free})
                 wanted: Scalar = num(0)
@@ -270,7 +297,7 @@ class Matching:
                     if not isinstance(rest, Num) or each.rest is not rest or each.unit != 1:
                         return None
                     wanted = rest
-                if not _linear([(constant, wanted)], known) or not _natural(known[free[0]]):
+                if not solved_linear([(constant, wanted)], known) or not is_natural(known[free[0]]):
                     return None
             size = pattern.shapes[each.operand][each.dim]
             factor = factors[each.operand]
@@ -280,19 +307,19 @@ class Matching:
                 known[size] = as_scalar(shape[each.at])
         sizes = {size for shape in pattern.shapes for size in shape if isinstance(size, Sym)}
         for equation in equations:
-            free = _unknown(equation[0], known)
+            free = unknowns(equation[0], known)
             # attributes that are padding stay 0 where the data have what is read
             for name in free if not own else ():
                 if name not in sizes and len(free) > 1:
                     known[name] = num(0)
-            free = _unknown(equation[0], known)
-            if len(free) > 1 or (free and not _least(equation, free[0], known)):
+            free = unknowns(equation[0], known)
+            if len(free) > 1 or (free and not solved_least(equation, free[0], known)):
                 return None
         names = [part for value in pattern.attrs.values() for item in (value if isinstance(value, tuple) else (value,))
-                 if isinstance(item, Scalar) for part in _unknown(item, known)]  # fmt: skip
+                 if isinstance(item, Scalar) for part in unknowns(item, known)]  # fmt: skip
         known.update({name: num(1) if name not in sizes else num(0) for name in names})
         for extent, wanted in equations:
-            if _put(extent, known) is not wanted:
+            if put(extent, known) is not wanted:
                 return None
         return known
 
@@ -305,15 +332,15 @@ class Matching:
         pattern = self.pattern
         try:
             args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
-        except Unfit:
-            return Missed(Miss.PADS)
-        attrs = {name: sized(value, lambda part: _put(part, known)) for name, value in pattern.attrs.items()}
+        except Unfit as unfit:
+            return Missed(Miss.PADS, str(unfit))
+        attrs = {name: sized(value, lambda part: put(part, known)) for name, value in pattern.attrs.items()}
         try:
             (made,) = call(self.rules, pattern.op, args, attrs)
-        except (Mismatch, EvalError):
-            return Missed(Miss.TYPES)
+        except (Mismatch, EvalError) as problem:
+            return Missed(Miss.TYPES, str(problem))
         if made.type.dtype is not self.view.dtype:
-            return Missed(Miss.TYPES)
+            return Missed(Miss.TYPES, f"{made.type.dtype} instead of {self.view.dtype}")
         groups = pattern.scope.groups or (1,) * len(pattern.scope.iters)
         if len(made.type.shape) != len(groups):
             return Missed(Miss.SIZES)
@@ -339,7 +366,7 @@ class Matching:
         body = factor
         outside = False
         for d, dim in enumerate(pattern.dims[operand]):
-            size = _put(pattern.shapes[operand][d], known)
+            size = put(pattern.shapes[operand][d], known)
             if not isinstance(dim, Window):
                 own = [it for each in dim for it in way.given[each]] or [*self.operands.fresh()]
                 names += own
@@ -348,7 +375,7 @@ class Matching:
                 continue
             (place,) = self.operands.fresh()
             (moved,) = (each for each in way.moved if (each.operand, each.dim) == (operand, d))
-            constant = _put(_scalar(dim.constant), known)
+            constant = put(scalar_of(dim.constant), known)
             position = apply("+", apply("*", num(moved.unit), apply("-", place, constant)), moved.rest)
             assert isinstance(body, Read)
             self._beside(way, moved, dim, position, place, size, body, known)
@@ -384,11 +411,11 @@ class Matching:
         known: Mapping[Sym, Scalar],
     ) -> None:  # fmt: skip
         """Raises Unfit unless what the operator takes for data beside its own is what the expression reads there."""
-        low = high = _integer(_put(_scalar(window.constant), known))
+        low = high = integer(put(scalar_of(window.constant), known))
         for it, slope in window.terms:
-            reach = _integer(_put(_scalar(slope), known)) * (_integer(self._extent(way, it)) - 1)
+            reach = integer(put(scalar_of(slope), known)) * (integer(self._extent(way, it)) - 1)
             low, high = low + min(reach, 0), high + max(reach, 0)
-        count = _integer(size)
+        count = integer(size)
         leaf = self.pattern.leaves[moved.operand]
         data = self.operands.values[factor.operand].type.shape[moved.at]
         if (low >= 0 and high < count) or not isinstance(data, int):
@@ -409,7 +436,10 @@ class Matching:
                 raise Unfit("data beside the operator's")
 
 
-# ---- numbers -------------------------------------------------------------------------------------------------------
+def _words(group: Group) -> str:
+    operands, result = group
+    parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
+    return " + ".join(parts) or "nowhere"
 
 
 def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter | None, ...]]:
@@ -420,93 +450,6 @@ def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter |
         for rest in _distinct(options[1:]):
             if first is None or first not in rest:
                 yield first, *rest
-
-
-def _scalar(poly: Poly) -> Scalar:
-    total: Scalar = num(0)
-    for atoms, count in poly.terms:
-        part: Scalar = num(count)
-        for atom in atoms:
-            part = apply("*", part, atom)
-        total = apply("+", total, part)
-    return total
-
-
-def _put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
-    """Sizes and attributes in the place of their names."""
-    if not known:
-        return node
-    if isinstance(node, Sym):
-        return known.get(node, node)
-    if isinstance(node, Apply):
-        return apply(node.name, *[_put(arg, known) for arg in node.args])
-    return node
-
-
-def _unknown(node: Scalar, known: Mapping[Sym, Scalar]) -> list[Sym]:
-    return unknowns_in(_put(node, known))
-
-
-def _integer(node: Scalar) -> int:
-    if not isinstance(node, Num) or not isinstance(node.value, int):
-        raise Unfit("an unknown size")
-    return node.value
-
-
-def _natural(node: Scalar) -> bool:
-    return isinstance(node, Num) and isinstance(node.value, int) and node.value >= 0
-
-
-def _linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, Scalar]) -> bool:
-    """Solves what is linear in one unknown, as often as that helps; False where something has no solution."""
-    grew = True
-    while grew:
-        grew = False
-        for left, right in equations:
-            names = _unknown(left, known)
-            if len(names) != 1:
-                continue
-            now = _put(left, known)
-            (name,) = names
-            if now is name:
-                known[name] = right
-                grew = True
-                continue
-            slope = coefficient_of(now, name)
-            if slope is None or not isinstance(right, Num):
-                continue
-            rest = apply("-", right, _put(now, {name: num(0)}))
-            if not isinstance(rest, Num) or not isinstance(rest.value, int) or rest.value % slope:
-                return False
-            known[name] = num(rest.value // slope)
-            grew = True
-    return True
-
-
-def _least(equation: tuple[Scalar, Scalar], name: Sym, known: dict[Sym, Scalar]) -> bool:
-    """The least value of an unknown with which a size that grows with it is what is wanted."""
-    left, right = _put(equation[0], known), equation[1]
-    if not isinstance(right, Num):
-        return False
-
-    def at(value: int) -> int:
-        return int(number_of(left, {name: value}))
-
-    try:
-        low, high = 0, 1
-        while at(high) < right.value and high < _MOST:
-            low, high = high, 2 * high
-        if at(0) >= right.value:
-            low = high = 0
-        while low < high:
-            middle = (low + high) // 2
-            low, high = (middle + 1, high) if at(middle) < right.value else (low, middle)
-        if at(low) != right.value:
-            return False
-    except Unknown:
-        return False
-    known[name] = num(low)
-    return True
 
 
 __all__ = ["Matching", "Miss", "Missed", "nearer"]

@@ -13,7 +13,7 @@ from typing import Any
 
 from dslc.analysis.poly import NotIntegral, Poly, polynomial
 from dslc.ir.graph import Input, Scope, ScopeNode, Value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, rebuild, sym, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, apply, as_scalar, num, read, rebuild, sym, walk
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.assume import Assumed, assumed, rank_choices
@@ -21,6 +21,8 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 
+#: a reduction's place in what is computed of it
+TOTAL = read(-1, ())
 #: where an iterator stands: in the index of which operands, and whether in that of the result
 Group = tuple[frozenset[int], bool]
 _PROBLEMS = (Mismatch, EvalError, Unbound, TypeError, ValueError, IndexError)
@@ -39,7 +41,7 @@ class Pattern:
     """An operator at unknown sizes.
 
     `leaves`: the read of each operand in `body`. `dims`: of each operand and dimension its plain iterators in their order, or the
-    window that moves along it.
+    window that moves along it. `outer`: what is computed of the reduction, which is `TOTAL` in it; None where nothing is.
     """
 
     op: str
@@ -52,6 +54,7 @@ class Pattern:
     shapes: tuple[tuple[Scalar, ...], ...]
     dims: tuple[tuple[tuple[Iter, ...] | Window, ...], ...]
     attrs: Mapping[str, Any]
+    outer: Scalar | None = None
 
     def group(self, it: Iter) -> Group:
         return frozenset(k for k, leaf in self.leaves.items() if it in leaf.free), it in self.scope.iters
@@ -120,18 +123,21 @@ def _pattern(op: OperatorDef, choice: Assumed) -> Pattern | None:
     if any(size is num(1) for shape in shapes for size in shape):
         # broadcast along an axis: the iterators of another rank choice do that
         return None
-    body, kind, sums = rebuild(node.scope.body, _renamed), None, tuple[Iter, ...]()
+    whole, kind, sums = rebuild(node.scope.body, _renamed), None, tuple[Iter, ...]()
     extents = {it: unknown(as_scalar(extent)) for it, extent in zip(node.scope.iters, node.scope.extents, strict=True)}
-    if isinstance(body, Reduce):
-        if body.where is not None or any(extent.free for extent in body.extents):
+    total, outer = around(whole)
+    body = whole
+    if total is not None:
+        if total.where is not None or any(extent.free for extent in total.extents):
             return None
-        kind, sums = body.kind, body.iters
-        extents.update(zip(body.iters, body.extents, strict=True))
-        body = body.body
-    reads = [part for part in walk(body) if isinstance(part, Read)]
+        kind, sums = total.kind, total.iters
+        extents.update(zip(total.iters, total.extents, strict=True))
+        body = total.body
+    parts = [*walk(body), *(() if outer is None else walk(outer))]
+    reads = [part for part in parts if isinstance(part, Read) and part is not TOTAL]
     numbers = {k: args.index(arg) for k, arg in enumerate(node.args)}
     leaves = {numbers[each.operand]: each for each in reads}
-    inside = any(isinstance(part, Reduce) for part in walk(body)) or any(part.reads for each in reads for part in each.index)
+    inside = any(isinstance(part, Reduce) for part in parts) or any(part.reads for each in reads for part in each.index)
     if inside or len(leaves) != len(reads) or leaves.keys() != set(range(len(args))):
         return None
     dims = []
@@ -141,10 +147,21 @@ def _pattern(op: OperatorDef, choice: Assumed) -> Pattern | None:
             return None
         dims.append(tuple(dim for dim in own if dim is not None))
     known = {attr.name: sized(choice.env.get(attr.name), unknown) for attr in op.attrs}
-    pattern = Pattern(op.name, node.scope, kind, sums, extents, body, leaves, shapes, tuple(dims), known)
+    pattern = Pattern(op.name, node.scope, kind, sums, extents, body, leaves, shapes, tuple(dims), known, outer)
     # an iterator of a window that is one of a merged dimension too would have to be both
     plain = {it for dims in pattern.dims for dim in dims if not isinstance(dim, Window) and len(dim) > 1 for it in dim}
     return None if plain & set(pattern.moving) else pattern
+
+
+def around(body: Scalar) -> tuple[Reduce | None, Scalar | None]:
+    """The one reduction of a body, and what is computed of it: `max(sum[k] e + b, 0)` → `sum[k] e`, `max(TOTAL + b, 0)`."""
+    if isinstance(body, Reduce):
+        return body, None
+    sums = [part for part in walk(body) if isinstance(part, Reduce)]
+    if len(sums) != 1:
+        return None, None
+    (total,) = sums
+    return total, rebuild(body, lambda node: TOTAL if node is total else None)
 
 
 def unknown(node: Scalar) -> Scalar:
@@ -193,6 +210,10 @@ def leaves_in(pattern: Scalar, body: Scalar) -> Iterator[Mapping[int, Scalar]]:
 
     `$0 * $1` in `a * b * c`: every way to make two parts of which each reads something.
     """
+    if pattern is TOTAL:
+        if body is TOTAL:
+            yield {}
+        return
     if isinstance(pattern, Read):
         if body.reads:
             yield {pattern.operand: body}
@@ -217,7 +238,9 @@ def _each(patterns: tuple[Scalar, ...], bodies: tuple[Scalar, ...]) -> Iterator[
         return
     for first in leaves_in(patterns[0], bodies[0]):
         for rest in _each(patterns[1:], bodies[1:]):
-            yield {**first, **rest}
+            # what is read several times is the same each time
+            if all(rest.get(operand, part) is part for operand, part in first.items()):
+                yield {**first, **rest}
 
 
 def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
@@ -237,4 +260,4 @@ def _parted(body: Apply, count: int) -> Iterator[tuple[Scalar, ...]]:
             yield apply(body.name, *left), apply(body.name, *right)
 
 
-__all__ = ["Group", "Pattern", "Window", "leaves_in", "patterns_of", "unknowns_in"]
+__all__ = ["TOTAL", "Group", "Pattern", "Window", "around", "leaves_in", "patterns_of", "unknowns_in"]

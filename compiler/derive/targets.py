@@ -9,13 +9,17 @@ from collections.abc import Iterable, Iterator
 
 from dslc.derive.pieces import Operands, View, Views, view_of
 from dslc.derive.solving import Matching, Miss, Missed, nearer
-from dslc.derive.tables import Pattern, patterns_of
-from dslc.ir.graph import Call, Value
-from dslc.ir.scalar import Apply, Read
+from dslc.derive.tables import Pattern, around, patterns_of
+from dslc.ir.graph import Call, ScopeNode, Value
+from dslc.ir.scalar import Apply, Read, Reduce, walk
+from dslc.ir.scopes import inline
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
+
+#: scopes over a reduction that are computed with it at most
+_ABOVE = 6
 
 
 def products_of(rules: Rules) -> tuple[str, ...]:
@@ -41,7 +45,7 @@ def targets_of(rules: Rules, own: Iterable[str] = (), wanted: Iterable[str] = ()
 def _is_product(pattern: Pattern) -> bool:
     body = pattern.body
     return (
-        pattern.kind == "sum" and isinstance(body, Apply) and body.name == "*" and len(body.args) == 2
+        pattern.kind == "sum" and pattern.outer is None and isinstance(body, Apply) and body.name == "*" and len(body.args) == 2
         and all(isinstance(arg, Read) for arg in body.args)
     )  # fmt: skip
 
@@ -54,8 +58,11 @@ def instances(
     view = view_of(value, operands)
     if view is None:
         return
+    targets = tuple(targets)
+    outer = any(pattern.outer is not None for name in targets for pattern in patterns_of(rules, name))
+    whole = _with_what_it_reads(value, operands) if outer else None
     for name in targets:
-        for made in _matched(rules, view, operands, name):
+        for made in _matched(rules, view, whole, operands, name):
             if isinstance(made, Value):
                 yield name, made
 
@@ -67,15 +74,31 @@ def missed(rules: Rules, value: Value, target: str) -> Missed | None:
     view = view_of(value, operands)
     if view is None:
         return Missed(Miss.NO_PRODUCT)
-    for made in _matched(rules, view, operands, target):
+    for made in _matched(rules, view, _with_what_it_reads(value, operands), operands, target):
         if isinstance(made, Value):
             return None
         found = nearer(found, made)
     return found or Missed(Miss.NO_TABLE)
 
 
-def _matched(rules: Rules, view: View, operands: Operands, name: str) -> Iterator[Value | Missed]:
-    """By the pattern with the most windows that matches, or the fewest iterators."""
+def _with_what_it_reads(value: Value, operands: Operands) -> View | None:
+    """What is computed of a reduction, element by element, with it in one: `max(P[x] + b, 0)` → `max(sum[k] e + b, 0)`."""
+    for _ in range(_ABOVE):
+        node = value.node
+        assert isinstance(node, ScopeNode)
+        below = [k for k, arg in enumerate(node.args) if isinstance(arg.node, ScopeNode)]
+        if not below or any(isinstance(part, Reduce) for part in walk(node.scope.body)):
+            break
+        try:
+            value = inline(value, below[0])
+        except TypeError:
+            return None
+    view = view_of(value, operands)
+    return view if view is not None and around(view.body)[1] is not None else None
+
+
+def _matched(rules: Rules, plain: View, joined: View | None, operands: Operands, name: str) -> Iterator[Value | Missed]:
+    """By the pattern with the most windows that matches, or the fewest iterators; `joined`: for those that compute on."""
     patterns = sorted(patterns_of(rules, name), key=lambda each: (-len(each.windows), len(each.extents)))
     for whole in (True, False):
         for pattern in patterns:
@@ -83,6 +106,10 @@ def _matched(rules: Rules, view: View, operands: Operands, name: str) -> Iterato
                 # windows of one position along two dimensions are enough
                 continue
             found = False
+            view = plain if pattern.outer is None else joined
+            if view is None:
+                yield Missed(Miss.NO_PRODUCT)
+                continue
             for made in Matching(rules, pattern, view, operands).every(whole):
                 found = found or isinstance(made, Value)
                 yield made

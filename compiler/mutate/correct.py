@@ -19,8 +19,8 @@ from dslc.ir.holes import abstracted, program
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal
 from dslc.ir.scopes import inline
 from dslc.mutate.problem import shape_of
-from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
 from dslc.prove.exact import Equal, compare
+from dslc.prove.partial.difference import Difference, NotCompared, difference, restricted
 from dslc.prove.strided import Box, mask_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.elaborate import expand

@@ -25,7 +25,7 @@ from dslc.fuse.kernels import Cyclic, folded, unfold
 from dslc.fuse.profile import Profiles, Reach
 from dslc.fuse.trials import MARGIN, Subject, Trials, Tried, Why
 from dslc.ir.facts import Fact, fact_of
-from dslc.ir.graph import Call, Graph, Kernel, Node, ScopeNode, Value, replace
+from dslc.ir.graph import Call, Graph, Input, Kernel, Node, ScopeNode, Value, replace
 from dslc.ir.holes import abstracted, instantiated, leaves_of
 from dslc.ir.scalar import Read, Reduce, walk
 from dslc.prove.garbage import rare_collections
@@ -40,12 +40,14 @@ from dslc.semantics.library import Rules, load_many
 
 #: the share of a model that equal nodes must take together, and how many different ones are looked at
 SHARE, SITES = 0.05, 6
-#: how far derivations are looked for, and seconds of that for one expression; a share of the time that it takes at most
-DEPTH, SECONDS, SEARCHING = 5, 6.0, 0.4
+#: how far derivations are looked for: so deep, at so many expressions, and for so many seconds, a share of those that are left at most
+DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
 #: programs of one expression that are priced, and that are built
 PRICED, BUILT = 12, 3
 #: seconds of proving one program
 PROOF = 5.0
+#: programs that are not taken of which a report tells
+TOLD = 3
 #: nodes behind a product that are computed with it
 BEHIND = 4
 #: further measurements of what decides
@@ -73,6 +75,16 @@ class Rival:
 
 
 @dataclass(frozen=True, slots=True)
+class Dearer:
+    """The cheapest program that was found for an operator, where none is worth building: seconds by estimate, and those of the node."""
+
+    rule: str
+    words: str
+    seconds: float
+    price: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tale:
     """What was looked at: nodes, programs found, priced, built, and what became of those that are not faster."""
 
@@ -81,6 +93,7 @@ class Tale:
     measured: tuple[Rival, ...] = ()
     taken: tuple[Rival, ...] = ()
     late: bool = False
+    dearer: tuple[Dearer, ...] = ()
 
     def told(self, how: str = "derived by ") -> list[str]:
         """What a report says of what is taken; `how` goes before the rules."""
@@ -89,6 +102,27 @@ class Tale:
             was, now = one.before * 1e3, one.after * 1e3
             lines.append(f"{how}{one.fact.rule}: {_words(one.program)}: {now:.4g} ms instead of {was:.4g} ms by itself")
         return lines
+
+    def left(self, how: str = "derived by ") -> list[str]:
+        """What a report says of what is not taken: of each place the fastest that was measured, else the cheapest by estimate."""
+        own = {one.fact.old for one in self.taken}
+        best: dict[Graph, Rival] = {}
+        for one in self.measured:
+            if one.fact.old not in own and (one.fact.old not in best or one.after < best[one.fact.old].after):
+                best[one.fact.old] = one
+        lines = []
+        for one in list(best.values())[:TOLD]:
+            was, now = one.before * 1e3, one.after * 1e3
+            lines.append(f"{how}{one.fact.rule}, and not taken: {_words(one.program)}: {now:.4g} ms, before {was:.4g} ms by itself")
+        for each in self.dearer[: TOLD - len(lines)]:
+            was, now = each.price * 1e3, each.seconds * 1e3
+            lines.append(f"{how}{each.rule}, and not built: {each.words}: {now:.4g} ms by estimate, before {was:.4g} ms")
+        return lines
+
+
+def rule_of(program: Program) -> str:
+    """What the step that takes a program is called: its derivations."""
+    return " > ".join(dict.fromkeys(str(step) for step in program.steps))
 
 
 def _words(program: Graph) -> str:
@@ -124,10 +158,11 @@ class Derivations:
     margin: float = MARGIN
     #: programs of one expression that are built
     built: int = BUILT
+    #: what was derived so far of each operator
+    found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     _profiles: Profiles = field(init=False)
     _trials: Trials = field(init=False)
     _machine: Speeds = field(init=False, default=EVERYDAY)
-    _found: dict[Graph, tuple[Program, ...]] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
@@ -138,6 +173,7 @@ class Derivations:
         searched, found, late = 0, 0, False
         measured: list[Rival] = []
         best: dict[Graph, Rival] = {}
+        dearer: list[Dearer] = []
         places: dict[Graph, list[Place]] = {}
         owned: set[Node] = set()
         try:
@@ -147,6 +183,8 @@ class Derivations:
                 programs = self._programs(program)
                 searched, found = searched + 1, found + len(programs)
                 promising = self._promising(programs, price)
+                if not promising:
+                    dearer += self._cheapest(programs, price)
                 regions: dict[Graph, list[Place]] = {}
                 for node in nodes:
                     place = self._place(node, around, owned)
@@ -163,14 +201,14 @@ class Derivations:
         except TimeUp:
             late = True
         taken = tuple(best[old] for old in places if old in best)
-        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late)
+        return self._candidates(base, taken, places), Tale(searched, found, tuple(measured), taken, late, tuple(dearer))
 
     def facts(self, graph: Graph) -> Iterator[tuple[Fact, tuple[Value, ...]]]:
         """What dear nodes of a graph can be instead, by estimate, and their expressions as kernels. Raises TimeUp."""
         base = Candidate(graph, self.costs.graph_cost(graph))
         for program, nodes, price in self._sites(base, Neighbours(graph)):
             for derived in self._promising(self._programs(program), price):
-                rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
+                rule = rule_of(derived)
                 for node in nodes:
                     _, args = abstracted(node.values, leaves_of((node,)))
                     (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
@@ -186,7 +224,9 @@ class Derivations:
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _sites(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Graph, list[Call], float]]:
+    def _sites(
+        self, base: Candidate, around: Neighbours, share: float | None = None
+    ) -> Iterator[tuple[Graph, list[Call], float]]:
         """Dear sums of products, equal ones together, and what one of them takes; the dearest first."""
         nodes: dict[Graph, list[Call]] = {}
         for node in around.nodes:
@@ -201,7 +241,7 @@ class Derivations:
         prices = {program: self.costs.cost(nodes[program][0]) for program in likely}
         worth = {program: len(nodes[program]) * prices[program] for program in likely if isfinite(prices[program])}
         for program in sorted(worth, key=lambda program: -worth[program]):
-            if worth[program] >= self.share * base.cost:
+            if worth[program] >= (self.share if share is None else share) * base.cost:
                 yield program, nodes[program], prices[program]
 
     def _is_wanted(self, program: Graph) -> bool:
@@ -239,19 +279,20 @@ class Derivations:
 
     def _programs(self, program: Graph) -> tuple[Program, ...]:
         """What is derived of one operator, the cheapest by estimate first. Raises TimeUp."""
-        found = self._found.get(program)
+        found = self.found.get(program)
         if found is None:
             left = self.left()
             if left <= 0:
                 raise TimeUp
             value = self._expanded(program)
             assert value is not None
-            search = Search(self.rules, self.derivations, Limits(max_depth=DEPTH, seconds=min(SECONDS, SEARCHING * left)))
+            limits = Limits(max_depth=DEPTH, max_states=STATES, seconds=min(SECONDS, SEARCHING * left))
+            search = Search(self.rules, self.derivations, limits)
             (old,) = program.outputs
             with rare_collections():
                 every = search.run(value).programs
             found = tuple(unlike(self.rules, (each for each in every if each.steps and not _same(each.value, old)), [old.node]))
-            self._found[program] = found
+            self.found[program] = found
         return found
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
@@ -263,6 +304,20 @@ class Derivations:
             if calls * self.margin < price:
                 worth[k] = calls + sum(self._scope(node) for node in each.generated if not node.constant)
         return [programs[k] for k in sorted(worth, key=lambda k: worth[k]) if worth[k] * self.margin < price][: self.built]
+
+    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+        """The program of the least price by estimate, for a report. Raises TimeUp."""
+        worth = [
+            sum(self.costs.cost(node) for node in each.calls if not node.constant)
+            + sum(self._scope(node) for node in each.generated if not node.constant)
+            for each in programs[:PRICED]
+        ]
+        if not worth:
+            return []
+        k = min(range(len(worth)), key=worth.__getitem__)
+        names = [node.op.rpartition(".")[2] for node in programs[k].calls if not node.constant]
+        kernels = ["kernel" for node in programs[k].generated if not node.constant and not isinstance(node.scope.body, Read)]
+        return [Dearer(rule_of(programs[k]), " + ".join([*names, *kernels]), worth[k], price)]
 
     def _scope(self, node: ScopeNode) -> float:
         """Estimated seconds of a scope as a kernel; one that is only looked up is part of who looks."""
@@ -288,7 +343,7 @@ class Derivations:
         _, args = abstracted(node.values, leaves_of((node,)))
         (made,) = replace((derived.value,), dict(zip(program.inputs, args, strict=True)))
         (end,) = replace((place.end,), {node.values[0]: made})
-        rule = " > ".join(dict.fromkeys(str(step) for step in derived.steps))
+        rule = rule_of(derived)
         try:
             return fact_of(rule, (place.end,), (end,), leaves_of((node, *place.behind)))[0]
         except ValueError:
@@ -378,8 +433,10 @@ def _at_work(program: Graph) -> tuple[Graph, tuple[bool, ...]]:
     running = [node for node in program.nodes() if not node.constant]
     ends = dict.fromkeys(arg for node in running for arg in node.args if arg.constant)
     inputs = [value for value in program.inputs if not value.constant]
-    graph, leaves = abstracted(program.outputs, [*inputs, *(value for value in ends if not value.known or value.type.elements > 1)])
+    # one number is part of the model, unless it is a hole
+    stored = [value for value in ends if isinstance(value.node, Input) or not value.known or value.type.elements > 1]
+    graph, leaves = abstracted(program.outputs, [*inputs, *stored])
     return graph, tuple(leaf.constant for leaf in leaves)
 
 
-__all__ = ["Derivations", "Place", "Rival", "Tale", "derivations_of"]
+__all__ = ["Derivations", "Place", "Rival", "Tale", "derivations_of", "rule_of"]

@@ -32,6 +32,7 @@ from dslc.search.originals import Unusable
 from dslc.search.planning import begun
 from dslc.search.rulesets import chosen_partial
 from dslc.search.run import Run
+from dslc.search.siblings import Siblings
 from dslc.search.sizes import sizes_of
 from dslc.search.sources import Source, Substitutions
 from dslc.search.stages import Explored, Predicted, Referenced
@@ -452,11 +453,13 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     if not task.settings.derive or not with_kernels(task.settings):
         return
     left = _share(ground, run, "deriving programs", DERIVING)
-    looked = Derivations(
-        task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided
-    )
-    # what was mutated is derived further
-    yield from _found(looked, run, "deriving programs", (*reached.offered[:1], reached.best, ground.start))
+    common = (task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided)
+    bases = (*reached.offered[:1], reached.best, ground.start)
+    siblings = Siblings(*common)
+    pairs = [*_found(siblings, run, "deriving programs", bases[-2:])]
+    yield from pairs
+    # what was mutated, or derived in pairs, is derived further
+    yield from _found(Derivations(*common, found=siblings.found), run, "deriving programs", (*pairs[:1], *bases))
 
 
 def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float]:
@@ -474,6 +477,9 @@ def _found(looked: Derivations, run: Run, phase: str, bases: Iterable[Candidate]
         if tale.late:
             run.cut(phase)
         run.kernels.update((one, tale.told(how)) for one in made[:1])
+        if how:
+            for line in tale.left(how):
+                run.note(line)
         yield from made
 
 

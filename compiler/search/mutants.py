@@ -27,7 +27,7 @@ from dslc.mutate.search import Options, made, search
 from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
-from dslc.search.derivations import Derivations, Place, Rival, Tale
+from dslc.search.derivations import Dearer, Derivations, Place, Rival, Tale
 from dslc.semantics.library import Rules
 
 #: how long mutants of one operator are looked for; a share of the time that is left at most
@@ -136,7 +136,7 @@ class Mutants(Derivations):
 
     def _programs(self, program: Graph) -> tuple[Program, ...]:
         """Mutants of an operator at its own sizes, the cheapest by estimate first. Raises TimeUp."""
-        found = self._found.get(program)
+        found = self.found.get(program)
         if found is None:
             left = self.left()
             if left <= 0:
@@ -159,7 +159,7 @@ class Mutants(Derivations):
                 for value in made(self.rules, mutant, problem.small, problem.region):
                     self._regions[value] = region
                     programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
-            found = self._found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
+            found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 
     def _promising(self, programs: Sequence[Program], price: float) -> list[Program]:
@@ -206,6 +206,10 @@ class Mutants(Derivations):
             at = wrong_at(self.rules, old, own, found.boxes)
             said = f"is wrong at {list(at)}" if at is not None else "is not proved"
             self.notes[f"the correction of {target}'s own {said}: left out"] = None
+
+    def _cheapest(self, programs: Sequence[Program], price: float) -> list[Dearer]:
+        # nobody derived them: there are always some
+        return []
 
     def _calls(self, value: Value) -> float:
         nodes = topological([value.node])

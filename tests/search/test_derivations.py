@@ -19,6 +19,7 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.derive.targets import products_of
 from dslc.errors import DslcError
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType
@@ -30,11 +31,13 @@ from dslc.onnx.folding import compute
 from dslc.onnx.importer import import_model
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations, Tale, derivations_of
+from dslc.search.siblings import Siblings
 from dslc.search.validate import claims_of, validate
 from dslc.semantics.library import standard
 from dslc.sessions import session
 from tests.caches import apart
 
+PRODUCTS = products_of(standard())
 compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there is no C++ compiler")
 
 pytestmark = pytest.mark.kernels
@@ -89,7 +92,18 @@ class Looked:
     after: onnx.ModelProto | None
 
 
-def looked(model: onnx.ModelProto, margin: float) -> Looked:
+def crossed(channels: int, filters: int, size: int) -> onnx.ModelProto:
+    """A column and a row of one image with biases, added, as in GCN's blocks."""
+    weights = {"k": noise(filters, channels, 5, 1), "l": noise(filters, channels, 1, 5), "a": noise(filters), "b": noise(filters) + 1}
+    nodes = [
+        helper.make_node("Conv", ["x", "k", "a"], ["c"], pads=[2, 0, 2, 0]),
+        helper.make_node("Conv", ["x", "l", "b"], ["d"], pads=[0, 2, 0, 2]),
+        helper.make_node("Add", ["c", "d"], ["y"]),
+    ]
+    return model_of(nodes, [1, channels, size, size], [1, filters, size, size], weights)
+
+
+def looked(model: onnx.ModelProto, margin: float, finder: type[Derivations] = Derivations) -> Looked:
     """Candidates of one thread for every program that is so many times as fast; 0: whatever it takes."""
     rules = standard()
     imported = import_model(model, rules, {})
@@ -108,7 +122,7 @@ def looked(model: onnx.ModelProto, margin: float) -> Looked:
             prices = CostModel(rules, measurer, build, 17)
             seconds = prices.graph_cost(imported.graph)
             prices.begin(imported.graph, seconds)
-            derivations = Derivations(rules, derivations_of(rules), prices, 17, lambda: 120.0, margin=margin, built=1)
+            derivations = finder(rules, derivations_of(rules), prices, 17, lambda: 120.0, margin=margin, built=1)
             candidates, tale = derivations.of(Candidate(imported.graph, seconds))
         finally:
             measurer.close()
@@ -161,7 +175,35 @@ def test_what_gains_nothing_is_kept() -> None:
     # the runtime's convolution is at the peak of the machine
     found = looked(convolved(64, 28), margin=1.2)
     assert found.tale.searched == 1 and found.tale.found > 0
-    assert found.candidates == []
+    assert found.candidates == [] and found.tale.told() == []
+    # but a report says what there is, and what it takes
+    (line,) = found.tale.left()
+    assert (", and not built: " in line or ", and not taken: " in line) and " ms" in line
+
+
+@compiles
+def test_a_weight_of_one_number_is_a_weight() -> None:
+    """FSRCNN ends in one channel, and the bias of that is one number."""
+    weights = {"k": noise(4, 1, 4, 4), "b": np.full(1, 0.5)}
+    node = helper.make_node("ConvTranspose", ["x", "k", "b"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1])
+    model = model_of([node], [1, 4, 5, 5], [1, 1, 10, 10], weights)
+    found = looked(model, margin=0.0)
+    assert len(found.tale.measured) == 1
+    assert found.after is not None and error(model, found.after) < 1e-5
+
+
+@compiles
+def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixture[str]) -> None:
+    model = crossed(8, 4, 8)
+    found = looked(model, margin=0.0, finder=Siblings)
+    (one,) = found.tale.taken
+    nodes = [node for node in found.candidates[0].graph.nodes() if isinstance(node, Call) and not node.constant]
+    (call,) = (node for node in nodes if node.op in PRODUCTS)
+    assert call.values[0].type.elements == 4 * (5 + 5) * 8 * 8
+    assert set(validate(standard(), claims_of(found.candidates[0])).how.values()) == {"exact"}
+    assert found.after is not None and error(model, found.after) < 1e-5
+    with capsys.disabled():
+        print(f"{one.ratio:.2f} times as fast")
 
 
 @compiles

@@ -1,4 +1,4 @@
-"""TASO's networks of `benchmarks/zoo`: their shapes, that they run, and that dslc understands every operator of them."""
+"""The networks of `benchmarks/zoo`: their shapes, that they run, and that dslc understands every operator of them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,18 @@ WHOLE = {
     "bert": {"MatMul": 8 * 8, "Softmax": 8, "Gelu": 8, "LayerNormalization": 16},
     "nasnet_pools": {"AveragePool": 2, "Add": 1},
     "nasrnn_gates": {"MatMul": 16, "Add": 8},
+    # 1 + 8 * 2 + 3 convolutions
+    "resnet18": {"Conv": 20, "Add": 8, "MatMul": 1},
+    "dcgan": {"ConvTranspose": 5, "Relu": 4, "Tanh": 1},
+    "infogan": {"ConvTranspose": 5, "Relu": 4, "Tanh": 1},
+    "fsrcnn": {"Conv": 7, "PRelu": 7, "ConvTranspose": 1},
+    "csrnet": {"Conv": 7, "Relu": 7},
+    "csrnet_14": {"Conv": 7, "Relu": 7},
+    "gcn": {"Conv": 6, "Add": 2},
+    "longformer": {"MatMul": 6, "Slice": 6, "Concat": 2, "Softmax": 1},
 }
 #: weights at the papers' sizes, in millions
-MILLIONS = {"resnet50": 25.5, "resnext50": 24.95, "nasrnn": 4.19, "bert": 100.8}
+MILLIONS = {"resnet50": 25.5, "resnext50": 24.95, "nasrnn": 4.19, "bert": 100.8, "resnet18": 11.69, "dcgan": 3.58}
 
 
 def runs(model: ModelProto) -> list[Any]:

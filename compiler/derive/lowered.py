@@ -1,0 +1,189 @@
+"""Lowerings as operators: what one call of a target computes has an iterator table too (EinNet, section 5.1).
+
+A lowering's `expr` becomes the equation of an operator. Names of coefficients in indices are its attributes, and so are the extents of
+iterators that stand alone nowhere; a factor before the sum is 1. How buffers have to lie is not asked here: who emits the call does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from dslc.ir.graph import Call, Node, Value, rebuild, with_args
+from dslc.semantics.definitions import FunctionDef, LoweringDef, OperatorDef
+from dslc.semantics.elaborate import expand_node
+from dslc.semantics.library import Rules
+from dslc.semantics.scopes import ranges_of_reads
+from dslc.semantics.walk import walk_expr
+from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import FUNCTIONS_1
+
+#: what a lowering may ask about memory
+_MEMORY = frozenset({"stride", "regular", "dense", "size", "aligned", "bytes"})
+_CONSTANTS = frozenset({"pi", "inf", "nan", "true", "false"})
+#: functions of numbers that a lowering's expression may use
+_KNOWN = FUNCTIONS_1 | {"min", "max"}
+
+
+def with_lowerings(rules: Rules, names: Iterable[str]) -> tuple[Rules, tuple[str, ...]]:
+    """The rules with some of their lowerings as operators of the same names, and which became one."""
+    found = {name: _operator(rules.lowerings[name]) for name in names if name not in rules.operators}
+    made = {name: op for name, op in found.items() if op is not None}
+    return (replace(rules, operators={**rules.operators, **made}), tuple(made)) if made else (rules, ())
+
+
+def lowerings_on(rules: Rules, devices: Collection[str]) -> tuple[str, ...]:
+    """The lowerings of expressions on some devices, by name."""
+    return tuple(name for name, one in rules.lowerings.items() if one.syntax.device in devices and one.syntax.expr is not None)
+
+
+def unlowered(rules: Rules, value: Value, names: Collection[str]) -> Value:
+    """A program with what the lowerings of these names compute in the place of their calls."""
+
+    def each(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+        return expand_node(rules, node, args) if isinstance(node, Call) and node.op in names else with_args(node, args)
+
+    return rebuild((value,), each)[0]
+
+
+def _operator(lowering: LoweringDef) -> OperatorDef | None:
+    """None where the expression has unknown terms, or numbers beside a factor of the sum."""
+    syntax, equation = lowering.syntax, lowering.syntax.expr
+    if equation is None or any(param.type is None or param.type.dims is None for param in syntax.params):
+        return None
+    decls = {param.name: param.type.dims or () for param in syntax.params if param.type is not None}
+    for node in walk_expr(equation.value):
+        if isinstance(node, t.Call) and node.function not in _KNOWN and not _is_function(node.function, lowering):
+            return None
+    indices = dict(_indices(equation))
+    known = {*decls, *indices, *_CONSTANTS}
+    attrs: dict[str, t.TypeExpr] = {}
+    for node in walk_expr(equation.value):
+        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
+            for at, sub in enumerate(node.subs):
+                for part in walk_expr(sub):
+                    if isinstance(part, t.Name) and _is_number(part, known, lowering):
+                        attrs.setdefault(part.id, _type(part, sub, decls.get(node.base.id, ()), at))
+    value = _with_factors_of_one(equation.value, {*known, *attrs}, lowering)
+    if value is None:
+        return None
+    ranges = ranges_of_reads((equation,), decls)
+    extents: dict[str, t.Expr] = {}
+    for name, star in indices.items():
+        if name not in ranges:
+            extents[name] = t.Name(f"size_{name}", span=equation.span)
+            packs = list(_packs_with(equation.value, name, decls)) if star else []
+            if star and not packs:
+                return None
+            attrs[f"size_{name}"] = _ints(packs[0]) if star else _int(equation)
+    places = tuple(_ranged(place, extents) for place in equation.target.places or ())
+    made = replace(equation, target=replace(equation.target, places=places), value=_ranged_sums(value, extents))
+    statements: tuple[t.OperatorStatement, ...] = (
+        *(t.Attr(name, type, None, span=equation.span) for name, type in attrs.items()),
+        *_conditions(syntax, {*decls, *attrs}),
+        made,
+    )
+    results = (t.Param(False, equation.target.name, None, None, span=equation.span),)
+    whole = t.Operator(syntax.name, syntax.params, results, syntax.doc, statements, span=syntax.span)
+    return OperatorDef(lowering.name, whole, lowering.module)
+
+
+def _indices(equation: t.Equation) -> Iterator[tuple[str, bool]]:
+    for node in walk_expr((*(equation.target.places or ()), equation.value)):
+        if isinstance(node, t.Binder):
+            yield node.name, node.star
+
+
+def _is_function(name: str, lowering: LoweringDef) -> bool:
+    return isinstance(lowering.module.lookup(name), FunctionDef)
+
+
+def _is_number(node: t.Name, known: Collection[str], lowering: LoweringDef) -> bool:
+    return node.id not in known and node.id[0].islower() and lowering.module.lookup(node.id) is None
+
+
+def _type(part: t.Name, sub: t.Expr, dims: tuple[t.Expr, ...], at: int) -> t.TypeExpr:
+    """A list of numbers where a coefficient stands in the dimensions of a pack."""
+    declared = dims[at] if at < len(dims) else None
+    if isinstance(sub, t.Pack) and isinstance(declared, t.Pack):
+        return _ints(declared.value)
+    return _int(part)
+
+
+def _int(node: t.Node) -> t.TypeExpr:
+    return t.TypeExpr("int", None, span=node.span)
+
+
+def _ints(pack: t.Expr) -> t.TypeExpr:
+    """As many numbers as a pack has dimensions."""
+    rank = t.Call("rank", (pack,), (), None, span=pack.span)
+    return t.TypeExpr("int", (rank,), span=pack.span)
+
+
+def _packs_with(value: t.Expr, index: str, decls: dict[str, tuple[t.Expr, ...]]) -> Iterator[t.Expr]:
+    """The packs of dimensions along which an index moves."""
+    for node in walk_expr(value):
+        if isinstance(node, t.Subscript) and isinstance(node.base, t.Name):
+            for sub, dim in zip(node.subs, decls.get(node.base.id, ()), strict=False):
+                inside = any(isinstance(part, t.Name) and part.id == index for part in walk_expr(sub))
+                if inside and isinstance(sub, t.Pack) and isinstance(dim, t.Pack):
+                    yield dim.value
+
+
+def _with_factors_of_one(value: t.Expr, known: Collection[str], lowering: LoweringDef) -> t.Expr | None:
+    """The expression without numbers of the caller's that are factors; None where another number is."""
+    if isinstance(value, t.Binary) and value.op == "*":
+        kept = [part for part in (value.left, value.right) if not (isinstance(part, t.Name) and _is_number(part, known, lowering))]
+        if len(kept) == 1:
+            return _with_factors_of_one(kept[0], known, lowering)
+    if isinstance(value, t.Name) and _is_number(value, known, lowering):
+        return None
+    if isinstance(value, t.Binary):
+        left, right = (_with_factors_of_one(part, known, lowering) for part in (value.left, value.right))
+        return None if left is None or right is None else replace(value, left=left, right=right)
+    if isinstance(value, t.Unary):
+        operand = _with_factors_of_one(value.operand, known, lowering)
+        return None if operand is None else replace(value, operand=operand)
+    if isinstance(value, t.Call):
+        args = [_with_factors_of_one(arg, known, lowering) for arg in value.args]
+        return None if any(arg is None for arg in args) else replace(value, args=tuple(arg for arg in args if arg is not None))
+    return value
+
+
+def _ranged(place: t.Place, extents: dict[str, t.Expr]) -> t.Place:
+    if isinstance(place, t.TuplePlace):
+        return replace(place, places=tuple(_with_range(binder, extents) for binder in place.places))
+    return _with_range(place, extents)
+
+
+def _with_range(binder: t.Binder, extents: dict[str, t.Expr]) -> t.Binder:
+    return replace(binder, range=extents[binder.name]) if binder.range is None and binder.name in extents else binder
+
+
+def _ranged_sums(value: t.Expr, extents: dict[str, t.Expr]) -> t.Expr:
+    if isinstance(value, t.Reduction):
+        return replace(value, binders=tuple(_with_range(binder, extents) for binder in value.binders))
+    if isinstance(value, t.Binary):
+        return replace(value, left=_ranged_sums(value.left, extents), right=_ranged_sums(value.right, extents))
+    if isinstance(value, t.Unary):
+        return replace(value, operand=_ranged_sums(value.operand, extents))
+    if isinstance(value, t.Call):
+        return replace(value, args=tuple(_ranged_sums(arg, extents) for arg in value.args))
+    return value
+
+
+def _conditions(syntax: t.Lowering, known: Collection[str]) -> Iterator[t.Where]:
+    """What is asked of types, ranks and coefficients."""
+    computed = {s.target.name for s in syntax.statements if isinstance(s, t.Let)}
+    for statement in syntax.statements:
+        if isinstance(statement, t.Where):
+            kept = tuple(
+                condition for condition in statement.conditions
+                if not any((isinstance(node, t.Call) and node.function in _MEMORY) or (isinstance(node, t.Name) and node.id in computed)
+                           for node in walk_expr(condition))
+            )  # fmt: skip
+            if kept:
+                yield replace(statement, conditions=kept)
+
+
+__all__ = ["lowerings_on", "unlowered", "with_lowerings"]

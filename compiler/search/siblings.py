@@ -1,0 +1,109 @@
+"""Two sums of products of one operand, each derived, with what they then have in common as one call (EinNet, Figure 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import combinations, product
+
+from dslc.cost.clock import TimeUp
+from dslc.derive.merging import merged
+from dslc.derive.search import Program
+from dslc.derive.steps import Steps
+from dslc.fuse.estimate import machine
+from dslc.fuse.groups import Neighbours
+from dslc.ir.facts import Fact
+from dslc.ir.graph import Call, Node, ScopeNode, Value, replace, topological
+from dslc.ir.holes import abstracted, leaves_of, program
+from dslc.search.branches import with_taken
+from dslc.search.candidate import Candidate
+from dslc.search.derivations import Derivations, Rival, Tale, rule_of
+from dslc.search.validate import validate
+
+#: programs of each of two nodes that are combined, and pairs of nodes that are looked at
+EACH, PAIRS = 24, 4
+
+
+@dataclass(slots=True)
+class Siblings(Derivations):
+    """Where two nodes that read one tensor are derived together; see `Derivations`, of which it is one for two nodes at once."""
+
+    _steps: Steps = field(init=False, default_factory=lambda: Steps(()))
+
+    def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
+        """A candidate with everything that is faster."""
+        taken: list[tuple[Rival, tuple[Value, ...], tuple[Value, ...]]] = []
+        measured: list[Rival] = []
+        searched, found, late = 0, 0, False
+        owned: set[Node] = set()
+        try:
+            self._machine = machine(self.costs.measurer)
+            around = Neighbours(base.graph)
+            for pair, price in self._pairs(base, around):
+                inside = {*owned}
+                if inside & {*pair}:
+                    continue
+                searched += 1
+                places = [self._place(node, around, inside) for node in pair]
+                nodes = [node for place in places for node in (place.node, *place.behind)]
+                old = tuple(place.end for place in places)
+                whole, leaves = abstracted((*old, *(node.values[0] for node in pair)), leaves_of(nodes))
+                region, sums = program(whole.inputs, whole.outputs[:2]), whole.outputs[2:]
+                best: Rival | None = None
+                for made, rule in self._worth_building(sums, pair, price):
+                    found += 1
+                    new = replace(region.outputs, dict(zip(sums, made, strict=True)))
+                    fact = Fact(rule, region, program(region.inputs, new))
+                    proved = validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
+                    one = self._measured(fact) if proved else None
+                    if one is not None:
+                        measured.append(one)
+                        if one.ratio >= self.margin and (best is None or one.after < best.after):
+                            best = one
+                if best is not None:
+                    taken.append((best, old, leaves))
+                    owned.update(nodes)
+        except TimeUp:
+            late = True
+        tale = Tale(searched, found, tuple(measured), tuple(one for one, _, _ in taken), late)
+        return [with_taken(base, taken)] if taken else [], tale
+
+    def _pairs(self, base: Candidate, around: Neighbours) -> Iterator[tuple[tuple[Call, Call], float]]:
+        """Dear nodes that read a common value, neither of them below the other; the dearest first."""
+        sites = {node: price for _, nodes, price in self._sites(base, around, share=self.share / 2) for node in nodes}
+        pairs: dict[tuple[Call, Call], float] = {}
+        for a, b in combinations(sites, 2):
+            common = {arg for arg in a.args if not arg.constant} & {*b.args}
+            if common and a not in topological([b]) and b not in topological([a]):
+                pairs[a, b] = sites[a] + sites[b]
+        for pair in sorted(pairs, key=lambda pair: -pairs[pair])[:PAIRS]:
+            if pairs[pair] >= self.share * base.cost:
+                yield pair, pairs[pair]
+
+    def _worth_building(self, sums: tuple[Value, ...], pair: tuple[Call, Call], price: float) -> list[tuple[tuple[Value, ...], str]]:
+        """Programs of both by one call, the cheapest by estimate first, with the derivations that led there. Raises TimeUp."""
+        own = [self._over(one, node) for one, node in zip(sums, pair, strict=True)]
+        worth: dict[tuple[Value, ...], tuple[float, str]] = {}
+        for (a, left), (b, right) in product(*own):
+            for parts in merged(self.rules, left, right):
+                made = tuple(self._steps.normal(part) for part in parts)
+                if made in worth:
+                    continue
+                nodes = [node for node in topological(value.node for value in made) if not node.constant]
+                calls = sum(self.costs.cost(node) for node in nodes if isinstance(node, Call))
+                if calls * self.margin < price:
+                    total = calls + sum(self._scope(node) for node in nodes if isinstance(node, ScopeNode))
+                    rules = dict.fromkeys(f"{rule_of(a)} > {rule_of(b)}".split(" > "))
+                    worth[made] = total, " > ".join([*rules, "calls of one operand merged"])
+        order = sorted(worth, key=lambda made: worth[made][0])
+        return [(made, worth[made][1]) for made in order if worth[made][0] * self.margin < price][: self.built]
+
+    def _over(self, there: Value, node: Call) -> list[tuple[Program, Value]]:
+        """The programs of a node, over what it reads in the program of both."""
+        alone, args = abstracted(node.values, leaves_of((node,)))
+        holes = dict(zip(node.args, there.node.args, strict=True))
+        over = dict(zip(alone.inputs, [holes[arg] for arg in args], strict=True))
+        return [(each, replace((each.value,), over)[0]) for each in self._programs(alone)[:EACH]]
+
+
+__all__ = ["Siblings"]
