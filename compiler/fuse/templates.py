@@ -87,6 +87,11 @@ class Templates:
         """Notes that a template is not used."""
         self.note(f"W0015: the template of {lowering} is left out: {' '.join(why.split())[:300]}")
 
+    def slower(self, lowering: str, seconds: float, other: float) -> None:
+        """Notes that a kernel which is generated is faster than a template's."""
+        taken = f"its kernel takes {seconds * 1e3:.4g} ms, the generated one {other * 1e3:.4g} ms"
+        self.note(f"the template of {lowering} is not used: {taken}")
+
     def groups(self, graph: Graph, around: Neighbours) -> Iterator[Group]:
         """The groups of a graph that some lowering takes."""
         index = GraphIndex(graph) if self._found else None

@@ -83,7 +83,7 @@ def test_the_example_of_the_documentation_runs(cache: Path, capsys: pytest.Captu
     model, fast = cache / "running.onnx", cache / "fast.onnx"
     onnx.save(onnx.parser.parse_model(text), model)
     options = ["--rules", str(cache / "running.rules"), "--bind", "N=512", "--no-derive", "--no-mutate", "--no-timing", "--steps", "0"]
-    assert cli(["optimize", str(model), *options, "--trust", "running", "--budget", "12s", "-o", str(fast)]) == 0
+    assert cli(["optimize", str(model), *options, "--trust", "running", "--budget", "60s", "-o", str(fast)]) == 0
     assert "cumsum, by the template of running.running" in capsys.readouterr().out
     x = np.random.default_rng(0).standard_normal((37, 256)).astype(np.float32)
     for session in (dslc.session(fast), dslc.session(fast, build=False), dslc.session(model)):
@@ -159,7 +159,7 @@ def test_what_is_wrong_with_a_template_is_said_and_the_nodes_remain(cache: Path,
 
 
 @pytest.mark.parametrize("name", ["../own.j2", "/etc/hostname", "link.j2", "sub/../../own.j2", "", "folder"])
-def test_templates_are_in_the_folder_of_their_library(cache: Path, name: str) -> None:
+def test_templates_are_in_the_folder_of_their_library(cache: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     home = cache / "library"
     (home / "folder").mkdir(parents=True)
     (cache / "own.j2").write_text(RELU, "utf-8")
@@ -168,7 +168,7 @@ def test_templates_are_in_the_folder_of_their_library(cache: Path, name: str) ->
     path.write_text(path.read_text("utf-8").replace("own.j2", name), "utf-8")
     templates = Templates(load_many(["std", path]), ("mine",))
     assert not templates and "W0015" in templates.notes[0]
-    assert cli(["check", str(path)]) == 1
+    assert cli(["check", "--output-format", "concise", str(path)]) == 0 and "W0015" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
