@@ -128,6 +128,32 @@ def test_names_attributes_and_values_reach_the_template(cache: Path) -> None:
         assert len(good) == 1 and notes == []
 
 
+@needs_compiler
+def test_the_expression_decides_and_not_the_operator(cache: Path) -> None:
+    """A lowering with `expr` takes whatever computes it, its tensors in any order; one with unknowns is told."""
+    product = """
+    static int64_t tasks(const int64_t* sizes) { return {{ P }}; }
+    static void run(const int64_t* sizes, const float* C, const float* A, float* Y, int64_t begin, int64_t end) {
+        for (int64_t p = begin; p < end; ++p)
+            for (int64_t q = 0; q < {{ Q }}; ++q) {
+                Y[p * {{ Q }} + q] = 0;
+                for (int64_t k = 0; k < {{ K }}; ++k) Y[p * {{ Q }} + q] += A[p * {{ K }} + k] * C[k * {{ Q }} + q];
+            }
+    }
+    """
+    path = rules_with(cache, product)
+
+    def lowered(equation: str) -> tuple[list[Written], list[str]]:
+        path.write_text(f'dslc 1\nlowering own(C: f32[K, Q], A: f32[P, K]) on cpu {{ expr {equation} template "own.j2" }}\n', "utf-8")
+        return tried(path, lambda room: room.op("matmul", room.input(N, M), room.input(M, 5)))
+
+    good, notes = lowered("Y[p, q] = sum[k] A[p, k] * C[k, q]")
+    assert len(good) == 1 and notes == []
+    assert lowered("Y[p, q] = max[k] A[p, k] * C[k, q]") == ([], [])
+    assert "may have no coefficients" in lowered("Y[p, q] = alpha * (sum[k] A[p, k] * C[k, q])")[1][0]
+    assert cli(["check", str(path)]) == 0
+
+
 def test_a_stranger_runs_nothing(cache: Path) -> None:
     """Not by the name of a library of dslc's either: trust goes by the place of the file."""
     for name in ("mine", "std_", "targets"):

@@ -129,17 +129,12 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
 
 def _template(rule: LoweringDef, statement: t.RenderTemplate, report: Report) -> None:
     """W0015 where a template cannot be read, or is none of Jinja's."""
-    hint = "templates are files in the folder of the file that names them, or below"
-    if rule.syntax.expr is not None:
-        problem = "templates on `cpu` are for pieces of graph"
-        hint = "say with `match` which operators it stands for"
-    else:
-        try:
-            mistaken = mistake(template_text(rule.module, statement.template))
-            problem = f"`{statement.template}` is none of Jinja's: {mistaken}" if mistaken else ""
-            hint = ""
-        except NoTemplate as missing:
-            problem = str(missing)
+    hint = ""
+    try:
+        mistaken = mistake(template_text(rule.module, statement.template))
+        problem = f"`{statement.template}` is none of Jinja's: {mistaken}" if mistaken else ""
+    except NoTemplate as missing:
+        problem, hint = str(missing), "templates are files in the folder of the file that names them, or below"
     if problem:
         report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint=hint)
 
