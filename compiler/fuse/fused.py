@@ -140,7 +140,8 @@ class _Fusing:
         groups = list(proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles))
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
         self.offers = [self.prices.offer(group) for group in dict.fromkeys((*groups, *written))]
-        self.written = {offer.program for offer in self.offers if offer.group in written}
+        if self.templates:
+            self.written = {one.program for one in self.offers if one.group in written or self.templates.takes(one.program)}
         proposed = len(self.offers)
         for _ in range(ROUNDS):
             picked = self._priced()

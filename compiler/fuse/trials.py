@@ -338,6 +338,9 @@ class Trials:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""
         times = [self._kernel(subject, one.text, library, "") for one in built]
         fastest = min(range(len(built)), key=times.__getitem__)
+        for one, seconds in zip(built, times, strict=True):
+            if one.lowering and self.templates is not None and not built[fastest].lowering:
+                self.templates.slower(one.lowering, seconds, times[fastest])
         kernel, nodes = times[fastest], self._nodes(subject, "")
         for turn in _TURNS:
             if not kernel / HOPELESS < nodes < inf:

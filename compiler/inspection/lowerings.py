@@ -11,6 +11,7 @@ from dslc.inspection.bounds import check_operator
 from dslc.semantics.checks.names import VOCABULARY
 from dslc.semantics.definitions import LoweringDef, OperatorDef
 from dslc.semantics.library import Rules
+from dslc.semantics.trust import template_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 
@@ -18,6 +19,20 @@ from dslc.syntax import tree as t
 _LAYOUT = frozenset("stride regular dense aligned bytes".split())
 #: of sizes, in words that only a match gives a meaning
 _SIZES = frozenset("size elements".split())
+
+
+#: why the template of an expression has no kernel
+UNKNOWNS = "an expression on `cpu` may have no coefficients, unknown functions, `let`s, or conditions on memory"
+
+
+def check_lowering(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
+    """What is wrong with a lowering once its names are known: reads, and an expression that no template on the CPU can be for."""
+    found = lowering_bounds(rules, lowering)
+    syntax, template = lowering.syntax, template_of(lowering)
+    if syntax.device == "cpu" and template is not None and syntax.expr is not None and expression_of(lowering) is None:
+        message = f"the template of `{syntax.name}` is left out: {UNKNOWNS}"
+        found.append(Diagnostic("W0015", message, template.span, severity="warning"))
+    return found
 
 
 def lowering_bounds(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
@@ -31,6 +46,19 @@ def lowering_bounds(rules: Rules, lowering: LoweringDef) -> list[Diagnostic]:
         report.findings = sure
         out += report.diagnostics()
     return out
+
+
+def expression_of(lowering: LoweringDef) -> OperatorDef | None:
+    """The equation of a lowering as an operator; None where it has unknowns (coefficients, terms), or conditions on memory."""
+    syntax = lowering.syntax
+    if syntax.expr is None or any(isinstance(s, t.Let | t.LetMany | t.Function) for s in syntax.statements):
+        return None
+    wheres = tuple(s for s in syntax.statements if isinstance(s, t.Where))
+    if _calls(wheres) & (_LAYOUT | _SIZES):
+        return None
+    made = _operator(lowering, syntax.expr, wheres)
+    whole = made.syntax.statements[-1]
+    return made if not made.attrs and isinstance(whole, t.Equation) and whole.value == syntax.expr.value else None
 
 
 def _operators(lowering: LoweringDef) -> list[OperatorDef]:
@@ -96,4 +124,4 @@ def _names(root: Any) -> set[str]:
     return {node.id for node in walk_expr(root) if isinstance(node, t.Name)}
 
 
-__all__ = ["lowering_bounds"]
+__all__ = ["UNKNOWNS", "check_lowering", "expression_of", "lowering_bounds"]

@@ -10,7 +10,7 @@ import numpy as np
 
 from dslc.errors import Diagnostic, Label, Span
 from dslc.inspection.bounds import check_operator
-from dslc.inspection.lowerings import lowering_bounds
+from dslc.inspection.lowerings import check_lowering
 from dslc.inspection.samples import sample
 from dslc.inspection.vacuity import Vacuous, vacuous_operator, vacuous_rule
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -40,7 +40,7 @@ def check_all(rules: Rules, modules: Iterable[Module] | None = None, seed: int =
             found += check_bounds(rules, op)
     for lowering in rules.lowerings.values():
         if lowering.module in chosen and not _touched(lowering.syntax.span, errors):
-            found += lowering_bounds(rules, lowering)
+            found += check_lowering(rules, lowering)
     errors = [d.span for d in found if d.severity == "error" and d.span is not None]
     for sub in rules.substitutions.values():
         if sub.module in chosen and not _touched(sub.syntax.span, errors):

@@ -11,6 +11,7 @@ from dslc.mutate.partial import PartialRule, compiled
 from dslc.semantics.definitions import RulesetDef, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.semantics.numerics import keeps_nonfinite
+from dslc.semantics.trust import template_of
 
 #: the rule set of a library that is searched with where nobody names another
 DEFAULT = "default"
@@ -107,7 +108,7 @@ def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
 
         counts = [
             (own(rules.derivations), "derivation"),
-            (own(name for name, one in rules.lowerings.items() if not one.syntax.match), "lowering"),
+            (own(name for name, one in rules.lowerings.items() if not one.syntax.match and template_of(one) is None), "lowering"),
         ]
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         if parts:

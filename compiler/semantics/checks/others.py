@@ -128,19 +128,15 @@ def check_lowering(rules: Rules, rule: LoweringDef, report: Report) -> None:
 
 
 def _template(rule: LoweringDef, statement: t.RenderTemplate, report: Report) -> None:
-    """E0709 where a template cannot be read, or is none of Jinja's."""
-    if rule.syntax.expr is not None:
-        hint = "say with `match` which operators it stands for"
-        report.add("E0709", "a template on `cpu` is for a piece of graph", statement.span, hint=hint)
-        return
+    """W0015 where a template cannot be read, or is none of Jinja's."""
+    hint = ""
     try:
-        problem = mistake(template_text(rule.module, statement.template))
+        mistaken = mistake(template_text(rule.module, statement.template))
+        problem = f"`{statement.template}` is none of Jinja's: {mistaken}" if mistaken else ""
     except NoTemplate as missing:
-        hint = "templates are files in the folder of the file that names them, or below"
-        report.add("E0709", str(missing), statement.span, hint=hint)
-        return
+        problem, hint = str(missing), "templates are files in the folder of the file that names them, or below"
     if problem:
-        report.add("E0709", f"`{statement.template}` is no template: {problem}", statement.span)
+        report.add("W0015", f"the template of `{rule.syntax.name}` is left out: {problem}", statement.span, hint=hint)
 
 
 def _tensors(syntax: t.Lowering) -> set[str]:
