@@ -4,8 +4,8 @@
 
 Prints, for each network, the median of the processor times of rounds that are interleaved with those of the other networks, with the
 rules warm (their guard keys met) and the index of the graph made anew each time; then how a round grows from 100 nodes to `--largest`
-on a chain and on a block that is repeated. Networks have no weights, so that none are drawn. Garbage is collected as in every command of
-dslc: what was there before is not looked at again.
+on a chain and on a block that is repeated. Networks have no weights, so that none are drawn. Garbage is collected as in every command
+of dslc: what was there before is not looked at again.
 """
 
 from __future__ import annotations

@@ -20,7 +20,6 @@ from dslc.semantics.operator_env import operator_env
 from dslc.semantics.types import solve
 from dslc.syntax import tree as t
 
-
 #: what a list may have of which it is enough to know the kinds
 _FLAT = frozenset({int, bool, float, str})
 

@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dslc.ir.dtype import DTYPES
-from dslc.match.pattern import AttrPattern, Bound, Default, Entries, Equal, Literal, Number, Pattern, Rest, Result, Variable
+from dslc.match.pattern import (
+    AttrPattern,
+    Bound,
+    Default,
+    Entries,
+    Equal,
+    Literal,
+    Pattern,
+    Rest,
+    Result,
+    Variable,
+)
 from dslc.match.state import State
 from dslc.match.types import QuickType
 from dslc.semantics.apply import rules_cache

@@ -46,7 +46,7 @@ def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tupl
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
     structure = Structure(rule, index)
-    joins = Joins(rule, index, sorted(parts, key=structure.frequency), lambda part: _ways(part, index))
+    joins = Joins(rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index))
     return joins.order, joins.ways()
 
 
@@ -83,16 +83,13 @@ class Structure:
 
     def states(self) -> Iterator[State]:
         """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
-        return self._tops_from(sorted(self._rule.left.tops, key=self._frequency), State())
-
-    def frequency(self, part: Placed) -> tuple[int, int]:
-        """Less for a part that fewer calls can be."""
-        return self._frequency(part.top)
+        return self._tops_from(sorted(self._rule.left.tops, key=self.frequency), State())
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
 
-    def _frequency(self, top: int) -> tuple[int, int]:
+    def frequency(self, top: int) -> tuple[int, int]:
+        """Less for a part that fewer calls can be."""
         return (min(self._count(site) for site in self._subtree(top)), top)
 
     def _count(self, site: int) -> int:
@@ -207,7 +204,8 @@ class Structure:
                 if self._attributes(site, node, attrs, state, trial, pending):
                     yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
             else:
-                yield from self._arguments(site, node, results, state if names is state.names else state.with_names(names, state.pending))
+                same = state if names is state.names else state.with_names(names, state.pending)
+                yield from self._arguments(site, node, results, same)
 
     def _operator(self, site: Site, node: Call, state: State, names: dict[str, Any]) -> bool:
         if site.operator is not None:
