@@ -70,6 +70,7 @@ class Structure:
         self._trace = trace
         self._sites = rule.left.sites
         self._outlines = rule.outlines
+        self._members: dict[int, frozenset[Call]] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
@@ -187,7 +188,10 @@ class Structure:
 
     def _site(self, site: Site, node: Any, state: State) -> Iterator[State]:
         if self._trace is None:
-            if node not in self._fitting(site.id).members:
+            members = self._members.get(site.id)
+            if members is None:
+                members = self._members[site.id] = self._fitting(site.id).members
+            if node not in members:
                 return
         elif not isinstance(node, Call):
             self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
@@ -348,17 +352,19 @@ class Structure:
 
         def go(k: int, taken: dict[int, int], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
             if k == len(order):
-                yield state, tuple(taken[a] for a in range(len(args)))
+                yield state, tuple([taken[a] for a in range(len(args))])
                 return
             seen: set[Value] = set()
+            at = order[k]
             for position, operand in enumerate(operands):
                 if position in taken.values() or operand in seen:
                     continue
-                if not _ascending({**taken, order[k]: position}, pairs):
+                now = {**taken, at: position}
+                if pairs and not _ascending(now, pairs):
                     continue
                 seen.add(operand)
-                for found in self._pattern(args[order[k]], operand, state):
-                    yield from go(k + 1, {**taken, order[k]: position}, found)
+                for found in self._pattern(args[at], operand, state):
+                    yield from go(k + 1, now, found)
 
         yield from go(0, {}, state)
 
