@@ -2,6 +2,9 @@
 
 A position keeps `//` as an atom, and `x % m` is `x - m * (x // m)`, so that an address in which the parts of a number meet again
 (a reshape, a merged pair of loops) loses both. Everything is immutable and compared by structure.
+
+`dslc.analysis.poly` has polynomials of what expressions say. Atoms here are what generated code has (loop variables, quotients of
+polynomials, integers that it loaded), in the order in which it computes them, and no expression says them.
 """
 
 from __future__ import annotations

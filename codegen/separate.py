@@ -133,7 +133,7 @@ class _Taken:
         where = None if node.where is None else rebuild(node.where, moved.get)
         partial = reduce(node.kind, node.iters, extents, rebuild(node.body, moved.get), where)
         scope = Scope((self.cutting.pieces, *self.scope.extents), substitute(partial, {}), self._type(node))
-        taken = _part(scope, self.args)
+        taken = part_of(scope, self.args)
         self.parts.append(taken)
         inner = iterator("pieces")
         whole = reduce(node.kind, (inner,), (num(self.cutting.pieces),), read(len(self.args), (inner, *self.scope.iters)))

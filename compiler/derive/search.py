@@ -308,8 +308,8 @@ class Search:
         sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
         for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
             whole, names = state, list[str]()
-            for (value, choices), k in zip(found, chosen, strict=True):
-                way = choices[k]
+            for (value, ways), k in zip(found, chosen, strict=True):
+                way = ways[k]
                 if way is None:
                     continue
                 (name, made), before = way, whole
@@ -317,7 +317,8 @@ class Search:
                 if whole != before:
                     # else it went with what reads it
                     names.append(name)
-            yield tuple(names), whole
+            if names:
+                yield tuple(names), whole
 
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
         found = self._instances.get(value)

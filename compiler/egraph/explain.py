@@ -175,7 +175,7 @@ def fact(applied: Applied | Stated) -> tuple[Fact, tuple[Value, ...]]:
     new: list[Value] = []
     recipe = applied.case.recipes[applied.number]
     assert not isinstance(recipe, str), "it was applied"
-    for (_, pattern), made in zip(applied.rule.left.roots, recipe.over(applied.leaves), strict=True):
+    for (_, pattern), made in zip(applied.rule.left.roots, recipe.over(applied.leaves, with_args), strict=True):
         wrap = applied.state.wraps.get(pattern.site)
         whole = made if wrap is None else unwrap(applied.rule.rules, wrap, made)
         assert whole is not None, "it was applied"

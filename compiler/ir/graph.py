@@ -219,7 +219,7 @@ def _gone(kept: _Kept, pool: dict[Any, _Kept] = Node._pool) -> None:
 
 
 def _keep(key: Any, node: Node) -> None:
-    kept = _Kept(node, _gone)  # type: ignore[arg-type]
+    kept = _Kept(node, _gone)
     kept.key = key
     Node._pool[key] = kept
 
@@ -303,7 +303,7 @@ def called(head: Head, args: tuple[Value, ...]) -> tuple[Value, ...]:
                 break
         node.head, node.op, node.attrs, node.tag = head, head.op, head.attrs, head.tag
         node._hash = hash((head.code, args))
-        pool[key] = kept = _Kept(node, _gone)  # type: ignore[arg-type]
+        pool[key] = kept = _Kept(node, _gone)
         kept.key = key
     count = len(head.types)
     return (Value(node),) if count == 1 else tuple([Value(node, k) for k in range(count)])

@@ -35,7 +35,10 @@ Find: TypeAlias = Callable[[Part], Iterable[Way]]
 
 
 class Joins:
-    """All parts of a rule that has several, one after the other: those that share something with parts before them go first, then the rarest."""
+    """The parts of a rule that has several, one after the other.
+
+    The rarest goes first, then what shares something with parts before it, then the rarest of the others.
+    """
 
     def __init__(self, rule: CompiledRule, index: Index, rarest: Sequence[Placed], find: Find) -> None:
         left, order = list(rarest[1:]), [rarest[0]]

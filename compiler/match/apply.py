@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Value, replace
 from dslc.match.associative import unwrap
 from dslc.match.index import GraphIndex
 from dslc.match.matcher import Match
@@ -38,10 +38,10 @@ def replaced(match: Match, graph: Graph) -> Graph:
         raise Refused("the replacement is what stands there already")
     if len(match.roots) > 1 and index.depends(changed.values(), changed):
         raise Refused("the replacement would depend on a result that it replaces: a cycle")
-    out = index.rebuilt(changed)
-    if out.outputs == graph.outputs:
+    outputs = replace(graph.outputs, changed)
+    if outputs == graph.outputs:
         raise Refused("nothing that the graph computes would change")
-    return out
+    return Graph(graph.inputs, outputs)
 
 
 def replacements(match: Match) -> dict[Value, Value]:
@@ -51,7 +51,7 @@ def replacements(match: Match) -> dict[Value, Value]:
         Refused: the right side has no value here, or one of another type.
     """
     built = match.cases.replacement(match.order, match.ways, match.index, match.leaves, match.case, match.number)
-    if not any([way.state.wraps for way in match.ways]):
+    if not any(way.state.wraps for way in match.ways):
         return {old: found for (_, old), found in zip(match.roots, built, strict=True)}
     rules, wraps = match.rule.rules, match.state.wraps
     out: dict[Value, Value] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Value
+from dslc.ir.graph import Call, Value, called
 from dslc.match.index import Index
 from dslc.match.pattern import Site
 from dslc.match.state import Wrap
@@ -63,9 +63,18 @@ def build(rules: Rules, like: Call, values: Sequence[Value]) -> Value | None:
     try:
         if len(like.args) > 2:
             return apply(rules, like.op, list(values), dict(like.attrs))[0]
-        return in_pairs(values, lambda total, value: apply(rules, like.op, [total, value], dict(like.attrs))[0])
+        return in_pairs(values, lambda total, value: _pair(rules, like, total, value))
     except (Mismatch, Unbound, DslcError):
         return None
+
+
+def _pair(rules: Rules, like: Call, total: Value, value: Value) -> Value:
+    first, second = like.args
+    alike = total.node.types[total.index] == first.node.types[first.index]
+    if alike and value.node.types[value.index] == second.node.types[second.index]:
+        # types and attributes follow from the types of the operands, which are those of the call
+        return called(like.head, (total, value))[0]
+    return apply(rules, like.op, [total, value], dict(like.attrs))[0]
 
 
 def unwrap(rules: Rules, wrap: Wrap, new: Value) -> Value | None:

@@ -61,7 +61,9 @@ def _entries_fit(
 
 def same_set(a: AttrSet, b: AttrSet) -> bool:
     """Whether two sets of attributes have the same names and equal values."""
-    return a is b or (a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items()))
+    if a is b:
+        return True
+    return a.values.keys() == b.values.keys() and all(equal(value, b.values[name]) for name, value in a.values.items())
 
 
 def expected(pattern: AttrPattern, names: dict[str, Any]) -> str:

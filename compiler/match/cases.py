@@ -57,7 +57,10 @@ class Cases:
         return sum(isinstance(found, Case) for found in self._known.values())
 
     def of(self, order: Sequence[Placed], ways: Sequence[Way]) -> tuple[tuple[Value, ...], Verdict]:
-        """The tensors with names of a structural match, each once, and its case, or why it has none. `order` has the parts of the ways."""
+        """The tensors with names of a structural match, each once, and its case, or why it has none.
+
+        `order` has the parts of the ways.
+        """
         tensors: tuple[Value, ...] = ()
         codes: tuple[int, ...] = ()
         for way in ways:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Head, Node, Value, with_args
+from dslc.ir.graph import Call, Graph, Head, Node, Value
 from dslc.ir.scalar import Number
 from dslc.semantics.env import AttrSet
 
@@ -34,7 +33,7 @@ class Fitting:
 
 @dataclass(frozen=True, slots=True)
 class Pool:
-    """The calls of one operator. Those with one look differ in nothing but what produces their arguments; `each` is one of each look."""
+    """The calls of one operator. Those of one look differ in nothing but what produces their arguments; `each` is one of each look."""
 
     calls: tuple[Call, ...]
     looks: tuple[int, ...]
@@ -160,14 +159,6 @@ class GraphIndex:
                 out.setdefault(arg, []).append(node)
         return out
 
-    @cached_property
-    def _all_users(self) -> dict[Node, list[int]]:
-        out: dict[Node, list[int]] = {}
-        for at, node in enumerate(self.order):
-            for below in dict.fromkeys(arg.node for arg in node.args):
-                out.setdefault(below, []).append(at)
-        return out
-
     def nodes(self, value: Value) -> tuple[Node]:
         return (value.node,)
 
@@ -229,24 +220,6 @@ class GraphIndex:
     def depends(self, values: Iterable[Value], on: Iterable[Value]) -> bool:
         below = self.below(values)
         return any(below >> self.position[value.node] & 1 for value in on)
-
-    def rebuilt(self, new: dict[Value, Value]) -> Graph:
-        """The graph with some values replaced: only the nodes above them are built again."""
-        mapped = dict(new)
-        queue = sorted({k for value in new for k in self._all_users.get(value.node, ())})
-        queued = set(queue)
-        while queue:
-            node = self.order[heapq.heappop(queue)]
-            if not any(arg in mapped for arg in node.args):
-                continue
-            args = tuple(mapped.get(arg, arg) for arg in node.args)
-            for value, built in zip(node.values, with_args(node, args), strict=True):
-                mapped.setdefault(value, built)
-            for k in self._all_users.get(node, ()):
-                if k not in queued:
-                    queued.add(k)
-                    heapq.heappush(queue, k)
-        return Graph(self.graph.inputs, tuple(mapped.get(value, value) for value in self.graph.outputs))
 
 
 def in_order(calls: Iterable[Call], index: Index) -> list[Call]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,8 +28,8 @@ from dslc.semantics.env import Mismatch, Unbound
 class Match:
     """One place where a rule applies, with a value for every name.
 
-    `ways` are the parts of the left side as they matched, which `order` names; `number` is that of the `choice`. The `case` is that of all matches with
-    this one's guard key, `leaves` are the tensors that tell them apart.
+    `ways` are the parts of the left side as they matched, which `order` names; `number` is that of the `choice`. The `case` is that of
+    all matches with this one's guard key, `leaves` are the tensors that tell them apart.
     """
 
     rule: CompiledRule
@@ -103,7 +103,7 @@ def find_matches(
     cases = cases_of(rule)
     count = 0
     for ways in found:
-        if not constants and _constant(ways):
+        if not constants and all(way.constant for way in ways):
             if trace is not None:
                 trace.refused(state_of(order, ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
@@ -125,14 +125,6 @@ def find_matches(
             count += 1
             if limit is not None and count >= limit:
                 return
-
-
-def _constant(ways: Sequence[Way]) -> bool:
-    """Whether all that is replaced is computed from weights."""
-    for way in ways:
-        if not way.constant:
-            return False
-    return True
 
 
 def _values(rule: CompiledRule, state: State, problem: Mismatch) -> tuple[tuple[str, str], ...]:

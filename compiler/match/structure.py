@@ -46,7 +46,7 @@ def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tupl
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
     structure = Structure(rule, index)
-    joins = Joins(rule, index, sorted(parts, key=structure.frequency), lambda part: _ways(part, index))
+    joins = Joins(rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index))
     return joins.order, joins.ways()
 
 
@@ -70,6 +70,7 @@ class Structure:
         self._trace = trace
         self._sites = rule.left.sites
         self._outlines = rule.outlines
+        self._members: dict[int, frozenset[Call]] = {}
         self._types: dict[tuple[str, TensorType], Bindings | None] = {}
         self._tops = frozenset(rule.left.tops)
         self._root_sites = [pattern.site for _, pattern in rule.left.roots]
@@ -83,16 +84,13 @@ class Structure:
 
     def states(self) -> Iterator[State]:
         """All states of all parts together, one part after the other, so that a trace is told how far each place fits."""
-        return self._tops_from(sorted(self._rule.left.tops, key=self._frequency), State())
-
-    def frequency(self, part: Placed) -> tuple[int, int]:
-        """Less for a part that fewer calls can be."""
-        return self._frequency(part.top)
+        return self._tops_from(sorted(self._rule.left.tops, key=self.frequency), State())
 
     def _fitting(self, site: int) -> Fitting:
         return self._outlines[site].fitting(self._index)
 
-    def _frequency(self, top: int) -> tuple[int, int]:
+    def frequency(self, top: int) -> tuple[int, int]:
+        """Less for a part that fewer calls can be."""
         return (min(self._count(site) for site in self._subtree(top)), top)
 
     def _count(self, site: int) -> int:
@@ -190,7 +188,10 @@ class Structure:
 
     def _site(self, site: Site, node: Any, state: State) -> Iterator[State]:
         if self._trace is None:
-            if node not in self._fitting(site.id).members:
+            members = self._members.get(site.id)
+            if members is None:
+                members = self._members[site.id] = self._fitting(site.id).members
+            if node not in members:
                 return
         elif not isinstance(node, Call):
             self._stop(state, site, lambda: f"`{site.label}` is expected, {describe(node)} is found")
@@ -207,7 +208,8 @@ class Structure:
                 if self._attributes(site, node, attrs, state, trial, pending):
                     yield from self._arguments(site, node, results, state.with_names(trial, tuple(pending)))
             else:
-                yield from self._arguments(site, node, results, state if names is state.names else state.with_names(names, state.pending))
+                same = state if names is state.names else state.with_names(names, state.pending)
+                yield from self._arguments(site, node, results, same)
 
     def _operator(self, site: Site, node: Call, state: State, names: dict[str, Any]) -> bool:
         if site.operator is not None:
@@ -350,17 +352,19 @@ class Structure:
 
         def go(k: int, taken: dict[int, int], state: State) -> Iterator[tuple[State, tuple[int, ...]]]:
             if k == len(order):
-                yield state, tuple(taken[a] for a in range(len(args)))
+                yield state, tuple([taken[a] for a in range(len(args))])
                 return
             seen: set[Value] = set()
+            at = order[k]
             for position, operand in enumerate(operands):
                 if position in taken.values() or operand in seen:
                     continue
-                if not _ascending({**taken, order[k]: position}, pairs):
+                now = {**taken, at: position}
+                if pairs and not _ascending(now, pairs):
                     continue
                 seen.add(operand)
-                for found in self._pattern(args[order[k]], operand, state):
-                    yield from go(k + 1, {**taken, order[k]: position}, found)
+                for found in self._pattern(args[at], operand, state):
+                    yield from go(k + 1, now, found)
 
         yield from go(0, {}, state)
 

@@ -48,7 +48,7 @@ class Way:
             numbers = tuple([known_at(value, index)[0] for value in roots])
             chosen = [(site, frozenset([wrap.operands[k] for k in wrap.chosen])) for site, wrap in state.wraps.items()]
         self.roots = roots
-        self.constant = all([value.node.constant for value in roots])
+        self.constant = all(value.node.constant for value in roots)
         self.identity = (*numbers, *codes[: len(part.variables)], *chosen)
         self.calls: tuple[Call, ...] = tuple([state.nodes[p.site] for p in part.roots])
 

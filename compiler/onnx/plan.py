@@ -10,7 +10,7 @@ from onnx import NodeProto
 
 from dslc.errors import DslcError, error
 from dslc.ir.constants import FillRef
-from dslc.ir.graph import Call, Constant, Input, Kernel, Node, Opaque, ScopeNode, Value, topological, with_args
+from dslc.ir.graph import Call, Constant, Input, Kernel, Node, Opaque, ScopeNode, Value, rebuild, topological, with_args
 from dslc.onnx.alike import Key, alike_key, alike_origins, written_alike
 from dslc.onnx.context import OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.emit import Spec, write_call
@@ -269,17 +269,16 @@ class Plan:
             instance = elaborate(self.rules, node.op, tuple(arg.type for arg in node.args), node.attrs)
         except (Mismatch, DslcError):
             raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where) from None
-        inner: dict[Value, Value] = dict(zip(instance.params, node.args, strict=True))
-        for below in topological(value.node for value in instance.outputs):
-            if below.values[0] in inner:
-                continue
-            if isinstance(below, ScopeNode) and not self.scopes and not all(inner[a].constant for a in below.args):
+
+        def made(below: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
+            if isinstance(below, ScopeNode) and not self.scopes and not all(arg.constant for arg in args):
                 raise error("E0814", f"no ONNX node expresses `{node.op}` at opset {self.opset}", path=self.where)
-            made = with_args(below, tuple(inner[a] for a in below.args))
-            inner.update(zip(below.values, made, strict=True))
-            self.inside.setdefault(made[0].node, self.inside.get(node, node.values[0]))
-        for value, output in zip(node.values, instance.outputs, strict=True):
-            self._alias[value] = inner[output]
+            values = with_args(below, args)
+            self.inside.setdefault(values[0].node, self.inside.get(node, node.values[0]))
+            return values
+
+        known = dict(zip(instance.params, node.args, strict=True))
+        self._alias.update(zip(node.values, rebuild(instance.outputs, made, known), strict=True))
 
 
 def fill_spec(value: Value, symbols: Symbols) -> Spec:

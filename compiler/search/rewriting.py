@@ -38,7 +38,10 @@ def rewritten(graph: Graph, new: Mapping[Value, Value]) -> Rewritten:
 
 
 def imaged(graph: Graph, new: Mapping[Value, Value]) -> tuple[Rewritten, Mapping[Value, Value]]:
-    """As `rewritten`, and for each value that the graph had what stands for it now."""
+    """As `rewritten`, and for each value that the graph had what stands for it now.
+
+    `ir.rebuild` takes replacements as they are; here they are looked into, some hold what they replace, and constants are passed by.
+    """
     done: dict[Value, Value] = {}
     opened: set[Value] = set()
     stack = list(graph.outputs)

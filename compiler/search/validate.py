@@ -460,7 +460,10 @@ def _near(root: Value, stop: set[Value], limit: int) -> tuple[set[Value], set[Va
 
 
 def _over(root: Value, arbitrary: set[Value], names: dict[Value, Value]) -> Value | None:
-    """A value as a program over holes in place of the arbitrary values, numbered in the order in which they are met."""
+    """A value as a program over holes in place of the arbitrary values, numbered in the order in which they are met.
+
+    `ir.rebuild` wants to know before it starts what stands for which value: the order would take a walk of its own.
+    """
     done: dict[Value, Value] = {}
     stack = [root]
     while stack:
