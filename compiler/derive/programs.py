@@ -134,12 +134,29 @@ def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()
             yield each
 
 
-def kinds(programs: Iterable[Program]) -> Iterator[Program]:
-    """Programs of every kind in turn, the cheapest first: by how many operators they are, by which, and by what of these is 1.
+def kinds(rules: Rules, programs: Iterable[Program], given: Sequence[Call] = ()) -> Iterator[Program]:
+    """Programs of every kind in turn: by how many operators they are, by which, and by how many products these add for an element.
 
-    A convolution with a window of one position, one with groups and a product of matrices are of three kinds.
+    The cheapest of all comes first; then those whose operators have the ranks that they have where they are `given`, and of these
+    those that take the fewest derivations.
     """
-    return _in_turn(programs, (lambda each: len(each.calls), _operators, _units))
+    ranks = {(call.op, *(len(arg.type.shape) for arg in call.args)) for call in given}
+    own = {call.op for call in given}
+
+    def other(program: Program) -> bool:
+        return any(call.op in own and (call.op, *(len(arg.type.shape) for arg in call.args)) not in ranks for call in program.calls)
+
+    def ways(program: Program) -> tuple[object, ...]:
+        found = []
+        for call in program.calls:
+            plain = all(_plain(value) for _, value in call.attrs)
+            found.append((call.op, plain, summed(rules, call) if plain else 0.0))
+        return tuple(sorted(found))
+
+    every = list(programs)
+    first = min(every, key=lambda each: each.seconds, default=None)
+    ordered = sorted(every, key=lambda each: (each is not first, other(each), len(each.steps), each.seconds))
+    return _in_turn(ordered, (lambda each: len(each.calls), _operators, ways))
 
 
 def _in_turn(programs: Iterable[Program], kinds_of: Sequence[Callable[[Program], object]]) -> Iterator[Program]:
@@ -163,14 +180,6 @@ def _in_turn(programs: Iterable[Program], kinds_of: Sequence[Callable[[Program],
 
 def _operators(program: Program) -> tuple[str, ...]:
     return tuple(sorted(call.op for call in program.calls))
-
-
-def _units(program: Program) -> tuple[object, ...]:
-    found = []
-    for call in program.calls:
-        shapes = [tuple(size == 1 for size in arg.type.shape) for arg in call.args]
-        found.append((call.op, *shapes, *(_plain(value) for _, value in call.attrs)))
-    return tuple(sorted(found, key=str))
 
 
 def _plain(value: object) -> bool:

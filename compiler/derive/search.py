@@ -258,7 +258,10 @@ class Search:
             groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
         dear = {value: k for k, value in enumerate(cheap)}
         # the cheapest first, then the nearest, in turn
-        queues = [[x for pair in zip(sorted(own, key=lambda value: dear[value]), own, strict=True) for x in pair] for own in groups.values()]
+        queues = [
+            [each for pair in zip(sorted(own, key=lambda value: dear[value]), own, strict=True) for each in pair]
+            for own in groups.values()
+        ]
         for turn in range(max(map(len, queues))):
             for members in queues:
                 if turn < len(members) and len(kept) < self.limits.beam // 2:
