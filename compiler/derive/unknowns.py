@@ -149,7 +149,7 @@ class Unknowns:
         except Unfit:
             return False
         others = [sizes[other] for other in index.free if other is not it and other in sizes]
-        return bool(others) and it in sizes and all(sizes[it] < other for other in others)
+        return bool(others) and it in sizes and all(sizes[it] <= other for other in others)
 
     def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: _Factors) -> Iterator[Box]:
         """Boxes with the extents rounded up that are equal: by numbers that their iterators stand beside, and parts of windows."""
