@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 #: programs that are shown
 MOST = 10
 #: of the budget the share for searching, the rest being for proofs; seconds of one proof at most
-SEARCHING, PROOF = 0.7, 10.0
+SEARCHING, PROOF = 0.6, 5.0
+#: seconds that proofs may take longer, where a search has taken all
+OVER = 8.0
 #: what lowerings run on
 DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
 
@@ -76,7 +78,7 @@ def command(
         derived = search.run(value)
     programs = [each for each in derived.programs if _is_other(each, called) and (not wanted or {*wanted} & {c.op for c in each.calls})]
     # of all those first that are no others with more to compute, in case that the time is over before all are proved
-    different = list(kinds(unlike(rules, programs, called.calls)))
+    different = list(kinds(rules, unlike(rules, programs, called.calls), called.calls))
     chosen = dict.fromkeys((*different, *programs)) if every else different
     shown, cut = _all_proved(rules, chosen, called, began + budget, None if every else MOST)
     records = [_record(rules, each, called, lowered) for each in shown]
@@ -227,8 +229,7 @@ def _all_proved(
     cut = False
     for each in programs:
         left = until - time.monotonic()
-        # some are always tried
-        if len(found) == most or (left <= 0 and found):
+        if len(found) == most or left <= -OVER:
             cut = len(found) != most
             break
         if _proved(rules, each, called, min(PROOF, max(1.0, left))):

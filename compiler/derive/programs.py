@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from dslc.derive.steps import Step
 from dslc.derive.targets import summed
@@ -134,43 +135,59 @@ def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()
             yield each
 
 
-def kinds(programs: Iterable[Program]) -> Iterator[Program]:
-    """Programs of every kind in turn, the cheapest first: by how many operators they are, by which, and by what of these is 1.
+def kinds(rules: Rules, programs: Iterable[Program], given: Sequence[Call] = ()) -> Iterator[Program]:
+    """Programs of every kind in turn: by how many operators they are, by which, and by how many products these add for an element.
 
-    A convolution with a window of one position, one with groups and a product of matrices are of three kinds.
+    The cheapest of all comes first. Of a kind those come first that have the ranks of the `given` operators, or the least, and take the
+    fewest derivations; of the very operators that are given two come at a time, as these are the same with other attributes.
     """
-    return _in_turn(programs, (lambda each: len(each.calls), _operators, _units))
+    every = list(programs)
+    first = min(every, key=lambda each: each.seconds, default=None)
+    ranks = {(call.op, *(len(arg.type.shape) for arg in call.args)) for call in given}
+    own = tuple(sorted(call.op for call in given))
+
+    def order(program: Program) -> tuple[bool, bool, int, int, float]:
+        other, rank = False, 0
+        for call in program.calls:
+            its = [len(arg.type.shape) for arg in call.args]
+            other = other or (call.op in own and (call.op, *its) not in ranks)
+            rank += 0 if call.op in own else sum(its)
+        return program is not first, other, rank, len(program.steps), program.seconds
+
+    def way(program: Program) -> tuple[object, ...]:
+        found = []
+        for call in program.calls:
+            plain = all(_plain(value) for _, value in call.attrs)
+            found.append((call.op, plain, summed(rules, call) if plain else 0.0))
+        return tuple(sorted(found))
+
+    def by_way(some: list[Program]) -> Iterator[Program]:
+        return _in_turn(some, way, iter)
+
+    def by_operators(some: list[Program]) -> Iterator[Program]:
+        return _in_turn(some, _operators, by_way, own)
+
+    return _in_turn(sorted(every, key=order), lambda each: len(each.calls), by_operators)
 
 
-def _in_turn(programs: Iterable[Program], kinds_of: Sequence[Callable[[Program], object]]) -> Iterator[Program]:
-    if not kinds_of:
-        yield from programs
-        return
-    first, *others = kinds_of
+def _in_turn(
+    programs: Sequence[Program], kind: Callable[[Program], object], inside: Callable[[list[Program]], Iterator[Program]],
+    twice: object = None,
+) -> Iterator[Program]:  # fmt: skip
     groups: dict[object, list[Program]] = {}
     for each in programs:
-        groups.setdefault(first(each), []).append(each)
-    left = [_in_turn(own, others) for own in groups.values()]
+        groups.setdefault(kind(each), []).append(each)
+    left = {key: inside(own) for key, own in groups.items()}
     while left:
-        more = []
-        for own in left:
-            found = next(own, None)
-            if found is not None:
-                yield found
-                more.append(own)
-        left = more
+        for key in list(left):
+            found = list(islice(left[key], 2 if key == twice else 1))
+            yield from found
+            if not found:
+                del left[key]
 
 
 def _operators(program: Program) -> tuple[str, ...]:
     return tuple(sorted(call.op for call in program.calls))
-
-
-def _units(program: Program) -> tuple[object, ...]:
-    found = []
-    for call in program.calls:
-        shapes = [tuple(size == 1 for size in arg.type.shape) for arg in call.args]
-        found.append((call.op, *shapes, *(_plain(value) for _, value in call.attrs)))
-    return tuple(sorted(found, key=str))
 
 
 def _plain(value: object) -> bool:

@@ -20,15 +20,13 @@ from dslc.derive.solving import Miss, Missed, nearer
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import instances, missed, products_of
 from dslc.ir.graph import Graph, Node, ScopeNode, Value, replace, topological
-from dslc.ir.scalar import Apply, Read, walk
+from dslc.ir.scalar import Apply, Read, Reduce, walk
 from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
 
 #: ways to write an expression by operators that are looked at
 _WAYS = 16
-#: how many times as much an expression may compute as the given one: where it is one step away it is looked at, but leads nowhere
-_WASTE = 3.0
 #: of the time the share for an expression of several products as a whole, of the rest that for each by itself, and of the rest that
 #: for making one of two
 _WHOLE, _MEMBERS, _JOINING = 0.25, 0.5, 0.7
@@ -138,30 +136,23 @@ class Search:
         paths[start] = ()
         layer = [start]
         best = {start: self._programs(start, ())}
-        most = _WASTE * operations(start)
         complete = True
-        for depth in range(self.limits.max_depth):
+        for _ in range(self.limits.max_depth):
             fresh: list[Value] = []
-            waste: set[Value] = set()
             for state in layer:
                 if late() or len(paths) >= self.limits.max_states:
                     complete = False
                     break
                 for step, new in self.steps.near(state):
-                    if new in paths or len(paths) >= self.limits.max_states:
-                        continue
-                    wasteful = operations(new) > most
-                    if not wasteful or not depth:
+                    if new not in paths and len(paths) < self.limits.max_states:
                         paths[new] = (*paths[state], step)
                         fresh.append(new)
-                    if wasteful:
-                        waste.add(new)
             for new in fresh:
                 # at least the first of a layer, whatever time is left
                 best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
             if not fresh:
                 break
-            layer, cut = self._kept([new for new in fresh if new not in waste], best, paths)
+            layer, cut = self._kept(fresh, best, paths)
             complete = complete and not cut
             if late():
                 complete = False
@@ -258,7 +249,10 @@ class Search:
             groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
         dear = {value: k for k, value in enumerate(cheap)}
         # the cheapest first, then the nearest, in turn
-        queues = [[x for pair in zip(sorted(own, key=lambda value: dear[value]), own, strict=True) for x in pair] for own in groups.values()]
+        queues = [
+            [each for pair in zip(sorted(own, key=lambda value: dear[value]), own, strict=True) for each in pair]
+            for own in groups.values()
+        ]
         for turn in range(max(map(len, queues))):
             for members in queues:
                 if turn < len(members) and len(kept) < self.limits.beam // 2:

@@ -149,7 +149,7 @@ class Unknowns:
         except Unfit:
             return False
         others = [sizes[other] for other in index.free if other is not it and other in sizes]
-        return bool(others) and it in sizes and all(sizes[it] < other for other in others)
+        return bool(others) and it in sizes and all(sizes[it] <= other for other in others)
 
     def _rounded(self, index: tuple[tuple[Iter, ...], Box], found: Found, factors: _Factors) -> Iterator[Box]:
         """Boxes with the extents rounded up that are equal: by numbers that their iterators stand beside, and parts of windows."""
@@ -205,9 +205,6 @@ class Unknowns:
         if node.function == "total" and len(node.args) == 2:
             term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
             return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
-        if node.function == "batch" and len(node.args) == 2:
-            iters, _ = self._index_of(node.args[1], found)
-            return all(node.free.issuperset(iters) for node in each_of(Read, found.terms[_id(node.args[0])].body))
         raise Unfit("a predicate that is not known")
 
     def _ranges(self, found: Found) -> dict[Scalar, tuple[int, int]]:

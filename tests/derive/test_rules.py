@@ -63,7 +63,7 @@ def steps(rules: Rules, value: Value, name: str) -> Iterator[Value]:
 
 
 def convolution(rules: Rules) -> Value:
-    made = expression(rules, "std.conv", [tensor("X", 1, 3, 5, 6), tensor("K", 4, 3, 3, 2)], pads=(1, 0, 1, 1), stride=(1, 1))
+    made = expression(rules, "std.conv", [tensor("X", 1, 3, 5, 6), tensor("K", 4, 3, 3, 2)], pads=(1, 0, 1, 1), stride=(2, 1))
     return Steps(derivations(rules, "summation_splitting")).start(made).node.args[0]
 
 
