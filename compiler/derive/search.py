@@ -302,8 +302,8 @@ class Search:
         sizes = [range(min(len(ways), _WAYS)) for _, ways in found]
         for chosen in sorted(islice(product(*sizes), _WAYS**2), key=lambda choice: (sum(choice), choice))[:_WAYS]:
             whole, names = state, list[str]()
-            for (value, ways), k in zip(found, chosen, strict=True):
-                way = ways[k]
+            for (value, own), k in zip(found, chosen, strict=True):
+                way = own[k]
                 if way is None:
                     continue
                 (name, made), before = way, whole

@@ -72,18 +72,21 @@ class Mutants(Derivations):
             best, told = Derivations.of(self, best[0])
             found = [*best, *found]
             measured, taken = (*tale.measured, *told.measured), (*tale.taken, *told.taken)
-            tale = Tale(tale.searched + told.searched, tale.found + told.found, measured, taken, told.late)
+            dearer = (*tale.dearer, *told.dearer)
+            tale = Tale(tale.searched + told.searched, tale.found + told.found, measured, taken, told.late, dearer)
         return found, tale
 
     # ---- where -------------------------------------------------------------------------------------------------
 
-    def _sites(self, base: Candidate, around: Neighbours) -> Iterator[tuple[Graph, list[Call], float]]:
+    def _sites(
+        self, base: Candidate, around: Neighbours, share: float | None = None
+    ) -> Iterator[tuple[Graph, list[Call], float]]:
         """Dear operators, then dear regions of several, those that rules match among them; each once in all rounds."""
         every: dict[Graph, dict[Call, tuple[Call, ...]]] = {}
         for one in sites(self.partial, base.graph):
             if self._alone(around, one.node, one.inner):
                 every.setdefault(one.program, {})[one.node] = one.inner
-        for program, nodes, price in Derivations._sites(self, base, around):
+        for program, nodes, price in Derivations._sites(self, base, around, share):
             if program not in self._seen:
                 self._seen.add(program)
                 self._inner = {}
@@ -94,10 +97,11 @@ class Mutants(Derivations):
                 if self._reduces(program):
                     every.setdefault(program, {})[root] = inner
         worth: dict[Graph, tuple[float, float]] = {}
+        least = (self.share if share is None else share) * base.cost
         for program, own in every.items():
             root, inner = next(iter(own.items()))
             price = sum(self.costs.cost(node) for node in (root, *inner))
-            if isfinite(price) and len(own) * price >= self.share * base.cost and program not in self._seen:
+            if isfinite(price) and len(own) * price >= least and program not in self._seen:
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
             self._seen.add(program)
@@ -149,7 +153,7 @@ class Mutants(Derivations):
                 programs.append(Program(one.value, (), (one.rule,), _estimate(self.rules, one.value)))
             if not self._is_wanted(program):
                 # what a rule matched need not be linear
-                found = self._found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
+                found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
                 return found
             problem = problem_of(self.rules, program)
             seconds = min(self.options.seconds, SEARCHING * left)

@@ -8,7 +8,7 @@ from itertools import combinations, product
 
 from dslc.cost.clock import TimeUp
 from dslc.derive.merging import merged
-from dslc.derive.search import Program
+from dslc.derive.programs import Program
 from dslc.derive.steps import Steps
 from dslc.fuse.estimate import machine
 from dslc.fuse.groups import Neighbours
