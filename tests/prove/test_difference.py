@@ -379,7 +379,7 @@ def test_a_wrong_set_is_not_proved(rules: Rules, monkeypatch: pytest.MonkeyPatch
     one = instance(rules, "pet.pair_images", N=2, C=1, F=1, R=3, S=3, H=4, W=5, p=(1, 1, 1, 1))
     sides = [one.left["Y"]], [one.right["Y"]]
     (right,) = difference(rules, *sides)
-    from dslc.prove.partial.rules import difference as module
+    from dslc.prove.partial import difference as module
 
     original = module.strided_boxes
     monkeypatch.setattr(module, "strided_boxes", lambda mask, limit: original(mask, limit)[:-1])
@@ -388,7 +388,7 @@ def test_a_wrong_set_is_not_proved(rules: Rules, monkeypatch: pytest.MonkeyPatch
 
 
 def test_ways_that_disagree_stop_the_run(rules: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dslc.prove.partial.rules import difference as module
+    from dslc.prove.partial import difference as module
 
     monkeypatch.setattr(module, "split_points", lambda outputs: tuple(((), (), (), ()) for _ in outputs))
     one = instance(rules, "own.tiles", N=1, C=1, F=1, R=3, S=3, H=16, W=16)
