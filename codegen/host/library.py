@@ -248,7 +248,7 @@ def _check(made: Path, kernels: Mapping[str, KernelText]) -> None:
             # the file gets another name, and this process many of them
             getattr(_ctypes, "dlclose", lambda handle: None)(loaded._handle)
     except (OSError, AttributeError) as problem:
-        raise NotBuilt(BuildReason.UNLOADABLE, str(problem)) from None
+        raise NotBuilt(BuildReason.UNLOADABLE, str(problem).replace(str(made), made.name)) from None
 
 
 def source(named: Mapping[str, KernelText]) -> str:

@@ -24,7 +24,7 @@ from dslc.search.candidate import Candidate, Front, Limits
 from dslc.search.contenders import Blamed, Contender, distinct, folder_of, serialized
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.dumping import dumped
-from dslc.search.fusions import Fusions, no_compiler, told, wanted, with_kernels
+from dslc.search.fusions import Fusions, no_compiler, told, unbuilt, wanted, with_kernels
 from dslc.search.moves import moves_of
 from dslc.search.mutants import SECONDS as MUTANT_SECONDS
 from dslc.search.mutants import Mutants
@@ -512,7 +512,7 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             return
         if found.story.late:
             run.cut("building kernels")
-        for note in templates.notes:
+        for note in (*templates.notes, *filter(None, [unbuilt(found)])):
             run.note(note)
         run.kernels.update((one, told(found)) for one in made)
         yield from made

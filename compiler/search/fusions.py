@@ -11,11 +11,15 @@ from dslc.cost.model import CostModel
 from dslc.fuse.fused import Fused, fused
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
+from dslc.fuse.trials import Why
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
+
+#: what became of kernels that a compiler made
+_BUILT = (Why.DIFFERS, Why.SLOWER, Why.NOT_RUN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,15 @@ def told(found: Fused) -> list[str]:
     return lines
 
 
+def unbuilt(found: Fused) -> str:
+    """Why there are no kernels although a compiler was found: it made none of them; empty where it made one, or was not asked."""
+    dropped = found.story.dropped
+    failed = [one for one in dropped if one.why is Why.NOT_BUILT]
+    if not failed or found.story.kept or any(one.why in _BUILT for one in dropped):
+        return ""
+    return f"no kernels: {failed[0].detail}"
+
+
 def wanted(settings: Settings) -> bool:
     """Whether kernels may be written."""
     return settings.on == "cpu" and settings.portable == "functions"
@@ -88,4 +101,4 @@ def no_compiler() -> str:
     return ""
 
 
-__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "wanted", "with_kernels"]
+__all__ = ["Fusions", "fact_of_kernel", "no_compiler", "told", "unbuilt", "wanted", "with_kernels"]

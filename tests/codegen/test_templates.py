@@ -95,9 +95,11 @@ def test_the_example_of_the_documentation_runs(cache: Path, capsys: pytest.Captu
 def test_a_template_is_a_kernel_at_any_sizes(cache: Path) -> None:
     good, notes = tried(rules_with(cache, RELU), of_relu)
     assert [one.lowering for one in good] == ["mine.own"] and notes == []
-    x = np.random.default_rng(0).standard_normal((3, 11)).astype(np.float32)
-    (found,) = build([good[0].text]).run(good[0].text.name, [x], threads=2)
-    assert np.array_equal(found, np.maximum(x, 0))
+    library = build([good[0].text])
+    for shape in ((3, 11), (1, 1), (0, 11), (4, 0)):
+        x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+        (found,) = library.run(good[0].text.name, [x], threads=2)
+        assert found.shape == shape and np.array_equal(found, np.maximum(x, 0))
 
 
 @needs_compiler

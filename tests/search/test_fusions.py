@@ -25,16 +25,17 @@ from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.process import ModelFile, Worker
-from dslc.fuse.fused import Story
+from dslc.fuse.fused import Fused, Story
 from dslc.fuse.groups import proposals
 from dslc.fuse.kernels import fold_of, kernels
 from dslc.fuse.profile import Sizes
-from dslc.fuse.trials import Why
+from dslc.fuse.trials import Dropped, Why
 from dslc.interpret import Floats, run
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.ir.graph import replace as graph_replace
 from dslc.ir.holes import hole, program
 from dslc.onnx.importer import import_model
+from dslc.search.fusions import unbuilt
 from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules, standard
 from dslc.sessions import session
@@ -329,3 +330,11 @@ def test_kernels_of_random_graphs_give_what_the_interpreter_gives(
         for found, right in zip(library.run(text.name, arrays), expected, strict=True):
             largest = np.max(np.abs(right), initial=0)
             np.testing.assert_allclose(found, np.asarray(right, np.float64), rtol=1e-4, atol=1e-4 * (1 + largest))
+
+
+def test_a_compiler_that_makes_nothing_is_told() -> None:
+    """Where it made something that was not faster, there is nothing to tell."""
+    nothing = Graph((), ())
+    broken, slow = Dropped(nothing, Why.NOT_BUILT, "the compiler crashed"), Dropped(nothing, Why.SLOWER, "2 ms, its nodes 1 ms")
+    assert unbuilt(Fused((), None, Story(1, 1, (), (broken,)))) == "no kernels: the compiler crashed"
+    assert unbuilt(Fused((), None, Story(2, 2, (), (broken, slow)))) == unbuilt(Fused((), None, Story(0, 0))) == ""
