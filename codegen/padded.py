@@ -58,7 +58,7 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
         ends = [interval(index, ranges) for index in each.index]
     except Unknown:
         return None
-    inside = all(isinstance(size, int) and 0 <= low and high < size for (low, high), size in zip(ends, shape, strict=True))
+    inside = all(isinstance(size, int) and low >= 0 and high < size for (low, high), size in zip(ends, shape, strict=True))
     if inside or not isinstance(each.other, Num) or not all(isinstance(size, int) for size in shape):
         return None
     counts = [high - low + 1 for low, high in ends]
