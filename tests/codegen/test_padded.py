@@ -30,7 +30,7 @@ CASES = (
 
 @needs_compiler
 def test_as_the_interpreter_says() -> None:
-    compare(CASES, (Variant(vectors=1, block=8, padded=True),), known=False)
+    compare(CASES, (Variant(block=8, padded=True),), known=False)
 
 
 def bodies(build: Callable[[Room], Value]) -> list[str]:
