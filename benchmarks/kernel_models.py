@@ -134,6 +134,20 @@ def prelu(w: Writer, names: tuple[str, ...], channels: int, size: int) -> onnx.M
     return w.model(w.op("PRelu", x, w.weight(abs(weights(channels, 1, 1)))))
 
 
+def grouped(w: Writer, names: tuple[str, ...], channels: int, size: int, groups: int) -> onnx.ModelProto:
+    """A 3x3 convolution of few channels a group, and its activation."""
+    x = w.input("x", 1, channels, size, size, symbolic=("", "", *names))
+    found = w.op("Conv", x, w.weight(weights(channels, channels // groups, 3, 3)), group=groups, pads=[1, 1, 1, 1])
+    return w.model(w.op("Relu", found))
+
+
+def transposed(w: Writer, names: tuple[str, ...], batch: int, channels: int, size: int, filters: int) -> onnx.ModelProto:
+    """A transposed convolution by 4 with strides of 2, its bias and its activation."""
+    x = w.input("x", batch, channels, size, size, symbolic=names)
+    kernel, bias = w.weight(weights(channels, filters, 4, 4)), w.weight(weights(filters))
+    return w.model(w.op("Relu", w.op("ConvTranspose", x, kernel, bias, strides=[2, 2], pads=[1, 1, 1, 1])))
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A model at some sizes; `names` are those of its symbolic dimensions, `goal` the ratio over ONNX Runtime to reach."""
@@ -179,6 +193,9 @@ CASES: tuple[Case, ...] = (
     *(Case("sigmoid times tanh", gated, (n,), ("n",), goal) for n, goal in ((10**5, 1.2), (10**6, 1.2), (10**7, 2.9))),
     *(Case("GeGLU", geglu, sizes, ("n",), 2.0) for sizes in ((128, 1536), (1024, 2048))),
     Case("PReLU", prelu, (56, 64), ("h", "w"), 10.0),
+    *(Case("grouped convolution", grouped, sizes, ("h", "w"), 1.6) for sizes in ((128, 56, 32), (256, 28, 32))),
+    Case("transposed convolution", transposed, (16, 448, 2, 256), ("n",), 4.0),
+    Case("transposed convolution", transposed, (1, 256, 8, 128), ("n",), 1.15),
 )
 
 

@@ -95,7 +95,7 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
         return None
     step = int(by.value)
     for at, (it, extent) in enumerate(zip(node.iters, node.extents, strict=True)):
-        factor = _factor(whole, it)
+        factor = factor_of(whole, it)
         if not factor or not isinstance(extent, Num) or step < 2 or gcd(factor, step) != 1 or any(it in e.free for e in node.extents):
             continue
         size = int(extent.value)
@@ -118,7 +118,7 @@ def _remainder(node: Reduce, condition: Scalar) -> Reduce | None:
     return None
 
 
-def _factor(whole: Scalar, it: Iter) -> int:
+def factor_of(whole: Scalar, it: Iter) -> int:
     """By what an iterator is multiplied in a sum; 0 where it is not linear."""
     total = 0
     for part in whole.args if isinstance(whole, Apply) and whole.name == "+" else (whole,):
@@ -140,7 +140,7 @@ def apart(value: Value) -> Value:
     for it, extent in zip(scope.iters, scope.extents, strict=True):
         steps = {
             int(node.args[1].value) for node in walk(scope.body)
-            if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and _factor(node.args[0], it)
+            if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and factor_of(node.args[0], it)
         }  # fmt: skip
         step = max(steps, default=1)
         if step > 1 and isinstance(extent, int) and extent % step == 0 and extent > step:
@@ -215,7 +215,7 @@ def _window(node: Reduce, scope: Scope, args: tuple[Value, ...]) -> tuple[Part, 
 def _alone(factor: Read, it: Iter, iters: tuple[Iter, ...]) -> bool:
     """Whether an iterator of a sum is, in one place of a read, by itself or behind iterators around the sum."""
     places = [one for one in factor.index if it in one.free]
-    return len(places) == 1 and _factor(places[0], it) == 1 and not any(other in places[0].free for other in iters if other is not it)
+    return len(places) == 1 and factor_of(places[0], it) == 1 and not any(other in places[0].free for other in iters if other is not it)
 
 
 def _side(factor: Read, summed: list[Iter]) -> _Side:
@@ -230,4 +230,4 @@ def _count(sizes: object) -> float:
     return total
 
 
-__all__ = ["apart", "factored", "strided"]
+__all__ = ["apart", "factor_of", "factored", "strided"]

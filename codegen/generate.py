@@ -62,7 +62,7 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
                 return tuple(windows)
             out += windows
         if padded(parts) != parts:
-            beside = (Variant(width=lanes, vectors=1, block=8, padded=True), Variant(width=lanes, block=8, padded=True))
+            beside = (Variant(width=lanes, block=8, padded=True), Variant(width=lanes, vectors=1, block=8, padded=True))
             return (*beside, *out)
     else:
         out.append(Variant(width=lanes, vectors=1))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from math import prod
 
 from dslc.analysis.numeric import Interval, Unknown, interval
-from dslc.codegen.factored import apart
+from dslc.codegen.factored import apart, factor_of
 from dslc.codegen.group import Part, Parts
 from dslc.codegen.separate import outermost, part_of
 from dslc.ir.dtype import Dim, DType
@@ -65,11 +65,16 @@ def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, .
     times = prod(known.values())
     if times < _USED * prod(counts) or prod(counts) > _LARGER * max(1, prod(int(str(size)) for size in shape)):
         return None
-    places = tuple(apply("+", iterator(f"i{k}"), num(low)) for k, (low, _) in enumerate(ends))
+    # along the last loop that moves it an operand is read side by side
+    moved = [(axis, factor_of(index, it)) for it in sizes for axis, index in enumerate(each.index) if it in index.free]
+    if not moved or moved[-1][1] != 1:
+        return None
+    order = sorted(range(len(counts)), key=lambda axis: axis == moved[-1][0])
+    places = tuple(apply("+", iterator(f"i{order.index(k)}"), num(low)) for k, (low, _) in enumerate(ends))
     dtype = args[each.operand].type.dtype
     kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    copy = part_of(Scope(tuple(counts), read(each.operand, places, each.other), kept), args, alone=True)
-    index = tuple(apply("+", at, num(-low)) for at, (low, _) in zip(each.index, ends, strict=True))
+    copy = part_of(Scope(tuple(counts[axis] for axis in order), read(each.operand, places, each.other), kept), args, alone=True)
+    index = tuple(apply("+", each.index[axis], num(-ends[axis][0])) for axis in order)
     return copy, read(len(args), index)
 
 

@@ -132,15 +132,15 @@ class StageWriter(Layout):
             return self._turned(lane, vars, at, ranges)
         if self.variant.block <= 1:
             return None
-        best, most = None, 0
+        best, most = None, 0.0
         for k, var in enumerate(vars):
             if k == lane or (self.extents[k].number or 64) < 2:
                 continue
             shared = sum(
-                1
+                _shared(value, var, vars[lane])
                 for placed in self.stage.placed
                 for value, element, times in self.positions(placed, at, ranges)
-                if element and times > 1 and var not in value.deep
+                if element and times > 1
             )
             if shared > most:
                 best, most = k, shared
@@ -512,6 +512,14 @@ class StageWriter(Layout):
         with self.emitter.level(block):
             self._parts([at], None, 1)
         self.emitter.levels[-1].block.statements.append(block)
+
+
+def _shared(value: Poly, var: Var, lane: Var) -> float:
+    """How much of a read the positions along a loop share: all of it, or all but what the lanes are moved by."""
+    if var not in value.deep:
+        return 1.0
+    step, beside = value.coefficient(lane), value.coefficient(var)
+    return 0.5 if step is not None and beside is not None and step.number == beside.number == 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
