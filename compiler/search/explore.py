@@ -52,7 +52,7 @@ HEAVY = 1 << 28
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
 #: of what is left beside that, the share of kernels, and of this what mutants and derivations may take at most; and where there are
 #: some, which gain more than rules do and have fewer contenders beside them, what is kept after them
-KERNELS, MUTATING, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.3, 0.6, 12, 0.4
+KERNELS, MUTATING, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.15, 0.4, 12, 0.4
 #: kernels that are predicted to be so many times as fast as the search's best need no other contenders beside it
 CLEARLY = 1.5
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
