@@ -54,6 +54,7 @@ class Why(Enum):
     OPAQUE = "a node that dslc does not know, which only ONNX Runtime can run"
     SIZES = "sizes that are not known; bind them"
     KERNEL = "a node that no vendor's call computes, and that no kernel is generated for"
+    TYPE = "a tensor of a type that no device computes with, or of unknown sizes"
     EMPTY = "a graph that computes nothing"
 
 
