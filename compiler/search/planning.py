@@ -7,8 +7,8 @@ from typing import Any
 
 from onnx import ModelProto
 
-from dslc.cost.measure import Measurer
 from dslc.cost.inputs import drawn_inputs
+from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cuda.code import generable
 from dslc.cuda.costs import plan_model
@@ -119,7 +119,8 @@ def told(plan: Plan) -> list[str]:
         lines.append(f"and {len(plan.steps) - _SHOWN} more")
     streams = f"{plan.streams} stream{'' if plan.streams == 1 else 's'}"
     takes = f"{plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared"
-    lines.append(f"plan for {plan.device}: {len(plan.steps)} step{"" if len(plan.steps) == 1 else "s"} on {streams}, {takes}")
+    steps = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}"
+    lines.append(f"plan for {plan.device}: {steps} on {streams}, {takes}")
     return lines
 
 
