@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from dslc.cuda.launch import Launcher
 
 ROOT = Path(__file__).resolve().parents[1]
+#: what the tests of a device need
+TESTS = ("pytest", "hypothesis")
 #: rounds in which programs take turns, runs of a round, and how far values may be apart (as a part of the largest one)
 ROUNDS, RUNS, APART = 9, 50, {"f32": 2e-3, "f16": 3e-2}
 
@@ -288,7 +290,7 @@ def line(row: Row) -> str:
 def carry(folder: Path) -> int:
     """All packages that the benchmark needs, as files."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(folder), f"{ROOT}[cuda]", "pytest"]
+    command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(folder), f"{ROOT}[cuda]", *TESTS]
     return subprocess.run(command, cwd=folder).returncode
 
 
@@ -299,7 +301,7 @@ def environment(folder: Path, home: Path) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(home)], check=True)
     offline = ["--no-index", "--find-links", str(folder.resolve())]
     # the tree itself, as it is here; what it needs comes from the folder
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *offline, "dslc[cuda]", "pytest"], check=True)
+    subprocess.run([str(python), "-m", "pip", "install", "-q", *offline, "dslc[cuda]", *TESTS], check=True)
     return python
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dslc.cuda.devices import Device
 from dslc.cuda.hosted import Hosted, at_feeds, hosted_of
-from dslc.cuda.planning import Generable, Planned, planned
+from dslc.cuda.planning import Generable, NotPlanned, Planned, Why, planned
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import with_sizes
@@ -44,6 +44,9 @@ def plan_model(
     graph = found.graph
     names = tuple(str(getattr(value.node, "name", "")) for value in graph.inputs)
     outputs = tuple(one.name for one in imported.context.model.graph.output)
+    for name, value in zip((*names, *outputs), (*graph.inputs, *graph.outputs), strict=True):
+        if not value.known:
+            raise NotPlanned(Why.TYPE, name)
     return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found))
 
 

@@ -11,10 +11,9 @@ from math import prod
 
 from dslc.cuda.calling import RESULT, Calls, Taken, shape_of
 from dslc.cuda.devices import Device
+from dslc.cuda.drafts import Draft, assembled
 from dslc.cuda.hosted import Hosted
-from dslc.cuda.matching import Argument, Found
-from dslc.cuda.memory import Life, placed, turns
-from dslc.cuda.plan import Buffer, CallStep, HostStep, KernelStep, Place, Plan, Step
+from dslc.cuda.plan import Buffer, Place, Plan
 from dslc.cuda.programs import as_kernel, lifted, looks_only, sums_products, view_of_node
 from dslc.cuda.views import View, plain
 from dslc.fuse.estimate import estimate
@@ -54,6 +53,7 @@ class Why(Enum):
     OPAQUE = "a node that dslc does not know, which only ONNX Runtime can run"
     SIZES = "sizes that are not known; bind them"
     KERNEL = "a node that no vendor's call computes, and that no kernel is generated for"
+    TYPE = "a tensor of a type that no device computes with, or of unknown sizes"
     EMPTY = "a graph that computes nothing"
 
 
@@ -110,22 +110,6 @@ def planned(
     return _Planner(rules, graph, device, tuple(names), tuple(outputs), generable, hosted).run()
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A step before it has a stream: what it reads and writes are views of buffers."""
-
-    rule: str
-    seconds: float
-    reads: tuple[View, ...]
-    writes: tuple[View, ...]
-    scratch: tuple[int, ...]
-    call: Found | None = None
-    arguments: tuple[tuple[str, Argument], ...] = ()
-    name: str = ""
-    #: of a part on the CPU: what it computes, of what
-    host: tuple[tuple[Value, ...], tuple[Value, ...]] | None = None
-
-
 class _Planner:
     def __init__(
         self, rules: Rules, graph: Graph, device: Device, names: tuple[str, ...], outputs: tuple[str, ...], generable: Generable,
@@ -139,7 +123,7 @@ class _Planner:
         self.calls = Calls(rules, device)
         self.buffers: list[Buffer] = []
         self.where: dict[Value, View] = {}
-        self.drafts: list[_Draft] = []
+        self.drafts: list[Draft] = []
         self.programs: dict[str, Graph] = {}
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
@@ -159,7 +143,10 @@ class _Planner:
                 continue
             self._one(node)
         ends = tuple((name, self._end(value)) for name, value in zip(self.outputs, graph.outputs, strict=True))
-        return Planned(self._plan(ends), self.programs, self.weights, self.hosts)
+        self._settle({view.buffer for _, view in ends})
+        inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
+        plan = assembled(self.device.name, self.drafts, self.buffers, inputs, ends, tuple(sorted(self.kernels.items())))
+        return Planned(plan, self.programs, self.weights, self.hosts)
 
     def _grouped(self) -> Graph:
         """The graph with every vendor's call and every group of other nodes as one kernel node."""
@@ -285,7 +272,7 @@ class _Planner:
                 scratch = (len(self.buffers) - 1,)
             reads = tuple(v for name, v in own if isinstance(v, View) and name not in written)
             writes = tuple(v for name, v in own if isinstance(v, View) and name in written)
-            self.drafts.append(_Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
+            self.drafts.append(Draft(rule, taken.seconds / (1 + len(one.moves)), reads, writes, scratch, one, own))
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
 
@@ -346,7 +333,7 @@ class _Planner:
         self.where.update(zip(outputs, writes, strict=True))
         reads = tuple(self.where[arg] for arg in inputs)
         rule = f"ONNX Runtime: {_words(Graph(inputs, _above(outputs, inputs)))}"
-        self.drafts.append(_Draft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
+        self.drafts.append(Draft(rule, 0.0, reads, writes, (), host=(outputs, inputs)))
 
     def _settle(self, kept: set[int]) -> None:
         """Parts for the CPU without what nobody reads, as models, with what they take."""
@@ -419,7 +406,7 @@ class _Planner:
         name = self._named(kernel.group)
         work = estimate(kernel, self.profiles)
         seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
-        self.drafts.append(_Draft(f"kernel: {_words(kernel.group)}", seconds, reads, tuple(outs), tuple(held), name=name))
+        self.drafts.append(Draft(f"kernel: {_words(kernel.group)}", seconds, reads, tuple(outs), tuple(held), name=name))
         return outs
 
     def _named(self, program: Graph) -> str:
@@ -471,51 +458,6 @@ class _Planner:
     def _new(self, type: TensorType, place: Place, name: str = "") -> View:
         self.buffers.append(Buffer(place, type.bytes, name))
         return plain(len(self.buffers) - 1, type.dtype, shape_of(type))
-
-    # ---- streams and memory -------------------------------------------------------------------------------------------
-
-    def _plan(self, ends: tuple[tuple[str, View], ...]) -> Plan:
-        self._settle({view.buffer for _, view in ends})
-        writers: dict[int, list[int]] = {}
-        users: dict[int, list[int]] = {}
-        needs: list[set[int]] = []
-        for k, draft in enumerate(self.drafts):
-            needs.append({one for view in draft.reads for one in writers.get(view.buffer, ())})
-            for view in draft.writes:
-                writers.setdefault(view.buffer, []).append(k)
-            for buffer in (*(view.buffer for view in (*draft.reads, *draft.writes)), *draft.scratch):
-                users.setdefault(buffer, []).append(k)
-        order = turns(needs)
-        kept = {view.buffer for _, view in ends}
-        shared = [b for b, buffer in enumerate(self.buffers) if buffer.place is Place.SHARED and (b in users or b in kept)]
-        lives = [Life(self.buffers[b].bytes, tuple(users.get(b, ())), b in kept) for b in shared]
-        places, total = placed(lives, order)
-        buffers = list(self.buffers)
-        for b, life, at in zip(shared, lives, places, strict=True):
-            last = len(self.drafts) if life.kept else max(life.steps, default=0)
-            buffers[b] = Buffer(Place.SHARED, life.bytes, "", at, min(life.steps, default=0), last)
-        steps: list[Step] = []
-        for draft, turn in zip(self.drafts, order, strict=True):
-            if draft.host is not None:
-                steps.append(HostStep(draft.rule, draft.name, draft.reads, draft.writes, turn.stream, turn.waits, draft.seconds))
-                continue
-            if draft.call is None:
-                steps.append(
-                    KernelStep(draft.rule, draft.name, draft.reads, draft.writes, draft.scratch, turn.stream, turn.waits, draft.seconds)
-                )
-                continue
-            function = function_named(draft.call.function)
-            written = (function.result,) if function is not None else ()
-            workspace = draft.scratch[0] if draft.scratch else None
-            steps.append(
-                CallStep(
-                    draft.rule, draft.call.function, draft.arguments, written, workspace, turn.stream, turn.waits, draft.seconds
-                )
-            )
-        kernels = tuple(sorted(self.kernels.items()))
-        inputs = tuple((name, self.where[value]) for name, value in zip(self.names, self.graph.inputs, strict=True))
-        streams = 1 + max((turn.stream for turn in order), default=0)
-        return Plan(self.device.name, inputs, ends, tuple(buffers), tuple(steps), kernels, total, streams)
 
 
 def _folded(graph: Graph, calls: Sequence[Group], groups: Sequence[Group]) -> Graph:

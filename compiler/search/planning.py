@@ -7,6 +7,7 @@ from typing import Any
 
 from onnx import ModelProto
 
+from dslc.cost.inputs import drawn_inputs
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.cuda.code import generable
@@ -83,7 +84,7 @@ def _sizes(feeds: Mapping[str, object], graph: Graph, task: Task) -> dict[str, i
     found = dict(task.sizes)
     for value in graph.inputs:
         array = feeds.get(getattr(value.node, "name", ""))
-        for size, given in zip(value.type.shape, getattr(array, "shape", ()), strict=False):
+        for size, given in zip(value.type.shape if value.known else (), getattr(array, "shape", ()), strict=False):
             if isinstance(size, Sym):
                 found.setdefault(size.name, int(given))
     return found
@@ -94,8 +95,10 @@ def with_plan(model: ModelProto, task: Task, run: Run) -> tuple[ModelProto, list
     device = device_named(task.settings.device)
     out = ModelProto()
     out.CopyFrom(model)
-    feeds = run.referenced.inputs[0].feeds[0] if run.referenced is not None else {}
     try:
+        # without a run of the original, at the sizes that it would have had
+        inputs = run.referenced.inputs[0] if run.referenced is not None else drawn_inputs(task.model, task.sizes)
+        feeds = inputs.feeds[0]
         imported = import_model(out, task.rules) if model is not task.model else task.imported
         found = plan_model(task.rules, out, imported, device, _sizes(feeds, imported.graph, task), feeds, generable(task.rules))
     except NotPlanned as problem:
@@ -116,7 +119,8 @@ def told(plan: Plan) -> list[str]:
         lines.append(f"and {len(plan.steps) - _SHOWN} more")
     streams = f"{plan.streams} stream{'' if plan.streams == 1 else 's'}"
     takes = f"{plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared"
-    lines.append(f"plan for {plan.device}: {len(plan.steps)} steps on {streams}, {takes}")
+    steps = f"{len(plan.steps)} step{'' if len(plan.steps) == 1 else 's'}"
+    lines.append(f"plan for {plan.device}: {steps} on {streams}, {takes}")
     return lines
 
 

@@ -107,6 +107,21 @@ def test_a_group_without_a_kernel_is_run_by_the_cpu() -> None:
     assert [type(step).__name__ for step in session.runner({"x": rows(5)}).plan.steps] == ["HostStep", "CallStep"]
 
 
+def test_a_type_that_no_device_has_is_refused_or_left_to_the_cpu() -> None:
+    words = helper.make_tensor_value_info("words", TensorProto.STRING, ["N"])
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], "N", 12)
+    proto.graph.input.append(words)
+    proto.graph.output.append(words)
+    feeds = {"x": rows(2), "words": np.array(["one", "two"], object)}
+    with pytest.raises(CudaFailure) as caught:
+        Session(proto, launcher=FakeDevice(standard())).run(None, feeds)
+    assert caught.value.reason is Reason.PLAN
+    assert "(words)" in str(caught.value)
+    with pytest.warns(UserWarning, match="runs on the CPU"):
+        found = Session(proto, launcher=FakeDevice(standard()), cpu=True).run(None, feeds)
+    assert list(found[1]) == ["one", "two"]
+
+
 def test_nothing_of_it_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A graph has no place for the CPU: every run starts its steps again."""
     world = machine(monkeypatch)

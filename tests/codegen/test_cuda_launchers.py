@@ -24,8 +24,10 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
-from tests.codegen import bindings
-from tests.codegen.bindings import DECLARED, Illegal, World
+from tests.codegen import declared
+from tests.codegen.bindings import Illegal, World
+from tests.codegen.declared import DECLARED
+from tests.codegen.library_bindings import modules
 from tests.codegen.test_cuda_session import by_runtime, model, rows
 from tests.gpu.checks import CHECKS
 
@@ -35,7 +37,7 @@ BOTH = pytest.mark.parametrize("pycuda", [False, True], ids=["cuda.core", "pycud
 def machine(monkeypatch: pytest.MonkeyPatch, pycuda: bool = False, **given: Any) -> World:
     """A machine with a device that records."""
     world = World(**given)
-    for name, module in bindings.modules(world, pycuda).items():
+    for name, module in modules(world, pycuda).items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(launchers, "_compiled", world.compiled)
     return world
@@ -69,7 +71,7 @@ def agrees(world: World, value: Value, *inputs: Value, tolerance: float = 2e-4) 
 
 def test_the_snapshot_is_what_the_packages_declare() -> None:
     try:
-        found = bindings.snapshot()
+        found = declared.snapshot()
     except ImportError as missing:
         pytest.skip(f"{missing.name} is not installed: the snapshot stands for it")
     # a newer package may have more of something; what is called must be there as it was
