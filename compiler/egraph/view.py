@@ -50,7 +50,7 @@ class View:
         """
         self.egraph = egraph
         self._only = only
-        self.memory = Memory() if before is None else _carried(before.memory)
+        self.memory: Memory = Memory() if before is None else _carried(before.memory)
         #: views of everything of what the e-graph was cloned from, the nearest first
         self._before: tuple[View, ...] = ()
         self._since: dict[View, Since] = {}
