@@ -43,12 +43,13 @@ def explored(space: Space, make: Make) -> Iterator[Candidate]:
 
         found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note)
     else:
-        whole = explorer(space.start, space.costs, 1, space.told)
+        whole: Growing | None = None
         with ended(limits), rare_collections():
+            whole = explorer(space.start, space.costs, 1, space.told)
             whole.begin()
             while not limits.over and whole.expand():
                 pass
-        found = whole.best
+        found = space.start if whole is None else whole.best
     if space.grown is not None:
         space.grown([grown for one in made if (grown := one.grown()) is not None])
     if found is not space.start:

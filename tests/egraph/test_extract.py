@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,45 @@ def test_a_file_is_extracted_from(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert all(entry["cost"] == 3 and entry["choice"] == {"x": "n0", "y": "n1"} for entry in found)
     assert run(["extract", str(file_of(tmp_path, GOOD))]) == 0
     assert "optimal" in capsys.readouterr().out
+
+
+def test_an_interrupt_prints_what_was_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pressed(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("dslc.egraph.extract.EXTRACTORS", {**EXTRACTORS, "joint": pressed})
+    assert run(["extract", str(file_of(tmp_path, GOOD)), "--output-format", "json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["extractors"]] == ["greedy", "shared"]
+
+
+def test_a_solver_in_another_process_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = problem_of(random_classes(random.Random(5)), "c7", "c6")
+    here = EXTRACTORS["ilp"](problem)
+    monkeypatch.setattr("dslc.egraph.extract.solver._HERE", 0)
+    there = EXTRACTORS["ilp"](problem, time.monotonic() + 30)
+    assert here is not None and there is not None and there.optimal
+    assert there.cost == pytest.approx(here.cost)
+
+
+def test_a_solver_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it does with its time, the program to begin with is there, and nothing is claimed of others."""
+    problem = nasty("mixed", 300, seed=1).problem()
+    first = found_by("joint", problem)
+    monkeypatch.setattr("dslc.egraph.extract.solver._HERE", 0)
+    monkeypatch.setattr("dslc.egraph.extract.solver.main", lambda: None)
+    monkeypatch.setattr("dslc.egraph.extract.solver.__name__", "time; time.sleep(60)  #")
+    began = time.monotonic()
+    found = EXTRACTORS["ilp"](problem, began + 1, time.monotonic, first)
+    assert found is first and time.monotonic() - began < 30
+
+
+def test_large_sets_are_summed_as_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = nasty("shared", 120, seed=3).problem()
+    plain = found_by("shared", problem)
+    monkeypatch.setattr("dslc.egraph.extract.shared._LONG", 0)
+    assert found_by("shared", problem).cost == pytest.approx(plain.cost)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
