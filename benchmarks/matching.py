@@ -4,8 +4,8 @@
 
 Prints, for each network, the median of the processor times of rounds that are interleaved with those of the other networks, with the
 rules warm (their guard keys met) and the index of the graph made anew each time; then how a round grows from 100 nodes to `--largest`
-on a chain and on a block that is repeated. Networks have no weights, so that none are drawn. Garbage is collected as in every command
-of dslc: what was there before is not looked at again.
+on a chain, a block that is repeated and (to a tenth of that) a long sum. Networks have no weights, so that none are drawn. Garbage is
+collected as in every command of dslc: what was there before is not looked at again.
 """
 
 from __future__ import annotations
@@ -100,6 +100,16 @@ def blocks(rules: Rules, nodes: int) -> Graph:
     return Graph((x,), (value,))
 
 
+def residuals(rules: Rules, nodes: int) -> Graph:
+    """A sum that goes on and on, with a product of what it is so far: every part of it is a sum of many operands. Four nodes a term."""
+    x = value = _tensor("x", 8, 16)
+    for k in range(nodes // 4):
+        (inner,) = apply(rules, "std.relu", [value])
+        (inner,) = apply(rules, "std.matmul", [inner, _tensor(f"w{k}", 16, 16)])
+        (value,) = apply(rules, "std.add", [value, inner])
+    return Graph((x,), (value,))
+
+
 def growth(
     make: Callable[[Rules, int], Graph], rules: Rules, used: Sequence[CompiledRule], largest: int, rounds: int
 ) -> list[tuple[int, float, Round]]:
@@ -136,8 +146,9 @@ def main() -> None:
             print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     if options.largest >= SMALLEST:
         print("\n| graph | nodes | round, s | matches | ms for a node | against the smallest |\n|---|---|---|---|---|---|")
-        for make in (chain, blocks):
-            rows = growth(make, rules, used, options.largest, max(1, options.rounds // 2))
+        # a long sum has a hundred matches for each of its nodes
+        for make, largest in ((chain, options.largest), (blocks, options.largest), (residuals, options.largest // 10)):
+            rows = growth(make, rules, used, largest, max(1, options.rounds // 2))
             base = rows[0][1] / rows[0][0]
             for nodes, seconds, found in rows:
                 each = seconds / nodes

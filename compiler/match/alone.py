@@ -6,6 +6,7 @@ Whatever a part is joined with, it is not looked for again: a rule with two resu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -172,7 +173,8 @@ class _Group:
     """Ways that agree in what they share with others. Many are kept in layers: in each at most one for every call the part can be."""
 
     def __init__(self, ways: Sequence[Way], top: int, index: Index) -> None:
-        self.ways = [(index.position[way.state.nodes[top]], way) for way in ways]
+        # by place, wherever a search of an e-graph begins
+        self.ways = sorted([(index.position[way.state.nodes[top]], way) for way in ways], key=itemgetter(0))
         self._index = index
         self._layers: list[_Layer] = []
         if len(ways) > _FEW:

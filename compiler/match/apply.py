@@ -51,8 +51,11 @@ def replacements(match: Match) -> dict[Value, Value]:
         Refused: the right side has no value here, or one of another type.
     """
     built = match.cases.replacement(match.order, match.ways, match.index, match.leaves, match.case, match.number)
-    if not any(way.state.wraps for way in match.ways):
-        return {old: found for (_, old), found in zip(match.roots, built, strict=True)}
+    for way in match.ways:
+        if way.state.wraps:
+            break
+    else:
+        return dict(zip(match.replaced, built, strict=True))
     rules, wraps = match.rule.rules, match.state.wraps
     out: dict[Value, Value] = {}
     for (name, old), (_, pattern), found in zip(match.roots, match.rule.left.roots, built, strict=True):

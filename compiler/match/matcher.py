@@ -49,11 +49,18 @@ class Match:
     @property
     def roots(self) -> tuple[tuple[str, Value], ...]:
         """The values that would be replaced, by the names of the rule's outputs."""
+        return tuple([(name, value) for (name, _), value in zip(self.rule.left.roots, self.replaced, strict=True)])
+
+    @property
+    def replaced(self) -> list[Value]:
+        """The values that would be replaced, in the order of the rule's outputs."""
+        if len(self.ways) == 1 and len(self.ways[0].roots) == 1:
+            return [*self.ways[0].roots]
         found: dict[int, Value] = {}
         for part, way in zip(self.order, self.ways, strict=True):
             for k, value in zip(part.roots, way.roots, strict=True):
                 found[k] = value
-        return tuple([(name, found[k]) for k, (name, _) in enumerate(self.rule.left.roots)])
+        return [found[k] for k in range(len(found))]
 
     @property
     def names(self) -> Mapping[str, Any]:
@@ -103,7 +110,7 @@ def find_matches(
     cases = cases_of(rule)
     count = 0
     for ways in found:
-        if not constants and all(way.constant for way in ways):
+        if not constants and ways[0].constant and all(way.constant for way in ways):
             if trace is not None:
                 trace.refused(state_of(order, ways), "only weights are computed there, which costs nothing at run time", rule.span, ())
             continue
