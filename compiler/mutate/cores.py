@@ -13,8 +13,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
-from dslc.mutate.layouts import Shape
-from dslc.mutate.problem import Problem, is_linear_call, shape_of
+from dslc.mutate.problem import Problem, is_linear_call
 from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
@@ -212,10 +211,10 @@ def _reduces(rules: Rules, node: Call) -> bool:
     return isinstance(made.node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(made.node.scope.body))
 
 
-def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Shape | None:
-    """The shape of an operator's result on tensors of some types; None where they do not fit."""
+def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Value | None:
+    """An operator's result on tensors of some types; None where they do not fit, or where it is none of floats of known sizes."""
     made = core.on(rules, args)
-    return shape_of(made) if made is not None and made.known and made.type.is_static and made.type.dtype.is_float else None
+    return made if made is not None and made.known and made.type.is_static and made.type.dtype.is_float else None
 
 
 Place = tuple[int, int]
