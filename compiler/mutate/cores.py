@@ -67,10 +67,14 @@ class Numbers:
         return found
 
     @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """The numbers of attributes that may be what windows step by."""
+        return tuple(sorted({n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW}))
+
+    @cached_property
     def factors(self) -> tuple[int, ...]:
         """Numbers that dimensions are cut by whether or not they divide them."""
-        found = [n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW]
-        return tuple(sorted({*found, *FACTORS}))
+        return tuple(sorted({*self.steps, *FACTORS}))
 
     @cached_property
     def lists(self) -> tuple[tuple[int, ...], ...]:
@@ -95,8 +99,11 @@ class Numbers:
         # what is left of a window of which every so manyeth position is taken
         for window in tuple(found):
             for step in self.lists:
-                if len(step) == len(window) and min(step) > 1 and max(window) > 1:
-                    found[tuple(-(-n // f) for n, f in zip(window, step, strict=True))] = None
+                if len(step) != len(window) or min(step) < 2:
+                    continue
+                left = tuple(-(-n // f) for n, f in zip(window, step, strict=True))
+                if prod(left) > 1:
+                    found[left] = None
         return tuple(found)
 
     @cached_property

@@ -216,7 +216,7 @@ class _Search:
         return self._effort in (_Effort.PLAIN, _Effort.LAYOUTS)
 
     def _ways(self, shape: Shape) -> list[Layout]:
-        """Other layouts of a tensor, those first that keep its rank and as many elements, and cut the last dimensions, by numbers of attributes."""
+        """Other layouts of a tensor, those first that keep its rank, cut the last dimensions, and by numbers of attributes."""
         if shape not in self._others:
             found = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
             found.sort(key=lambda each: self._far(each, shape))
@@ -234,12 +234,13 @@ class _Search:
             ranks.setdefault(len(each.shape), []).append(each)
         return list(islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS))
 
-    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int, bool, int]:
+    def _far(self, layout: Layout, shape: Shape) -> tuple[int, ...]:
         ratio = prod(layout.shape) / prod(shape)
-        # the numbers of attributes are what windows step by, mostly along the last dimensions
-        own = all(size in self.numbers.factors for size in layout.sizes[len(shape) :] if size > 1)
-        cut = min((axis for axis, dim in enumerate(layout.source) if len(dim) > 1), default=0)
-        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), not own, -cut
+        # the numbers of attributes are what windows step by, and they slide along the last dimensions together
+        sizes = [size for size in layout.sizes[len(shape) :] if size > 1]
+        other = sum(not all(size in known for size in sizes) for known in (self.numbers.steps, self.numbers.factors))
+        cuts = [axis for axis, dim in enumerate(layout.source) if len(dim) > 1]
+        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), other, -min(cuts) if len(cuts) > 1 else 0
 
     def _arguments(self, pool: Pool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
