@@ -13,8 +13,7 @@ from dslc.analysis.iterators import coefficient_of
 from dslc.ir.graph import Call, ScopeNode, Value
 from dslc.ir.scalar import Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
-from dslc.mutate.layouts import Shape
-from dslc.mutate.problem import Problem, is_linear_call, shape_of
+from dslc.mutate.problem import Problem, is_linear_call
 from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
@@ -68,10 +67,14 @@ class Numbers:
         return found
 
     @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """The numbers of attributes that may be what windows step by."""
+        return tuple(sorted({n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW}))
+
+    @cached_property
     def factors(self) -> tuple[int, ...]:
         """Numbers that dimensions are cut by whether or not they divide them."""
-        found = [n for values in self.own.values() for value in values for n in _integers(value) if 1 < n <= WINDOW]
-        return tuple(sorted({*found, *FACTORS}))
+        return tuple(sorted({*self.steps, *FACTORS}))
 
     @cached_property
     def lists(self) -> tuple[tuple[int, ...], ...]:
@@ -96,8 +99,11 @@ class Numbers:
         # what is left of a window of which every so manyeth position is taken
         for window in tuple(found):
             for step in self.lists:
-                if len(step) == len(window) and min(step) > 1 and max(window) > 1:
-                    found[tuple(-(-n // f) for n, f in zip(window, step, strict=True))] = None
+                if len(step) != len(window) or min(step) < 2:
+                    continue
+                left = tuple(-(-n // f) for n, f in zip(window, step, strict=True))
+                if prod(left) > 1:
+                    found[left] = None
         return tuple(found)
 
     @cached_property
@@ -212,10 +218,10 @@ def _reduces(rules: Rules, node: Call) -> bool:
     return isinstance(made.node, ScopeNode) and any(isinstance(part, Reduce) for part in walk(made.node.scope.body))
 
 
-def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Shape | None:
-    """The shape of an operator's result on tensors of some types; None where they do not fit."""
+def instance(rules: Rules, core: Core, args: Sequence[Value]) -> Value | None:
+    """An operator's result on tensors of some types; None where they do not fit, or where it is none of floats of known sizes."""
     made = core.on(rules, args)
-    return shape_of(made) if made is not None and made.known and made.type.is_static and made.type.dtype.is_float else None
+    return made if made is not None and made.known and made.type.is_static and made.type.dtype.is_float else None
 
 
 Place = tuple[int, int]

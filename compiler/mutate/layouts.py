@@ -6,7 +6,7 @@ that two have is a diagonal, and one that the result has not is read at 0. Sizes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
 from math import prod
@@ -296,18 +296,22 @@ def alike(ways: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
             groups[-1].setdefault(cut, []).append(layout)
     cuts = sorted((cut for cut in groups[0] if all(cut in each for each in groups)), key=lambda cut: (max(cut, default=0), len(cut)))
     # windows and what they slide over are mostly cut and moved in one way; the cuts take turns, as there are many ways of some
-    turns = [_same_first(product(*[each[cut] for each in groups])) for cut in cuts]
+    turns = [_same_first([each[cut] for each in groups]) for cut in cuts]
     yield from (ways for turn in zip_longest(*turns) for ways in turn if ways is not None)
 
 
-def _same_first(every: Iterable[tuple[Layout, ...]]) -> Iterator[tuple[Layout, ...]]:
-    others = []
+def _same_first(every: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...]]:
+    """One layout of each tensor: those that cut and move all of them in one way, then the others."""
+    moves: list[dict[tuple[Digits, Digits], list[Layout]]] = []
     for ways in every:
-        if all(way.source == ways[0].source and way.result == ways[0].result for way in ways):
-            yield ways
-        else:
-            others.append(ways)
-    yield from others
+        moves.append({})
+        for way in ways:
+            moves[-1].setdefault((way.source, way.result), []).append(way)
+    for move in moves[0]:
+        yield from product(*[each.get(move, []) for each in moves])
+    for chosen in product(*every):
+        if any((way.source, way.result) != (chosen[0].source, chosen[0].result) for way in chosen):
+            yield chosen
 
 
 # ---- other sizes -------------------------------------------------------------------------------------------------

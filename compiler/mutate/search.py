@@ -171,10 +171,10 @@ class _Search:
         most = 0 if count > 2 else most
         subsets = [each for steps in range(int(most) + 1) for each in combinations(range(count), steps)]
         turns = list(product(subsets, (True, False)))
-        weights = [(1 + 2 * len(changed)) * (2 if same else 1) for changed, same in turns]
+        weights = [3 if same else 1 for _, same in turns]
         region = {node.op for node in self.problem.calls}
         for number, (changed, same) in enumerate(turns):
-            # each has its part of the time that is left: more where there is more to try, and for the region's own operators
+            # each has its part of the time that is left, the region's own operators more than others
             now = time.monotonic()
             until = now + (end - now) * weights[number] / sum(weights[number:])
             for chosen in alike([self._ways(pool.operands[k].shape) for k in changed]):
@@ -216,7 +216,7 @@ class _Search:
         return self._effort in (_Effort.PLAIN, _Effort.LAYOUTS)
 
     def _ways(self, shape: Shape) -> list[Layout]:
-        """Other layouts of a tensor, those first that keep its rank and as many elements."""
+        """Other layouts of a tensor, those first that keep its rank, cut the last dimensions, and by numbers of attributes."""
         if shape not in self._others:
             found = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
             found.sort(key=lambda each: self._far(each, shape))
@@ -234,9 +234,13 @@ class _Search:
             ranks.setdefault(len(each.shape), []).append(each)
         return list(islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS))
 
-    def _far(self, layout: Layout, shape: Shape) -> tuple[int, int]:
+    def _far(self, layout: Layout, shape: Shape) -> tuple[int, ...]:
         ratio = prod(layout.shape) / prod(shape)
-        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio))
+        # the numbers of attributes are what windows step by, and they slide along the last dimensions together
+        sizes = [size for size in layout.sizes[len(shape) :] if size > 1]
+        other = sum(not all(size in known for size in sizes) for known in (self.numbers.steps, self.numbers.factors))
+        cuts = [axis for axis, dim in enumerate(layout.source) if len(dim) > 1]
+        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), other, -min(cuts) if len(cuts) > 1 else 0
 
     def _arguments(self, pool: Pool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
@@ -273,12 +277,11 @@ class _Search:
                 return found
             holes = self._holes(shapes)
             for core in cores:
-                shape = instance(self.rules, core, holes)
-                if shape is None or not prod(shape):
+                made = instance(self.rules, core, holes)
+                shape = () if made is None else shape_of(made)
+                if made is None or not prod(shape):
                     continue
                 if not last or shape in self.backs or prod(shape) > prod(self.wanted):
-                    made = core.on(self.rules, holes)
-                    assert made is not None
                     (scope,) = expand(self.rules, (made,))
                     operations = known_flops((scope,)) or (inf if last else float(prod(shape)))
                     if operations <= self.options.operations * self.operations:

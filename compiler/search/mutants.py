@@ -58,6 +58,7 @@ class Mutants(Derivations):
     _corrected: dict[Value, Corrected] = field(init=False, default_factory=dict)
     #: of the regions that are looked at now the operators below the last one
     _inner: dict[Call, tuple[Call, ...]] = field(init=False, default_factory=dict)
+    _linear: dict[Graph, bool] = field(init=False, default_factory=dict)
     #: regions that rounds before have looked at
     _seen: set[Graph] = field(init=False, default_factory=set)
 
@@ -93,8 +94,10 @@ class Mutants(Derivations):
                 yield program, nodes, price
         if self.operators > 1:
             for root, inner in regions(around.nodes, around.used, around.final, self.operators, self._is_linear):
+                if self.left() <= 0:
+                    raise TimeUp
                 program, _ = abstracted(root.values, leaves_of((root, *inner)))
-                if self._reduces(program):
+                if program in every or self._reduces(program):
                     every.setdefault(program, {})[root] = inner
         worth: dict[Graph, tuple[float, float]] = {}
         least = (self.share if share is None else share) * base.cost
@@ -121,7 +124,11 @@ class Mutants(Derivations):
         values = (*node.args, *node.values)
         if node.constant or not all(value.known and value.type.is_static and value.type.dtype.is_float for value in values):
             return False
-        return is_linear_call(self.rules, node)
+        # equal operators are asked once
+        program, _ = abstracted(node.values, leaves_of((node,)))
+        if program not in self._linear:
+            self._linear[program] = is_linear_call(self.rules, node)
+        return self._linear[program]
 
     def _place(self, node: Call, around: Neighbours, owned: set[Node]) -> Place:
         place = Derivations._place(self, node, around, owned)

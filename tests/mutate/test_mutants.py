@@ -120,7 +120,7 @@ def test_a_strided_convolution_has_stride_one(rules: Rules) -> None:
 
 def test_an_average_is_a_convolution_of_groups(rules: Rules) -> None:
     over = region(rules, "std.avg_pool", (2, 5, 6, 4), kernel=(2, 2), stride=(2, 2))
-    grouped = [v for _, (v, *_) in found(rules, over, 150, share=0.0) if core(v).get("groups") == 5]
+    grouped = [v for _, (v, *_) in found(rules, over, 300, share=0.0) if core(v).get("groups") == 5]
     assert grouped and error(rules, over, grouped[0]) < 1e-9
 
 

@@ -63,8 +63,11 @@ def test_texts_of_the_command_line_mean_the_same_as_values_in_python(name: str, 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("budget", "soon"), ("budget", -1.0), ("patience", float("inf")), ("allow", "refuted"), ("bind", {"N": [1, 2], "M": [1, 2, 3]})],
-)
+    [
+        ("budget", "soon"), ("budget", -1.0), ("patience", float("inf")), ("allow", "refuted"), ("bind", {"N": [1, 2], "M": [1, 2, 3]}),
+        ("mutant_limit", 0.0), ("mutant_limit", 1.5),
+    ],
+)  # fmt: skip
 def test_a_wrong_value_is_wrong_use_in_both(name: str, value: Any) -> None:
     with pytest.raises(WrongOption) as wrong:
         settings_of({name: value})
