@@ -37,7 +37,7 @@ DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
 @click.option("--bind", "binds", multiple=True, metavar="NAME=N", help="The size of a symbolic dimension, or of an operator's type.")
 @click.option("--max-depth", type=click.IntRange(0, 16), default=7, show_default=True, help="Derivations in a row.")
 @click.option("--intensity", type=float, default=4.0, show_default=True, help="Operations per element of a generated operator.")
-@click.option("--budget", type=click.FloatRange(min=0.1), default=40.0, show_default=True, metavar="S",
+@click.option("--budget", type=click.FloatRange(min=0.1), default=35.0, show_default=True, metavar="S",
               help="Seconds for search and proofs.")  # fmt: skip
 @click.option("--max-states", type=click.IntRange(min=1), metavar="N", help="Expressions to look at: no matter of time.")
 @click.option("--all", "every", is_flag=True, help="Every program, not the ten best.")
@@ -232,7 +232,7 @@ def _all_proved(
         if len(found) == most or left <= -OVER:
             cut = len(found) != most
             break
-        if _proved(rules, each, called, min(PROOF, max(1.0, left))):
+        if _proved(rules, each, called, min(PROOF, max(3.0, left))):
             found.append(each)
     return sorted(found, key=lambda each: (each.seconds, len(each.steps))), cut
 

@@ -40,7 +40,7 @@ class Limits:
 
     max_depth: int = 7
     #: states of a layer that are taken further
-    beam: int = 48
+    beam: int = 60
     seconds: float = inf
     #: expressions that are looked at: with this limit alone a search finds the same on every machine
     max_states: float = inf
@@ -240,8 +240,14 @@ class Search:
             return fresh[: self.limits.beam], True
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value, self.steps.views) for value in fresh}
-        cheap = sorted(fresh, key=lambda value: (best[value], far[value], order[value]))
-        near = sorted(fresh, key=lambda value: (far[value], _scopes(value), best[value], order[value]))
+        # of those that are alike in all that is known of them, as rows and columns are, one goes before the others
+        alike: dict[tuple[object, ...], int] = {}
+        again = dict[Value, int]()
+        for value in fresh:
+            key = (best[value], far[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
+            again[value] = alike[key] = alike.get(key, -1) + 1
+        cheap = sorted(fresh, key=lambda value: (again[value], best[value], far[value], order[value]))
+        near = sorted(fresh, key=lambda value: (again[value], far[value], _scopes(value), best[value], order[value]))
         kept: dict[Value, None] = {}
         # of every set of rules that led here some, as what pays in the end may look worse on its way
         groups: dict[tuple[str, ...], list[Value]] = {}
@@ -257,10 +263,11 @@ class Search:
             for members in queues:
                 if turn < len(members) and len(kept) < self.limits.beam // 2:
                     kept[members[turn]] = None
-        for a, b in zip(cheap, near, strict=True):
+        for k, value in enumerate(near):
             if len(kept) >= self.limits.beam:
                 break
-            kept[a] = kept[b] = None
+            # a price says more than a distance
+            kept.update(dict.fromkeys((*cheap[2 * k : 2 * k + 2], value)))
         return list(kept), True
 
     # ---- instantiation -------------------------------------------------------------------------------------

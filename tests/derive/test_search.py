@@ -151,6 +151,7 @@ def test_the_command_prints_programs_that_are_proved() -> None:
         ("conv(X: f32[1, 4, 8, 8] K: f32[4, 4, 3, 3])", "E0101", "K"),
         ("conv(X: f32[1, 4, 8, 8], K)", "E0306", "K"),
         ("relu(X: f32[4], kernel=2)", "E0302", "kernel=2"),
+        ("matmul(A: f32[4, x y], B: f32[4, 4])", "E0101", "y"),
         ("hello", "E0911", "hello"),
         ("", "E0911", ""),
     ],
