@@ -195,7 +195,9 @@ class _Searching:
 
     def begin(self) -> None:
         """What can be had at once, and the e-graph of the graph itself."""
-        self._tidy()
+        self._tidy(swept=True)
+        # the first tree has all of the patience
+        self._limits.gained()
         self._begin()
 
     def _begin(self) -> None:
@@ -210,8 +212,11 @@ class _Searching:
             self._initial = max(self._root.cost, 1e-12) if self._root is not None else 1.0
             self._programs.known(self._initial)
 
-    def _tidy(self) -> None:
-        """Goes on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
+    def _tidy(self, swept: bool = False) -> None:
+        """Goes on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone.
+
+        `swept`: only what can be had at once.
+        """
         from dslc.fuse.kernels import kernels
         from dslc.search.backtrack import Search
 
@@ -223,9 +228,9 @@ class _Searching:
         near = Search(best, self._given, self._costs, limits, _ROOM, self._seed, None, self._programs.take, turn=steps)
         end = limits.done + steps
         near.begin()
-        while not limits.over and limits.done < end and near.expand():
+        while not swept and not limits.over and limits.done < end and near.expand():
             pass
-        self._tidied = self._programs.best
+        self._tidied = None if swept else self._programs.best
 
     def _onwards(self) -> bool:
         """A new tree from the best graph as it is; False where that was done a few times in vain, or time is over."""
