@@ -208,6 +208,9 @@ class Mutants(Derivations):
         (target,) = program.targets
         if found is None or not found.boxes:
             return
+        if found.share > max(limit, self.options.share):
+            # nobody would allow that
+            return
         if found.share > limit:
             now, was = (f"{1e3 * seconds:.3g} ms" for seconds in prices)
             key = f"a mutant by {target} differs in {percent(found.share)}, and {percent(limit)} may be computed again"

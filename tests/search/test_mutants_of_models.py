@@ -19,7 +19,7 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.errors import DslcError
-from dslc.ir.graph import Call
+from dslc.ir.graph import Call, Graph
 from dslc.kernels import note, prepared
 from dslc.mutate.partial import compiled
 from dslc.mutate.search import Options
@@ -167,6 +167,26 @@ def test_a_partial_substitution_of_several_operators_is_corrected_in_its_own_way
     (one,), after = looked(model, [str(tmp_path / "own.rules")], options=Options(tries=0))
     assert one.rule == "mutant by own.pair_biased, 10.0% computed again"
     assert error(model, after) < 1e-5
+
+
+def test_regions_of_several_operators_are_mutated() -> None:
+    """A sum of products of one tensor is one product with the sum of the weights, which is computed when the model is written."""
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("MatMul", ["x", name], [f"p{name}"]) for name in "ab"]
+    nodes += [helper.make_node("Add", ["pa", "pb"], ["s"]), helper.make_node("Relu", ["s"], ["y"])]
+    ends = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape) for name, shape in (("x", [8, 12]), ("y", [8, 10]))]
+    tensors = [numpy_helper.from_array(rng.standard_normal((12, 10)).astype(np.float32), name) for name in "ab"]
+    graph = helper.make_graph(nodes, "sum", ends[:1], ends[1:], tensors)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with priced(model, []) as (rules, imported, prices, seconds):
+        finds = Mutants(rules, (), prices, 17, lambda: 1e3, margin=0.0, built=1, operators=3, rounds=1, options=Options(tries=160))
+        _, tale = finds.of(Candidate(imported.graph, seconds))
+
+    def working(graph: Graph) -> int:
+        return sum(isinstance(node, Call) and not node.constant for node in graph.nodes())
+
+    sums = [one for one in tale.measured if working(one.fact.old) - working(one.program) == 2]
+    assert sums and set(validate(rules, [one.fact for one in sums]).how.values()) == {"exact"}
 
 
 def test_what_pays_but_may_not_be_corrected_is_told(tmp_path: Path) -> None:
