@@ -43,7 +43,7 @@ _NEAR = 4
 _FRESH = 200
 #: steps that the best graph so far is gone on from by itself, such a part of all steps at most, and up to how many times its cost
 #: others are gone on from there
-_TIDY, _PARTS, _ROOM = 200, 8, 1.05
+_TIDY, _PARTS, _ROOM = 200, 4, 1.05
 #: trees from one graph that find nothing better before the search ends
 _BARREN = 3
 #: a program is cheaper than another one by this share at least
