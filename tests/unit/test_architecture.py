@@ -43,6 +43,12 @@ def test_every_stage_has_a_place() -> None:
     assert {stage for stage in stages if stage != "py.typed"} <= {*ORDER, "rules"}
 
 
+def test_the_table_of_stages_has_them_all_in_order() -> None:
+    table = (DOCS / "architecture.md").read_text("utf-8").partition("## Stages")[0]
+    rows = re.findall(r"^\| (`[^|]+) \|", table, re.M)
+    assert [name.removesuffix(".py") for row in rows for name in re.findall(r"`([a-z_.]+)/?`", row)] == ORDER
+
+
 DOCS = Path(__file__).parents[2] / "docs"
 #: words that mean one thing each: no two classes may have such a name
 ENGINE = (
