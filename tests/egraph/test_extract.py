@@ -183,6 +183,7 @@ def test_a_file_is_extracted_from(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "optimal" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_prints_what_was_found(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,7 +50,7 @@ def test_guards_are_looked_for_only_where_wanted_and_take_part_in_the_seconds(
         time.sleep(1.0)
         return ()
 
-    monkeypatch.setattr("dslc.prove.guards.find_guards", slowly)
+    monkeypatch.setattr("dslc.prove.guards.proposals.find_guards", slowly)
     without = verified(str(file), "--no-lock", "--no-guards")
     assert asked == []
     found = verified(str(file), "--no-lock")

@@ -238,6 +238,7 @@ def test_a_step_of_derivation_is_a_move_beside_rules(monkeypatch: pytest.MonkeyP
     assert proved.usable and set(proved.how.values()) == {"exact"}
 
 
+@pytest.mark.usefixtures("interrupts")
 @pytest.mark.parametrize(("name", "moment"), [("saturate", 1), ("saturate", 2), ("mcts", 1), ("mcts", 3), ("mcts", 9)])
 def test_an_interrupt_at_any_step_leaves_the_best_so_far(name: str, moment: int) -> None:
     def pressed(done: int) -> None:

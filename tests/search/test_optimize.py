@@ -330,7 +330,7 @@ def test_doctor_and_bench_say_what_they_should(
     assert "onnxruntime" in capsys.readouterr().out
     assert command_line(["bench", str(source), str(source), "--budget", "1s", "--threads", "1"]) == 0
     out = capsys.readouterr().out
-    assert "median" in out and "95 % interval" in out
+    assert "median" in out and ("95 % interval" in out or "too few times for an interval" in out)
 
 
 def test_examples_of_the_python_interface_run() -> None:
