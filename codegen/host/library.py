@@ -35,6 +35,8 @@ DOMAIN = "dslc"
 TENSORS, RANK, SIZES = 64, 16, 64
 #: what touches fewer bytes is not worth a second thread; parts that a stage is divided into, at most
 PARALLEL_BYTES, PARTS = 1 << 16, 64
+#: of the time, what all kernels together may take before half of them are left out; seconds that the compiler gets at least
+TOGETHER, LEAST_SECONDS = 0.6, 1.0
 _MAGIC = b"dslc-kernels-1\0\0"
 _TAIL = struct.Struct("<Q32s16s")
 #: numbers of element types in ONNX
@@ -184,25 +186,29 @@ def _built(used: Compiler, named: Mapping[str, KernelText], path: Path, temporar
 def _compiled(
     used: Compiler, named: Mapping[str, KernelText], temporary: Path, made: Path, seconds: float, memory: int
 ) -> tuple[dict[str, KernelText], tuple[Failure, ...]]:
-    """The kernels that compile, together in one library, and the others."""
+    """The kernels that compile, together in one library, and the others. Where all take too long, those with the shorter texts."""
     left = dict(named)
     failed: list[Failure] = []
-    alone = False
+    alone, end = False, time.monotonic() + seconds
     while left:
         code = temporary / "kernels.cpp"
         code.write_text(source(left), encoding="utf-8")
         try:
-            used.compile(code, made, seconds, memory)
+            remains = max(LEAST_SECONDS, end - time.monotonic())
+            used.compile(code, made, remains if len(left) == 1 else TOGETHER * remains, memory)
             return left, tuple(failed)
         except NotBuilt as problem:
             if problem.reason is BuildReason.NO_COMPILER:
                 raise
             detail = first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail
             blamed = _blamed(problem.detail, left) if problem.reason is BuildReason.ERROR else {}
-            if not blamed and len(left) > 1 and not alone:
+            if problem.reason is BuildReason.TIMEOUT and len(left) > 1 and time.monotonic() < end:
+                longer = sorted(left, key=lambda op: len(left[op].text))[(len(left) + 1) // 2 :]
+                blamed = {op: Failure("", problem.reason, detail) for op in longer}
+            elif not blamed and len(left) > 1 and not alone:
                 # nobody is named: each on its own, in less time
                 alone = True
-                blamed = _failing(used, left, temporary, max(1.0, seconds / 4), memory)
+                blamed = _failing(used, left, temporary, max(LEAST_SECONDS, seconds / 4), memory)
             if not blamed:
                 blamed = dict.fromkeys(left, Failure("", problem.reason, detail))
             for op, failure in blamed.items():

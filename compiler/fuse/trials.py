@@ -49,6 +49,8 @@ ENOUGH = 1.5
 GENERATING, LONGEST = 0.25, 20.0
 #: of the time that is left after the first variants, the part that is kept for checking them while others are tried
 CHECKED = 0.5
+#: of the time that is left, what the texts of many kernels may take, and what compiling them may
+WRITING, BUILDING = 0.3, 0.5
 #: what touches fewer bytes is measured so many times at once
 _TINY, _COPIES = 1 << 16, 8
 #: what arguments hold in a few places where kernels are compared with their nodes
@@ -221,9 +223,10 @@ class Trials:
     ) -> dict[Subject, list[Generated]]:
         """Some variants of each; what has none is noted as dropped, as is what there is no time for."""
         found: dict[Subject, list[Generated]] = {}
+        end = (1 - WRITING) * self.left() if self.left() < inf else -inf
         for subject in subjects:
             try:
-                if self.left() <= 0:
+                if self.left() <= max(0.0, end):
                     raise _Out(Why.LATE)
                 found[subject] = self._texts(subject, which)
             except _Out as reason:
@@ -304,7 +307,7 @@ class Trials:
         if not texts:
             return found
         try:
-            seconds = min(60.0, self.left() - (keep if keep < inf else 0.0))
+            seconds = min(60.0, BUILDING * (self.left() - (keep if keep < inf else 0.0)))
             if seconds <= ENOUGH:
                 raise TimeUp
             began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
