@@ -267,7 +267,7 @@ class View:
             outline = rule.outlines[top]
             found = outline.fitting(self)
             mixed[outline] = Fitting(tuple(rng.sample(found.calls, len(found.calls))), found.members)
-        self.memory = replace(kept, fitting=mixed, ways={})
+        self.memory = replace(kept, fitting=mixed, ways={}, few=True)
         try:
             yield
         finally:

@@ -55,6 +55,8 @@ class Memory:
     known: dict[Value, tuple[int, Kind]] = field(default_factory=dict)
     #: operands that were joined as those of a call: the operator with its attributes and number of operands, and the operands
     built: dict[tuple[object, ...], Value | None] = field(default_factory=dict)
+    #: whether some matches are enough: parts are matched one after the other then, as joining them begins with all ways of each
+    few: bool = False
     #: what an outline of a depth let through in an earlier index, and the nodes of which that says nothing; None where nobody knows
     earlier: Callable[[Outline, int], tuple[Fitting, Collection[Node]] | None] | None = None
 

@@ -46,6 +46,8 @@ def ways_of(rule: CompiledRule, index: Index, trace: Trace | None) -> tuple[tupl
     if len(parts) == 1:
         return parts, ((way,) for way in _ways(parts[0].part, index))
     structure = Structure(rule, index)
+    if index.memory.few:
+        return (rule.whole,), ((Way(rule.whole.part, index, state),) for state in structure.states())
     joins = Joins(rule, index, sorted(parts, key=lambda part: structure.frequency(part.top)), lambda part: _ways(part, index))
     return joins.order, joins.ways()
 
