@@ -15,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -186,35 +186,39 @@ def _built(used: Compiler, named: Mapping[str, KernelText], path: Path, temporar
 def _compiled(
     used: Compiler, named: Mapping[str, KernelText], temporary: Path, made: Path, seconds: float, memory: int
 ) -> tuple[dict[str, KernelText], tuple[Failure, ...]]:
-    """The kernels that compile, together in one library, and the others. Where all take too long, those with the shorter texts."""
-    left = dict(named)
-    failed: list[Failure] = []
-    alone, end = False, time.monotonic() + seconds
-    while left:
-        code = temporary / "kernels.cpp"
-        code.write_text(source(left), encoding="utf-8")
-        try:
+    """The kernels that compile, together in one library, and the others. Where all take too long, half of them: the shorter texts,
+    else the longer ones, and so on."""
+    failed: dict[str, Failure] = {}
+    tries, alone, end = [dict(named)], False, time.monotonic() + seconds
+    for left in tries:
+        while left and (left is tries[0] or time.monotonic() < end):
+            code = temporary / "kernels.cpp"
+            code.write_text(source(left), encoding="utf-8")
             remains = max(LEAST_SECONDS, end - time.monotonic())
-            used.compile(code, made, remains if len(left) == 1 else TOGETHER * remains, memory)
-            return left, tuple(failed)
-        except NotBuilt as problem:
-            if problem.reason is BuildReason.NO_COMPILER:
-                raise
-            detail = first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail
-            blamed = _blamed(problem.detail, left) if problem.reason is BuildReason.ERROR else {}
-            if problem.reason is BuildReason.TIMEOUT and len(left) > 1 and time.monotonic() < end:
-                longer = sorted(left, key=lambda op: len(left[op].text))[(len(left) + 1) // 2 :]
-                blamed = {op: Failure("", problem.reason, detail) for op in longer}
-            elif not blamed and len(left) > 1 and not alone:
-                # nobody is named: each on its own, in less time
-                alone = True
-                blamed = _failing(used, left, temporary, max(LEAST_SECONDS, seconds / 4), memory)
-            if not blamed:
-                blamed = dict.fromkeys(left, Failure("", problem.reason, detail))
-            for op, failure in blamed.items():
-                failed.append(Failure(op, failure.reason, failure.detail))
-                del left[op]
-    first = failed[0] if failed else Failure("", BuildReason.ERROR, "no kernels")
+            try:
+                used.compile(code, made, remains if len(named) == 1 else TOGETHER * remains, memory)
+                late = Failure("", BuildReason.TIMEOUT, "there was no time to compile it")
+                return left, tuple(replace(failed.get(op, late), op=op) for op in named if op not in left)
+            except NotBuilt as problem:
+                if problem.reason is BuildReason.NO_COMPILER:
+                    raise
+                detail = first_error(problem.detail) if problem.reason is BuildReason.ERROR else problem.detail
+                blamed = _blamed(problem.detail, left) if problem.reason is BuildReason.ERROR else {}
+                if problem.reason is BuildReason.TIMEOUT and len(left) > 1 and time.monotonic() < end:
+                    order = sorted(left, key=lambda op: len(named[op].text))
+                    half = (len(order) + 1) // 2
+                    tries += [{op: named[op] for op in part} for part in (order[:half], order[half:])]
+                    break
+                if not blamed and len(left) > 1 and not alone and problem.reason is not BuildReason.TIMEOUT:
+                    # nobody is named: each on its own, in less time
+                    alone = True
+                    blamed = _failing(used, left, temporary, max(LEAST_SECONDS, seconds / 4), memory)
+                if not blamed:
+                    blamed = dict.fromkeys(left, Failure("", problem.reason, detail))
+                for op, failure in blamed.items():
+                    failed[op] = failure
+                    del left[op]
+    first = next(iter(failed.values()), Failure("", BuildReason.ERROR, "no kernels"))
     raise NotBuilt(first.reason, first.detail)
 
 

@@ -166,7 +166,7 @@ def test_what_does_not_compile_is_left_out(tmp_path: Path) -> None:
 
 
 def test_a_compiler_that_takes_too_long_is_ended(tmp_path: Path) -> None:
-    library = build([halves(), endless()], tmp_path, seconds=8)
+    library = build([halves(), endless()], tmp_path, seconds=12)
     assert set(library.kernels) == {"k_halves"}
     assert [failure.reason for failure in library.failed] == [BuildReason.TIMEOUT]
     assert not list(library_folder(tmp_path).glob("building-*"))
