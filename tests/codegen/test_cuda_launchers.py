@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
+from dslc.semantics.vendor import function_named
 from tests.codegen import declared
 from tests.codegen.bindings import Illegal, World
 from tests.codegen.declared import DECLARED
@@ -32,6 +34,14 @@ from tests.codegen.test_cuda_session import by_runtime, model, rows
 from tests.gpu.checks import CHECKS
 
 BOTH = pytest.mark.parametrize("pycuda", [False, True], ids=["cuda.core", "pycuda"])
+
+
+@pytest.fixture(autouse=True)
+def declared_anew() -> Iterator[None]:
+    """What bindings declare is read once: neither are those of other tests these recording ones, nor the other way round."""
+    function_named.cache_clear()
+    yield
+    function_named.cache_clear()
 
 
 def machine(monkeypatch: pytest.MonkeyPatch, pycuda: bool = False, **given: Any) -> World:
