@@ -224,7 +224,7 @@ class CostModel:
 
         Nothing of what was measured before counts for them any more. True where time was up before it was done.
         """
-        if self.target.computed:
+        if self.target.pricing is not None:
             return False
         self._together = {}
         found = confirmed(self, graphs)
@@ -350,8 +350,9 @@ class CostModel:
 
     def measure(self, group: Group, turn: str = "") -> Info:
         """What a group costs, from the cache or measured; each `turn` is another measurement."""
-        if self.target.computed:
-            return self.target.price(self, group)
+        pricing = self.target.pricing
+        if pricing is not None:
+            return pricing(self, group)
         if self.is_view(group):
             return Info(LEAST)
         small = self.small(group)

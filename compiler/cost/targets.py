@@ -53,11 +53,8 @@ class Target(Protocol):
         """Takes times there; see `Measurer`."""
 
     @property
-    def computed(self) -> bool:
-        """Whether times are computed and not measured."""
-
-    def price(self, costs: CostModel, group: Group) -> Info:
-        """What a group takes there, where times are computed."""
+    def pricing(self) -> Callable[[CostModel, Group], Info] | None:
+        """What a group takes there, where times are computed; None where they are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ class OrtCpu:
 
     machine: Machine
     name: str = "ort_cpu"
-    computed: bool = False
+    pricing: None = None
 
     @property
     def fingerprint(self) -> str:
@@ -82,9 +79,6 @@ class OrtCpu:
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> Measurer:
         return Measurer(self.machine, cache, left, during)
-
-    def price(self, costs: CostModel, group: Group) -> Info:
-        raise NotImplementedError("times are measured here")
 
 
 #: how each target is made for a number of threads (None: its default)

@@ -42,7 +42,6 @@ class Cuda:
     device: Device
     machine: Machine
     name: str = "cuda"
-    computed: bool = True
 
     @property
     def fingerprint(self) -> str:
@@ -59,7 +58,7 @@ class Cuda:
     ) -> Measurer:
         return Measurer(self.machine, cache, left, during)
 
-    def price(self, costs: CostModel, group: Group) -> Info:
+    def pricing(self, costs: CostModel, group: Group) -> Info:
         """What a group takes as a plan of its own; what only looks at memory takes next to nothing."""
         rules = costs.rules
         if all(looks_only(rules, node) for node in group.nodes):
