@@ -2,8 +2,8 @@
 
     python -m benchmarks.kernels [NAME ...] [--budget SECONDS] [--seconds SECONDS] [--fresh]
 
-Every row is a small model as exporters write it, at fixed and at symbolic sizes. All runtimes of a row are timed in turn, each in a
-process of its own that is stopped while others run. Rows are kept in a file as they are measured, so that a table that was
+Every row is a small model as exporters write it, at fixed and at symbolic sizes. A runtime is timed in turn with ONNX Runtime, each in
+a process of its own that is stopped while the other runs. Rows are kept in a file as they are measured, so that a table that was
 interrupted goes on where it ended; `--fresh` measures all again.
 """
 
@@ -97,21 +97,12 @@ def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
         return {**row, "why": "; ".join(f"{one.why.value} ({one.detail})" for one in story.dropped) or "nothing was predicted to gain"}
     feeds = case.feeds()
     files = [ModelFile(model.SerializeToString()), ModelFile(made.SerializeToString())]
-    peers = _peers(files[0], feeds, threads)
-    try:
-        timings = race([*files, *peers.values()], feeds, threads, options.seconds)
-    except WorkerFailed as problem:
-        if not peers:
-            raise
-        # one of the others may have died: OpenVINO's code for mish of a million elements does
-        print(f"{case.label}: {problem}; once more without {', '.join(peers)}", file=sys.stderr)
-        peers = {}
-        timings = race(files, feeds, threads, options.seconds)
+    timings = race(files, feeds, threads, options.seconds)
     row |= {
         "error": _error(files, feeds, threads),
         "before": timings[0].minimum * 1e3, "after": timings[1].minimum * 1e3, "ratio": timings[1].ratio.ratio,
         "low": timings[1].ratio.low, "high": timings[1].ratio.high,
-        "peers": {name: timing.ratio.ratio for name, timing in zip(peers, timings[2:], strict=True)},
+        "peers": _peers(files[0], feeds, threads, options.seconds / 2),
     }  # fmt: skip
     if not symbolic:
         # an addition of as many bytes
@@ -124,21 +115,18 @@ def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
     return row
 
 
-def _peers(file: ModelFile, feeds: Mapping[str, Any], threads: int) -> dict[str, ModelFile]:
-    """Those that are installed and run the model."""
-    out = {}
+def _peers(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: float) -> dict[str, float | str]:
+    """Over ONNX Runtime, those that are installed; one that does not run the model, or dies of it, is a word."""
+    out: dict[str, float | str] = {}
     for package, (name, runner) in PEERS.items():
         if importlib.util.find_spec(package) is None:
             continue
-        peer = ModelFile(file.model, runner=runner)
         try:
-            with Worker(threads, lambda: 120.0, runner) as worker:
-                worker.load(peer)
-                worker.ask({"do": "bind", "feeds": dict(feeds)})
+            peer = ModelFile(file.model, runner=runner)
+            out[name] = race([file, peer], feeds, threads, seconds)[1].ratio.ratio
         except WorkerFailed as problem:
-            print(f"{name} does not run it: {problem}", file=sys.stderr)
-            continue
-        out[name] = peer
+            print(f"{name}: {problem}", file=sys.stderr)
+            out[name] = "fails"
     return out
 
 
@@ -159,7 +147,7 @@ def cells(row: Row) -> tuple[str, ...]:
     if "ratio" not in row:
         return (row["label"], row["sizes"], *("-" for _ in HEADER[2:-1]), row["why"])
     share = f"{row['bandwidth']:.0%}" if "bandwidth" in row else "-"
-    peers = ", ".join(f"{name} {ratio:.2f}" for name, ratio in row["peers"].items()) or "-"
+    peers = ", ".join(f"{name} {of if isinstance(of, str) else f'{of:.2f}'}" for name, of in row["peers"].items()) or "-"
     return (
         row["label"], row["sizes"], f"{row['before']:.4f}", f"{row['after']:.4f}", f"{row['ratio']:.2f}",
         f"[{row['low']:.2f}, {row['high']:.2f}]", f"{row['goal']:g}", share, peers, str(row["kernels"]),
