@@ -21,7 +21,9 @@ class OpenVino(Runner):
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], Any]:
         import openvino
 
-        for name, array in feeds.items():
+        # a tensor of shared memory does not keep its array alive
+        self.feeds = dict(feeds)
+        for name, array in self.feeds.items():
             self.request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
         return self.request.infer  # type: ignore[no-any-return]
 
