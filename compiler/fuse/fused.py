@@ -13,6 +13,7 @@ from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.model import CostModel
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, machine
+from dslc.fuse.formed import formed
 from dslc.fuse.groups import Group, Limits, Neighbours, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
@@ -137,7 +138,9 @@ class _Fusing:
         return self.began + share * self.seconds - self.clock.now()
 
     def run(self) -> Fused:
-        groups = list(proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles))
+        rules = self.prices.costs.rules
+        groups = list(proposals(self.graph, rules, self.limits, self.profiles))
+        groups += formed(self.around, rules, self.limits, self.profiles)
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
         self.offers = [self.prices.offer(group) for group in dict.fromkeys((*groups, *written))]
         if self.templates:
