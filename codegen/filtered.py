@@ -4,8 +4,8 @@
     P = {[row, f, e] sum[c] U[f, c, e] * V[row, c, e]}      one product for each e
     Y = {[f, o] ... sum[e] A[o % m, e] * P[o // m, f, e]}   transformed back
 
-V and P have many times as many elements as X and Y, and are never written whole: `Z = {[row, k, f] sum[e] A[k, e] * P[row, f, e]}` is one
-part, whose stage takes some rows at a time through all three steps (`filtered_code`). Around it are parts of their own: X with its
+V and P have many times as many elements as X and Y, and are never written whole: `Z = {[row, k, f] sum[e] A[k, e] * P[row, f, e]}` is
+one part, whose stage takes some rows at a time through all three steps (`filtered_code`). Around it are parts of their own: X with its
 surroundings and its channels last, U in panels (once for a session where it depends on weights alone), and Y, which reads Z.
 """
 
@@ -99,16 +99,19 @@ def filtered(parts: Parts, lanes: int, panel: int) -> tuple[Parts, dict[Value, F
     out: list[Part] = []
     found: dict[Value, Filter] = {}
     for part in parts.parts:
-        chain = next(_chains(part, by_value), None)
-        if chain is not None and all(uses.count(value) == 1 and value not in parts.outputs for value in chain.inner):
-            whole = _whole(chain, part, new, lanes, panel)
-            if whole is not None:
-                around, filter, last = whole
-                first += around[:1]
-                out += [*around[1:], filter.part, last]
-                found[filter.part.value] = filter
-                new[part.value] = last.value
-                continue
+        chains = [
+            chain
+            for chain in _chains(part, by_value)
+            if all(uses.count(value) == 1 and value not in parts.outputs for value in chain.inner)
+        ]
+        whole = next((one for chain in chains if (one := _whole(chain, part, new, lanes, panel)) is not None), None)
+        if whole is not None:
+            around, filter, last = whole
+            first += around[:1]
+            out += [*around[1:], filter.part, last]
+            found[filter.part.value] = filter
+            new[part.value] = last.value
+            continue
         args = tuple(new.get(arg, arg) for arg in part.args)
         kept = part_of(part.scope, args, part.alone) if args != part.args else part
         new[part.value] = kept.value
@@ -417,8 +420,8 @@ def _copied(taken: Read, value: Value, places: Sequence[_Place], sizes: dict[Ite
 
 
 def _body(
-    node: Reduce, inner: Reduce, names: dict[Iter | str, Iter], points: Sequence[Iter], at: dict[Iter, Scalar], here: dict[Iter, Scalar],
-    rows: Sequence[Iter], column: Iter, channel: Iter, terms: Scalar, places: Sequence[_Place], panel: int,
+    node: Reduce, inner: Reduce, names: dict[Iter | str, Iter], points: Sequence[Iter], at: dict[Iter, Scalar],
+    here: dict[Iter, Scalar], rows: Sequence[Iter], column: Iter, channel: Iter, terms: Scalar, places: Sequence[_Place], panel: int,
 ) -> Scalar:  # fmt: skip
     """The equation of Z over the panels and the copied operand."""
     back = {at[it]: iterator(f"e{k}") for k, it in enumerate(points)}

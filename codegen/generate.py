@@ -46,9 +46,8 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         shared = separated(parts_of(rules, group, read_outputs=True)) != parts
     lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
     if filtered(parts, lanes, lanes)[1]:
-        # as many sums as there are registers for, and a row of the panel
-        shapes = ((4, 6), (2, 12)) if lanes >= 16 else ((2, 6), (1, 8))
-        return tuple(Variant(width=lanes, vectors=vectors, block=block, filtered=True) for vectors, block in shapes)
+        # as many sums as there are registers for, beside a row of the panel
+        return (Variant(width=lanes, vectors=2, block=12 if lanes >= 16 else 6, filtered=True),)
     first = Variant(width=lanes)
     out = [first]
     scopes = [each.part.scope for stage in stages for each in stage.placed]

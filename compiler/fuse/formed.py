@@ -1,4 +1,4 @@
-"""Groups around nodes that have another form (see `dslc.match.forms`): the node, and what is computed of its result position by position."""
+"""Groups around nodes that have another form (see `dslc.match.forms`): the node, and what looks at each element of its result alone."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ _BEHIND = 6
 _ROUNDS = 3
 
 
-def formed(around: Neighbours, rules: Rules, limits: Limits, profiles: Profiles) -> Iterator[Group]:
-    """Every node with a form, alone and with one to a few nodes behind it."""
+def formed(around: Neighbours, rules: Rules, limits: Limits, profiles: Profiles) -> Iterator[Iterator[Group]]:
+    """For every node with a form a chain of groups: the node alone, and with one to a few nodes behind it."""
     for node in around.nodes:
         if not isinstance(node, Call) or not has_form(rules, fold_of(around.group([node])).kernel.group):
             continue
-        chain: list[Node] = [node]
+        yield _chain(node, around, limits, profiles)
+
+
+def _chain(node: Node, around: Neighbours, limits: Limits, profiles: Profiles) -> Iterator[Group]:
+    chain: list[Node] = [node]
+    yield around.group(chain)
+    while len(chain) <= _BEHIND and (behind := _behind(chain, around, limits, profiles)) is not None:
+        chain.append(behind)
         yield around.group(chain)
-        while len(chain) <= _BEHIND and (behind := _behind(chain, around, limits, profiles)) is not None:
-            chain.append(behind)
-            yield around.group(chain)
 
 
 def _behind(chain: list[Node], around: Neighbours, limits: Limits, profiles: Profiles) -> Node | None:
@@ -50,7 +54,7 @@ def _behind(chain: list[Node], around: Neighbours, limits: Limits, profiles: Pro
 
 
 def form_estimates(kernel: Kernel, profiles: Profiles) -> Iterator[Estimate]:
-    """What the forms of a kernel's program take: what depends on weights alone is computed once, and what is between stays in a cache."""
+    """What the forms of a kernel's program take: what depends on weights alone is computed once, what is between stays in a cache."""
     for _, form in forms(profiles.rules, kernel.group):
         yield _estimate(form, [arg.constant for arg in kernel.args], profiles)
 

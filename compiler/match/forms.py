@@ -1,8 +1,8 @@
 """Other forms of what a kernel computes: programs that proved substitutions make of its group, of operators that no runtime has.
 
-Minimal filtering is one: a group with a convolution is written, and read, as that; its kernel may compute the products between transforms
-that the convolution is equal to. The substitutions are those of rule sets named `kernels`, as far as a lock or this user's own evidence
-says that they are proved.
+Minimal filtering is one: a group with a convolution is written, and read, as that; its kernel may compute the products between
+transforms that the convolution is equal to. The substitutions are those of rule sets named `kernels`, as far as a lock or this user's
+own evidence says that they are proved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dslc.semantics.numerics import keeps_nonfinite
 #: the rule sets of libraries whose substitutions are tried
 KERNELS = "kernels"
 #: forms of one group at most, and variants of it as it stands beside them
-_FORMS, _PLAIN = 4, 2
+_FORMS, _PLAIN = 4, 1
 
 
 def forms(rules: Rules, group: Graph) -> Iterator[tuple[str, Graph]]:

@@ -444,7 +444,7 @@ K_ONE int64_t k_blocks(int64_t rows, int64_t points, int64_t bytes) {
 }
 K_ONE int64_t k_shares(int64_t blocks, int64_t panels) { return blocks > 1 || panels < 2 ? 1 : 2; }
 // R rows of a, `step` apart, times the columns of a panel, N vectors of W elements
-template <int R, int N, int W> static void k_product_rows(const float* a, int64_t step, const float* b, int64_t terms, float* out) {
+template <int R, int N, int W> static __attribute__((noinline)) void k_product_rows(const float* a, int64_t step, const float* b, int64_t terms, float* out) {
   V<float, W> sum[R][N] = {};
   for (int64_t k = 0; k < terms; ++k, b += N * W) {
     V<float, W> row[N];

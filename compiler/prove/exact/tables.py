@@ -1,7 +1,8 @@
 """Constant tables, contracted before products are expanded: `sum[a] A[u, a] * B[a, r] * C[a, i]` is one table over u, r and i.
 
-Minimal filtering (Winograd's) sums over the points at which polynomials are interpolated: each term of the expanded product has a factor
-of its own, and thousands of them cancel. The contracted table is nearly empty, mostly `[i == u + r]`, and then a condition on positions.
+Minimal filtering (Winograd's) sums over the points at which polynomials are interpolated: each term of the expanded product has a
+factor of its own, and thousands of them cancel. The contracted table is nearly empty, mostly `[i == u + r]`, and then a condition on
+positions.
 """
 
 from __future__ import annotations
