@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.factored import factored, strided
+from dslc.codegen.filtered import Filter, filtered
+from dslc.codegen.filtered_code import filtered_code
 from dslc.codegen.functions import store_type
 from dslc.codegen.group import Part, Parts, parts_of
 from dslc.codegen.lanes import Memory, Pointer
@@ -43,6 +45,9 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
         stages = stages_of(parts)
         shared = separated(parts_of(rules, group, read_outputs=True)) != parts
     lanes = max(1, int(getattr(machine, "vector_bytes", 64)) // 4)
+    if filtered(parts, lanes, lanes)[1]:
+        # as many sums as there are registers for, beside a row of the panel
+        return (Variant(width=lanes, vectors=2, block=12 if lanes >= 16 else 6, filtered=True),)
     first = Variant(width=lanes)
     out = [first]
     scopes = [each.part.scope for stage in stages for each in stage.placed]
@@ -84,7 +89,9 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
         parts = separated(parts_of(rules, group, variant.read_outputs))
         parts = factored(parts) if variant.windows else parts
         parts = padded(parts) if variant.padded else parts
-        return _Kernel(panelled(parts, variant.panel) if variant.panels else parts, variant).text()
+        parts = panelled(parts, variant.panel) if variant.panels else parts
+        parts, filters = filtered(parts, variant.width, variant.panel) if variant.filtered else (parts, {})
+        return _Kernel(parts, variant, filters).text()
 
 
 @contextmanager
@@ -99,8 +106,9 @@ def reasons() -> Iterator[None]:
 
 
 class _Kernel:
-    def __init__(self, parts: Parts, variant: Variant) -> None:
+    def __init__(self, parts: Parts, variant: Variant, filters: Mapping[Value, Filter]) -> None:
         self.parts = with_copies(parts)
+        self.filters = filters
         self.variant = variant
         self.syms = unknown_sizes(self.parts)
         self.names: dict[Sym, str] = {sym: f"s{k}" for k, sym in enumerate(self.syms)}
@@ -119,7 +127,13 @@ class _Kernel:
         codes: list[StageCode] = []
         for k, stage in enumerate(stages):
             later = frozenset(arg for other in stages[k + 1 :] for each in other.placed for arg in each.part.args)
-            codes.append(code_of(stage, memory, later, self.names, self.variant))
+            filter = self.filters.get(stage.placed[0].part.value)
+            if filter is not None:
+                codes.append(filtered_code(filter, memory, self.names, self.variant))
+                continue
+            code = code_of(stage, memory, later, self.names, self.variant)
+            code.kept = self._kept(stage)
+            codes.append(code)
         body = render(
             "kernel.cpp.j2",
             name=name,
@@ -132,6 +146,14 @@ class _Kernel:
             contract=self.variant.contract,
         )
         return KernelText(name, inputs, outputs, self.syms, preamble() + body)
+
+    def _kept(self, stage: Stage) -> tuple[int, ...]:
+        """The inputs that a stage depends on, where it makes nothing but weights for other stages."""
+        weights = {filter.part.args[0] for filter in self.filters.values()}
+        args = {arg for each in stage.placed for arg in each.part.args}
+        if not stage.values <= weights or not args <= set(self.parts.inputs):
+            return ()
+        return tuple(k for k, value in enumerate(self.parts.inputs) if value in args)
 
     def _memory(self, stages: tuple[Stage, ...]) -> tuple[Memory, str]:
         parts = self.parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from dslc.codegen.emit import Emitter
 from dslc.codegen.functions import computed, store_type
@@ -31,6 +32,10 @@ class StageCode:
     grain: str
     body: Block
     pointers: list[Pointer] = field(default_factory=list)
+    #: what a template of its own writes instead of the body
+    filtered: Any = None
+    #: the inputs that it depends on, where it need not run again as long as these are the same
+    kept: tuple[int, ...] = ()
 
 
 def code_of(stage: Stage, memory: Memory, later: frozenset[Value], names: dict[Sym, str], variant: Variant) -> StageCode:

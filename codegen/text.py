@@ -19,9 +19,13 @@ class KernelText:
         void    NAME_shape(const int64_t* sizes, int output, int64_t* dims);
         int64_t NAME_scratch(const int64_t* sizes);                       // bytes
         int     NAME_stages(void);                                        // parallel stages, one after the other
+        uint64_t NAME_kept(int stage);                                    // see below
         int64_t NAME_tasks(const int64_t* sizes, int stage);              // independent tasks of a stage
         void    NAME_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch,
                          int stage, int64_t begin, int64_t end);          // tasks begin to end - 1 of a stage
+
+    `NAME_kept` has a bit for each input that a stage depends on, where what it leaves at the beginning of the scratch memory stays as
+    long as these inputs do; 0 for all other stages.
 
     `NAME_sizes` gives 0 where the dimensions are not those that the kernel was made for; nothing may be run then.
     """

@@ -15,7 +15,8 @@ class Variant:
     needs an output reads it. contract: whether a product may go into a sum without being rounded, which may give other numbers
     where a difference is next to nothing. panels: whether a factor of a product that many positions share is brought into panels of
     `vectors` vectors first. windows: whether a sum over windows of products is a product of matrices first.
-    padded: whether what products read beyond the ends of an operand is written out.
+    padded: whether what products read beyond the ends of an operand is written out. filtered: whether products between transforms are
+    computed with these, some rows at a time. form: by which substitution the group was written in another way before, and its choice.
     """
 
     width: int = 16
@@ -29,6 +30,8 @@ class Variant:
     panels: bool = False
     windows: bool = False
     padded: bool = False
+    filtered: bool = False
+    form: str = ""
 
     @property
     def panel(self) -> int:

@@ -343,14 +343,15 @@ def _shapes(types: Iterable[Any]) -> list[Any]:
 
 def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
     """The kernel of that name, where a variant has it; else the first one: it promises most."""
-    from dslc.codegen.generate import generate, variants
+    from dslc.codegen.generate import generate
+    from dslc.match.forms import ways
 
-    every = variants(rules, group)
-    first = generate(rules, group, every[0])
+    every = ways(rules, group)
+    first = generate(rules, *every[0])
     if variant in ("", first.name):
         return first
-    rounded = [replace(one, contract=False) for one in every]
-    others = (generate(rules, group, one) for one in (*every[1:], *rounded))
+    rounded = [(graph, replace(one, contract=False)) for graph, one in every]
+    others = (generate(rules, graph, one) for graph, one in (*every[1:], *rounded))
     return next((text for text in others if text.name == variant), first)
 
 

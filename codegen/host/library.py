@@ -28,7 +28,7 @@ from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import DType
 
 #: version of ONNX Runtime's interface that libraries are written for, and of what is written around kernels
-ABI, HOST = 17, 2
+ABI, HOST = 17, 3
 #: domain of the operators
 DOMAIN = "dslc"
 #: inputs and outputs together, dimensions of one, and unknown sizes of a kernel
@@ -252,7 +252,7 @@ def _check(made: Path, kernels: Mapping[str, KernelText]) -> None:
         loaded = ctypes.CDLL(str(made))
         try:
             for text in kernels.values():
-                for part in ("sizes", "shape", "scratch", "stages", "tasks", "run"):
+                for part in ("sizes", "shape", "scratch", "stages", "kept", "tasks", "run"):
                     loaded[f"{text.name}_{part}"]
         finally:
             # the file gets another name, and this process many of them

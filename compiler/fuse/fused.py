@@ -13,6 +13,7 @@ from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.model import CostModel
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, machine
+from dslc.fuse.formed import formed
 from dslc.fuse.groups import Group, Limits, Neighbours, proposals
 from dslc.fuse.kernels import folded
 from dslc.fuse.offers import Offer, Prices
@@ -129,6 +130,7 @@ class _Fusing:
         self.banned: set[Offer] = set()
         self.most: dict[Offer, float] = {}
         self.share: dict[Offer, float] = {}
+        self.least: dict[Offer, float] = {}
 
     def left(self, share: float = 1.0) -> float:
         """Seconds until such a share of the time is over."""
@@ -137,11 +139,17 @@ class _Fusing:
         return self.began + share * self.seconds - self.clock.now()
 
     def run(self) -> Fused:
-        groups = list(proposals(self.graph, self.prices.costs.rules, self.limits, self.profiles))
+        rules = self.prices.costs.rules
+        groups = list(proposals(self.graph, rules, self.limits, self.profiles))
+        chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles)]
+        groups += [group for chain in chains for group in chain]
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
         self.offers = [self.prices.offer(group) for group in dict.fromkeys((*groups, *written))]
         if self.templates:
             self.written = {one.program for one in self.offers if one.group in written or self.templates.takes(one.program)}
+        # what another form saves is not estimated either: the longest of each chain is tried
+        longest = {chain[-1] for chain in chains}
+        self.written |= {one.program for one in self.offers if one.group in longest}
         proposed = len(self.offers)
         for _ in range(ROUNDS):
             picked = self._priced()
@@ -212,8 +220,14 @@ class _Fusing:
         where the runtime runs the nodes of a group faster than one by one, that is lost in every part of it."""
         known = [(set(offer.group.nodes), offer) for offer in self.offers if offer.measured]
         known.sort(key=lambda one: len(one[0]))
-        self.most, self.share = {}, {}
+        self.most, self.share, self.least = {}, {}, {}
+        tried = [(set(offer.group.nodes), offer, one.kernel) for offer in self.offers
+                 if isinstance(one := self.found.get(offer.program), Tried)]  # fmt: skip
         for offer in self.offers:
+            # what is more than a kernel that was measured takes that much longer
+            inner = [(kernel, other) for nodes, other, kernel in tried if nodes < set(offer.group.nodes)]
+            if inner:
+                self.least[offer] = min(kernel + max(0.0, offer.seconds - other.seconds) for kernel, other in inner)
             own = offer.group.nodes
             above = [other for nodes, other in known if len(nodes) > len(own) and nodes.issuperset(own)]
             self.most[offer] = min((other.price for other in above), default=inf)
@@ -229,11 +243,11 @@ class _Fusing:
         """What an offer saves, as far as is known; nothing where it was dropped or saves next to nothing."""
         if offer.program in self.found:
             return self._measured(offer)
-        price = self._price_of(offer)
+        price, seconds = self._price_of(offer), min(offer.seconds, self.least.get(offer, inf))
         if offer.program in self.written:
             # somebody wrote a kernel for just this
-            return max(price - offer.seconds, WRITTEN * price, SECONDS)
-        return price - offer.seconds if price - offer.seconds > max(SECONDS, LEAST * price) else 0.0
+            return max(price - seconds, WRITTEN * price, SECONDS)
+        return price - seconds if price - seconds > max(SECONDS, LEAST * price) else 0.0
 
     def _measured(self, offer: Offer) -> float:
         """What an offer saves by measurement: of the nodes' price in the graph, and of what they take by themselves."""

@@ -10,6 +10,7 @@ from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group as Together
 from dslc.cost.model import CostModel
 from dslc.fuse.estimate import Speeds, seconds_of
+from dslc.fuse.formed import form_estimates
 from dslc.fuse.groups import Group, Neighbours
 from dslc.fuse.kernels import Fold, fold_of
 from dslc.fuse.profile import Profiles
@@ -78,7 +79,8 @@ class Prices:
         program = fold.kernel.group
         found = self._kernels.get(program)
         if found is None:
-            found = self._kernels[program] = seconds_of(fold.kernel, self.profiles, self.machine)
+            others = (each.seconds(self.machine) for each in form_estimates(fold.kernel, self.profiles))
+            found = self._kernels[program] = min([seconds_of(fold.kernel, self.profiles, self.machine), *others])
         return found
 
     def _guess(self, node: Node) -> float:

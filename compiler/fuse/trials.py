@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from dslc.codegen.generate import generate, variants
+from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import BuildReason, first_error
 from dslc.codegen.host.library import DOMAIN, Library, NotBuilt, build
 from dslc.codegen.limited import TooLong, within
@@ -31,6 +31,7 @@ from dslc.fuse.profile import Sizes
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
+from dslc.match.forms import generated, tells_nonfinite, ways
 from dslc.onnx.exporter import node_model
 from dslc.onnx.functions import Function, function_of
 from dslc.onnx.inputs import draw, input_specs
@@ -172,7 +173,7 @@ class Trials:
             return None
         variant = replace(found.variant, contract=False)
         try:
-            text = self._in_time(lambda group: [Generated(variant, generate(self.rules, group, variant))], subject.program)
+            text = self._in_time(lambda group: [Generated(variant, generated(self.rules, group, variant))], subject.program)
         except _Out:
             return None
         best = self._measured({subject: text}, {}).get(subject)
@@ -296,8 +297,7 @@ class Trials:
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
 
     def _generated(self, group: Graph, which: slice) -> list[Generated]:
-        every = variants(self.rules, group)[which]
-        return [Generated(variant, generate(self.rules, group, variant)) for variant in every]
+        return [Generated(variant, generate(self.rules, graph, variant)) for graph, variant in ways(self.rules, group)[which]]
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
@@ -369,7 +369,9 @@ class Trials:
             drawn = draw(input_specs(model, {})[0], 1)
             least = min((_room(array) for array in drawn.values()), default=1)
             turns = range(0, len(_SPECIAL), max(1, least))
-            feeds = [drawn, *({name: _special(array, turn) for name, array in drawn.items()} for turn in turns)]
+            feeds = [drawn]
+            if found.variant is None or tells_nonfinite(self.rules, found.variant.form):
+                feeds += [{name: _special(array, turn) for name, array in drawn.items()} for turn in turns]
             with Worker(self.measurer.target.threads, self.left) as worker:
                 names = worker.load(ModelFile(nodes))
                 before = ran(worker, names, feeds)

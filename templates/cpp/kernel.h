@@ -433,5 +433,44 @@ struct k_room {
   explicit k_room(int64_t bytes) : all(bytes <= (int64_t)sizeof(small) ? small : (char*)__builtin_malloc((size_t)bytes)) {}
   ~k_room() { if (all != small) __builtin_free(all); }
 };
+
+// ---- products of matrices -------------------------------------------------------------------------------------------------
+// rows in blocks of which `points` floats each are in a cache of so many bytes, of about the same size; and parts of the columns, where
+// there are too few blocks for two threads
+K_ONE int64_t k_max64(int64_t a, int64_t b) { return a > b ? a : b; }
+K_ONE int64_t k_blocks(int64_t rows, int64_t points, int64_t bytes) {
+  const int64_t fit = k_max64(6, k_min64(64, bytes / (int64_t)sizeof(float) / points));
+  return (rows + fit - 1) / fit;
+}
+K_ONE int64_t k_shares(int64_t blocks, int64_t panels) { return blocks > 1 || panels < 2 ? 1 : 2; }
+// R rows of a, `step` apart, times the columns of a panel, N vectors of W elements
+template <int R, int N, int W> static __attribute__((noinline)) void k_product_rows(const float* a, int64_t step, const float* b, int64_t terms, float* out) {
+  V<float, W> sum[R][N] = {};
+  for (int64_t k = 0; k < terms; ++k, b += N * W) {
+    V<float, W> row[N];
+    for (int n = 0; n < N; ++n) row[n] = k_load<float, W>(b + n * W);
+    for (int r = 0; r < R; ++r) {
+      const float x = a[r * step + k];
+      for (int n = 0; n < N; ++n) sum[r][n] += x * row[n];
+    }
+  }
+  for (int r = 0; r < R; ++r)
+    for (int n = 0; n < N; ++n) k_store<float, W>(out + (r * N + n) * W, sum[r][n]);
+}
+template <int R, int N, int W>
+static inline void k_product_some(int rows, const float* a, int64_t step, const float* b, int64_t terms, float* out) {
+  if constexpr (R > 1)
+    if (rows < R) return k_product_some<R - 1, N, W>(rows, a, step, b, terms, out);
+  k_product_rows<R, N, W>(a, step, b, terms, out);
+}
+// all rows, in blocks of R or less, of about the same size
+template <int R, int N, int W>
+static inline void k_products(const float* a, int64_t step, const float* b, int64_t terms, float* out, int64_t rows) {
+  const int64_t blocks = (rows + R - 1) / R;
+  for (int64_t k = 0; k < blocks; ++k) {
+    const int64_t from = rows * k / blocks, to = rows * (k + 1) / blocks;
+    k_product_some<R, N, W>((int)(to - from), a + from * step, step, b, terms, out + from * (N * W));
+  }
+}
 #pragma GCC diagnostic pop
 #endif

@@ -28,6 +28,7 @@ extern "C" int {name}_sizes(const int64_t* const* dims, int64_t* sizes) {{ (void
 extern "C" void {name}_shape(const int64_t* sizes, int output, int64_t* dims) {{ (void)sizes; (void)output; (void)dims; {shape} }}
 extern "C" int64_t {name}_scratch(const int64_t* sizes) {{ (void)sizes; return {scratch}; }}
 extern "C" int {name}_stages(void) {{ return {stages}; }}
+extern "C" uint64_t {name}_kept(int) {{ return 0; }}
 extern "C" int64_t {name}_tasks(const int64_t* sizes, int stage) {{ (void)sizes; (void)stage; return {tasks}; }}
 extern "C" void {name}_run(const int64_t* sizes, const void* const* in, void* const* out, void* scratch, int stage,
                            int64_t begin, int64_t end) {{

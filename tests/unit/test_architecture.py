@@ -13,7 +13,7 @@ ROOT = Path(dslc.__file__).parent
 #: a module may import from its own stage and from earlier ones
 ORDER = [
     "version", "folders", "errors", "grammar", "syntax", "diagnostics", "ir", "analysis", "semantics", "inspection", "interpret",
-    "templates", "codegen", "derive", "prove", "onnx", "kernels", "sessions", "match", "egraph", "generate", "foreign", "mutate",
+    "templates", "codegen", "derive", "prove", "onnx", "match", "kernels", "sessions", "egraph", "generate", "foreign", "mutate",
     "cost", "fuse", "cuda", "report", "search", "api", "cli",
 ]  # fmt: skip
 

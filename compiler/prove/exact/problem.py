@@ -14,6 +14,7 @@ from dslc.prove.exact.inline import Inliner
 from dslc.prove.exact.onehot import without_onehots
 from dslc.prove.exact.opaque import named_places
 from dslc.prove.exact.radix import Radix, flattened, quotient_by_size, quotients_left
+from dslc.prove.exact.tables import without_tables
 from dslc.prove.exact.terms import Deadline, Unsolved
 
 
@@ -75,7 +76,7 @@ class Problem:
             position = inliner.position(a)
             roots += [inliner.output(a, position), inliner.output(b, position)]
             self.positions.append(position)
-        roots = without_onehots(roots)
+        roots = without_onehots(without_tables(roots, inliner.extents, inliner.inputs))
         self.radix = Radix(inliner.extents, self._facts(roots, inliner.extents.values()), self._check)
         self.conditions = [self.radix.simplify(condition) for condition in self.conditions]
         #: iterators that were taken apart, in terms of their parts

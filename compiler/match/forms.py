@@ -1,0 +1,141 @@
+"""Other forms of what a kernel computes: programs that proved substitutions make of its group, of operators that no runtime has.
+
+Minimal filtering is one: a group with a convolution is written, and read, as that; its kernel may compute the products between
+transforms that the convolution is equal to. The substitutions are those of rule sets named `kernels`, as far as a lock or this user's
+own evidence says that they are proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from dslc.codegen.generate import generate, variants
+from dslc.codegen.text import KernelText, NotGenerated
+from dslc.codegen.variant import Variant
+from dslc.ir.graph import Call, Graph
+from dslc.match.apply import apply_match
+from dslc.match.compile import compile_rule
+from dslc.match.describe import show
+from dslc.match.index import GraphIndex
+from dslc.match.matcher import Match, find_matches
+from dslc.match.rule import CompiledRule
+from dslc.prove.known.digest import rule_digest
+from dslc.prove.known.evidence import own_evidence
+from dslc.prove.known.lock import lock_path, read_lock
+from dslc.semantics.apply import rules_cache
+from dslc.semantics.definitions import SubstitutionDef
+from dslc.semantics.library import Rules
+from dslc.semantics.numerics import keeps_nonfinite
+
+#: the rule sets of libraries whose substitutions are tried
+KERNELS = "kernels"
+#: forms of one group at most, and variants of it as it stands beside them
+_FORMS, _PLAIN = 4, 1
+
+
+def forms(rules: Rules, group: Graph) -> Iterator[tuple[str, Graph]]:
+    """What each substitution and each of its choices makes of a group, applied wherever it fits; with a name that stays the same."""
+    found: dict[str, Graph] = {}
+    for rule, operators in _compiled(rules):
+        if not operators <= {node.op for node in group.nodes() if isinstance(node, Call)}:
+            continue
+        for match in find_matches(rule, GraphIndex(group)):
+            name = _name(match)
+            if name not in found and len(found) < _FORMS:
+                found[name] = _everywhere(rule, name, group)
+    yield from found.items()
+
+
+def has_form(rules: Rules, group: Graph) -> bool:
+    """Whether a substitution fits anywhere."""
+    return next(forms(rules, group), None) is not None
+
+
+def ways(rules: Rules, group: Graph) -> list[tuple[Graph, Variant]]:
+    """How a kernel of a group may be written, the best guess first: its forms in their variants, and the group as it stands.
+
+    Raises:
+        NotGenerated: in no way.
+    """
+    out: list[tuple[Graph, Variant]] = []
+    for name, form in forms(rules, group):
+        try:
+            own = [variant for variant in variants(rules, form) if variant.filtered]
+        except NotGenerated:
+            continue
+        out += [(form, replace(variant, form=name)) for variant in own]
+    try:
+        plain = [(group, variant) for variant in variants(rules, group)]
+    except NotGenerated:
+        if not out:
+            raise
+        plain = []
+    return out + (plain[:_PLAIN] if out else plain)
+
+
+def generated(rules: Rules, group: Graph, variant: Variant) -> KernelText:
+    """The kernel of a group in a variant that `ways` gave, or in one like it. Raises NotGenerated."""
+    return generate(rules, dict(forms(rules, group))[variant.form] if variant.form else group, variant)
+
+
+def tells_nonfinite(rules: Rules, form: str) -> bool:
+    """Whether a form gives infinities and NaN where the group does: a name of `forms`, or none."""
+    definition = rules.substitutions.get(form.partition("(")[0])
+    return definition is None or keeps_nonfinite(definition.syntax)
+
+
+def _name(match: Match) -> str:
+    choice = ", ".join(f"{name}={show(value)}" for name, value in sorted(match.choice.items()))
+    return f"{match.rule.name}({choice})"
+
+
+def _everywhere(rule: CompiledRule, name: str, group: Graph) -> Graph:
+    """A group with a rule applied, in one of its choices, until it fits nowhere."""
+    for _ in range(len(list(group.nodes()))):
+        after = None
+        for match in find_matches(rule, GraphIndex(group)):
+            after = apply_match(match, group) if _name(match) == name else None
+            if after is not None:
+                break
+        if after is None:
+            break
+        group = after
+    return group
+
+
+def _compiled(rules: Rules) -> list[tuple[CompiledRule, frozenset[str]]]:
+    """The proved substitutions of the rule sets, each with the operators that its left side has."""
+    known = rules_cache(rules, "kernel forms")
+    found: list[tuple[CompiledRule, frozenset[str]]] | None = known.get("all")
+    if found is None:
+        found = []
+        for definition in _definitions(rules):
+            rule = compile_rule(rules, definition)
+            found.append((rule, frozenset(site.operator for site in rule.left.sites if site.operator is not None)))
+        known["all"] = found
+    return found
+
+
+def _definitions(rules: Rules) -> Iterator[SubstitutionDef]:
+    names = [
+        glob
+        for name, one in rules.rulesets.items()
+        if name.rpartition(".")[2] == KERNELS
+        for statement in one.syntax.statements
+        if statement.include
+        for glob in statement.globs
+    ]
+    for name in dict.fromkeys(names):
+        definition = rules.substitutions.get(name)
+        if definition is not None and not definition.syntax.partial and _proved(rules, definition):
+            yield definition
+
+
+def _proved(rules: Rules, definition: SubstitutionDef) -> bool:
+    digest = rule_digest(rules, definition)
+    found = read_lock(lock_path(definition)).of(definition.name, digest) or own_evidence().get(definition.name, digest)
+    return found is not None and found.status == "proved"
+
+
+__all__ = ["KERNELS", "forms", "generated", "has_form", "tells_nonfinite", "ways"]
