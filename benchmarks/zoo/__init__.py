@@ -30,11 +30,13 @@ from benchmarks.zoo.vit import vit
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a network is built: its function, options of the entry, and those that make it small enough for a test."""
+    """How a network is built: its function, options of the entry, and those that make it small enough for a test; and the sizes that
+    its model leaves open, as it is measured."""
 
     model: Callable[..., ModelProto]
     small: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
 _FEW_LAYERS = {"resolution": 16, "patch": 8, "layers": 1, "hidden": 32, "heads": 4, "inner": 64, "classes": 10}
@@ -63,7 +65,8 @@ ENTRIES: Mapping[str, Entry] = {
     "vit_base": Entry(vit, _FEW_LAYERS),
     "vit_huge": Entry(vit, _FEW_LAYERS, _HUGE),
     "convnext": Entry(convnext, {"resolution": 32, "widths": (8, 16), "blocks": (1, 1), "classes": 10}),
-    "llama": Entry(llama, {"batch": 2, "sequence": 6, "hidden": 32, "heads": 4, "shared": 2, "inner": 48}),
+    "llama": Entry(llama, {"batch": 2, "sequence": 6, "hidden": 32, "heads": 4, "shared": 2, "inner": 48},
+                   sizes={"batch": 1, "sequence": 128}),
 }
 #: weights of so many bytes are written beside a model
 LARGE = 256 << 20
