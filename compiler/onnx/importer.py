@@ -398,7 +398,7 @@ class _Importer:
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)
 
-    def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType, ...] | None:
+    def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType | None, ...] | None:
         """How many numbers a Range up to symbolic sizes gives, which ONNX's inference does not say."""
         if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
             return None
