@@ -10,8 +10,6 @@ interrupted goes on where it ended; `--fresh` measures all again.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
 import math
 import os
 import sys
@@ -23,13 +21,15 @@ import onnx
 
 from benchmarks import machine
 from benchmarks.kernel_models import CASES, Case, addition
+from benchmarks.peers import cell, raced_with_peers
+from benchmarks.rows import Row, Rows, markdown
 from dslc.codegen.host.library import Library
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
-from dslc.cost.process import ModelFile, Worker, WorkerFailed
+from dslc.cost.process import ModelFile, Worker
 from dslc.cost.timing import race
 from dslc.errors import DslcError
 from dslc.folders import cache_folder
@@ -39,11 +39,8 @@ from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
 from dslc.semantics.library import standard
 
-#: other runtimes by the package that says whether they are here, and what runs them
-PEERS = {"openvino": ("OpenVINO f32", "benchmarks.openvino_runner"), "torch": ("torch.compile", "benchmarks.torch_runner")}
 #: of an addition: the part of the speed of a plain addition that moves as many bytes
 HEADER = ("model", "sizes", "ORT ms", "kernel ms", "ratio", "95 % of ratio", "goal", "of an addition", "peers over ORT", "kernels")
-Row = dict[str, Any]
 
 
 def with_kernels(
@@ -97,12 +94,11 @@ def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
         return {**row, "why": "; ".join(f"{one.why.value} ({one.detail})" for one in story.dropped) or "nothing was predicted to gain"}
     feeds = case.feeds()
     files = [ModelFile(model.SerializeToString()), ModelFile(made.SerializeToString())]
-    timings = race(files, feeds, threads, options.seconds)
+    timings, peers = raced_with_peers(files, feeds, threads, options.seconds)
     row |= {
         "error": _error(files, feeds, threads),
         "before": timings[0].minimum * 1e3, "after": timings[1].minimum * 1e3, "ratio": timings[1].ratio.ratio,
-        "low": timings[1].ratio.low, "high": timings[1].ratio.high,
-        "peers": _peers(files[0], feeds, threads, options.seconds / 2),
+        "low": timings[1].ratio.low, "high": timings[1].ratio.high, "peers": peers,
     }  # fmt: skip
     if not symbolic:
         # an addition of as many bytes
@@ -113,21 +109,6 @@ def measured(case: Case, symbolic: bool, options: argparse.Namespace) -> Row:
         plain = race([alone], {name: np.ones(n, np.float32) for name in "xy"}, threads, options.seconds / 4)[0].minimum
         row["bandwidth"] = plain / timings[1].minimum
     return row
-
-
-def _peers(file: ModelFile, feeds: Mapping[str, Any], threads: int, seconds: float) -> dict[str, float | str]:
-    """Over ONNX Runtime, those that are installed; one that does not run the model, or dies of it, is a word."""
-    out: dict[str, float | str] = {}
-    for package, (name, runner) in PEERS.items():
-        if importlib.util.find_spec(package) is None:
-            continue
-        try:
-            peer = ModelFile(file.model, runner=runner)
-            out[name] = race([file, peer], feeds, threads, seconds)[1].ratio.ratio
-        except WorkerFailed as problem:
-            print(f"{name}: {problem}", file=sys.stderr)
-            out[name] = "fails"
-    return out
 
 
 def _error(files: Sequence[ModelFile], feeds: Mapping[str, Any], threads: int) -> float:
@@ -147,7 +128,7 @@ def cells(row: Row) -> tuple[str, ...]:
     if "ratio" not in row:
         return (row["label"], row["sizes"], *("-" for _ in HEADER[2:-1]), row["why"])
     share = f"{row['bandwidth']:.0%}" if "bandwidth" in row else "-"
-    peers = ", ".join(f"{name} {of if isinstance(of, str) else f'{of:.2f}'}" for name, of in row["peers"].items()) or "-"
+    peers = ", ".join(f"{name} {cell(value)}" for name, value in row["peers"].items()) or "-"
     return (
         row["label"], row["sizes"], f"{row['before']:.4f}", f"{row['after']:.4f}", f"{row['ratio']:.2f}",
         f"[{row['low']:.2f}, {row['high']:.2f}]", f"{row['goal']:g}", share, peers, str(row["kernels"]),
@@ -156,11 +137,10 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows in Markdown, and the geometric mean of their ratios."""
-    lines = [HEADER, tuple("---" for _ in HEADER), *map(cells, rows)]
     ratios = [row.get("ratio", 1.0) for row in rows]
     mean = math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else 1.0
-    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{text}\n\nGeometric mean of the ratios: {mean:.2f}; the least: {min(ratios, default=1.0):.2f}."
+    lines = markdown([HEADER, *map(cells, rows)])
+    return f"{lines}\n\nGeometric mean of the ratios: {mean:.2f}; the least: {min(ratios, default=1.0):.2f}."
 
 
 def main() -> int:
@@ -175,21 +155,15 @@ def main() -> int:
     options = parser.parse_args()
     on = machine.describe(options.threads)
     print(on)
-    path = cache_folder(options.cache) / "benchmark-kernels.json"
-    known: dict[str, Row] = json.loads(path.read_text("utf-8")).get(on, {}) if path.exists() and not options.fresh else {}
+    known = Rows(cache_folder(options.cache) / "benchmark-kernels.json", on, options.fresh)
     rows = []
     for case in CASES:
         for symbolic in (False, True):
             key = f"{case.label} {'symbolic' if symbolic else 'fixed'}"
             if options.names and not any(name in key for name in options.names):
                 continue
-            if key not in known:
-                known[key] = measured(case, symbolic, options)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.with_suffix(".new").write_text(json.dumps({on: known}, indent=1), encoding="utf-8")
-                os.replace(path.with_suffix(".new"), path)
-            rows.append(known[key])
-            print(f"| {' | '.join(cells(known[key]))} |", flush=True)
+            rows.append(known.get(key) or known.put(key, measured(case, symbolic, options)))
+            print(f"| {' | '.join(cells(rows[-1]))} |", flush=True)
     print(f"\n{table(rows)}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Runs small ONNX models by torch.compile: a process like `dslc.cost.worker`, for the operators that `benchmarks.kernel_models` has."""
+"""Runs ONNX models by torch.compile: a process like `dslc.cost.worker`, for the operators of `benchmarks.kernel_models` and `zoo`."""
 
 from __future__ import annotations
 
@@ -59,17 +59,22 @@ def _owned(array: Any) -> Any:
 
 
 def _function(model: onnx.ModelProto, weights: Mapping[str, Any], outputs: list[str], torch: Any) -> Callable[..., Any]:
+    """The nodes one after the other. What is about sizes is computed with Python's own numbers, so that nothing breaks the graph."""
     inputs = [end.name for end in model.graph.input]
     nodes = [
         (node.op_type, list(node.input), list(node.output), {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute})
         for node in model.graph.node
     ]
-    numbers = {name: value.tolist() for name, value in weights.items() if not value.is_floating_point()}
+    for kind, _, _, _ in nodes:
+        if kind not in KINDS:
+            raise NotImplementedError(kind)
+    # integers are sizes, axes and places
+    constants = {name: value if value.is_floating_point() else value.tolist() for name, value in weights.items()}
 
     def run(*values: Any) -> Any:
-        known = {**weights, **dict(zip(inputs, values, strict=True))}
+        known = {"": None, **constants, **dict(zip(inputs, values, strict=True))}
         for kind, args, results, attributes in nodes:
-            found = _applied(kind, [known[arg] for arg in args], [numbers.get(arg) for arg in args], attributes, torch)
+            found = KINDS[kind](torch, attributes, *(known[arg] for arg in args))
             for name, value in zip(results, found if isinstance(found, tuple) else (found,), strict=True):
                 known[name] = value
         return tuple(known[name] for name in outputs)
@@ -77,46 +82,128 @@ def _function(model: onnx.ModelProto, weights: Mapping[str, Any], outputs: list[
     return run
 
 
-def _applied(kind: str, args: list[Any], numbers: list[Any], attributes: Mapping[str, Any], torch: Any) -> Any:
-    same: dict[str, Callable[..., Any]] = {
-        "Add": torch.add, "Sub": torch.sub, "Mul": torch.mul, "Div": torch.div, "Pow": torch.pow, "Sqrt": torch.sqrt,
-        "Neg": torch.neg, "Erf": torch.erf, "Tanh": torch.tanh, "Sigmoid": torch.sigmoid, "Relu": torch.relu,
-        "Softplus": torch.nn.functional.softplus,
-    }  # fmt: skip
-    if kind in same:
-        return same[kind](*args)
-    if kind == "MatMul":
-        return torch.matmul(*args)
-    if kind == "Cast":
-        return args[0].to({1: torch.float32, 10: torch.float16}[attributes["to"]])
-    if kind == "Reshape":
-        return args[0].reshape(numbers[1])
-    if kind in {"Conv", "ConvTranspose"}:
-        steps, pads = (attributes.get(word, default) for word, default in (("strides", [1, 1]), ("pads", [0] * 4)))
-        given = {"stride": steps, "padding": pads[:2], "dilation": attributes.get("dilations", [1, 1])}
-        if pads[:2] != pads[2:]:
-            raise NotImplementedError(kind)
-        apply = torch.nn.functional.conv2d if kind == "Conv" else torch.nn.functional.conv_transpose2d
-        return apply(*args, **given, groups=attributes.get("group", 1))
-    if kind == "PRelu":
-        return torch.where(args[0] < 0, args[0] * args[1], args[0])
-    if kind == "ReduceMean":
-        return args[0].mean(dim=list(attributes["axes"]), keepdim=bool(attributes.get("keepdims", 1)))
-    if kind == "Softmax":
-        return torch.softmax(args[0], dim=attributes.get("axis", -1))
-    if kind == "Transpose":
-        return args[0].permute(*attributes["perm"])
-    if kind == "Concat":
-        return torch.cat(args, dim=attributes["axis"])
-    if kind == "Split":
-        return tuple(torch.split(args[0], numbers[1], dim=attributes.get("axis", 0)))
-    if kind == "Slice":
-        starts, ends, axes, steps = numbers[1:5]
-        index = [slice(None)] * args[0].dim()
-        for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-            index[axis] = slice(start, min(end, args[0].shape[axis]), step)
-        return args[0][tuple(index)]
-    raise NotImplementedError(kind)
+def _plain(name: str) -> Callable[..., Any]:
+    """An operator without attributes that torch has under some name."""
+
+    def call(torch: Any, _: Mapping[str, Any], *args: Any) -> Any:
+        return getattr(torch, name)(*args)
+
+    return call
+
+
+def _conv(torch: Any, attributes: Mapping[str, Any], x: Any, weight: Any, bias: Any = None) -> Any:
+    pads = attributes.get("pads", [0] * 4)
+    if pads[:2] != pads[2:]:
+        raise NotImplementedError("Conv of uneven pads")
+    return torch.nn.functional.conv2d(
+        x, weight, bias, attributes.get("strides", [1, 1]), pads[:2], attributes.get("dilations", [1, 1]), attributes.get("group", 1)
+    )
+
+
+def _conv_transpose(torch: Any, attributes: Mapping[str, Any], x: Any, weight: Any, bias: Any = None) -> Any:
+    pads = attributes.get("pads", [0] * 4)
+    if pads[:2] != pads[2:]:
+        raise NotImplementedError("ConvTranspose of uneven pads")
+    return torch.nn.functional.conv_transpose2d(
+        x, weight, bias, attributes.get("strides", [1, 1]), pads[:2], attributes.get("output_padding", [0, 0]),
+        attributes.get("group", 1), attributes.get("dilations", [1, 1]),
+    )  # fmt: skip
+
+
+def _pool(name: str) -> Callable[..., Any]:
+    def call(torch: Any, attributes: Mapping[str, Any], x: Any) -> Any:
+        window, steps, pads = attributes["kernel_shape"], attributes.get("strides", [1, 1]), attributes.get("pads", [0] * 4)
+        if pads[:2] != pads[2:] or attributes.get("ceil_mode"):
+            raise NotImplementedError(f"{name} of uneven pads")
+        if name == "AveragePool":
+            counted = bool(attributes.get("count_include_pad", 0))
+            return torch.nn.functional.avg_pool2d(x, window, steps, pads[:2], count_include_pad=counted)
+        return torch.nn.functional.max_pool2d(x, window, steps, pads[:2])
+
+    return call
+
+
+def _mean(torch: Any, attributes: Mapping[str, Any], x: Any, axes: Any = None) -> Any:
+    return x.mean(dim=list(axes if axes is not None else attributes["axes"]), keepdim=bool(attributes.get("keepdims", 1)))
+
+
+def _slice(torch: Any, attributes: Mapping[str, Any], x: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
+    index = [slice(None)] * x.dim()
+    for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        axis = at if axes is None else axes[at]
+        index[axis] = slice(start, min(end, x.shape[axis]), 1 if steps is None else steps[at])
+    return x[tuple(index)]
+
+
+def _split(torch: Any, attributes: Mapping[str, Any], x: Any, sizes: Any) -> Any:
+    return tuple(torch.split(x, sizes, dim=attributes.get("axis", 0)))
+
+
+def _reshape(torch: Any, attributes: Mapping[str, Any], x: Any, sizes: Any) -> Any:
+    return x.reshape([x.shape[k] if size == 0 else size for k, size in enumerate(sizes)])
+
+
+def _concat(torch: Any, attributes: Mapping[str, Any], *parts: Any) -> Any:
+    if all(isinstance(part, list) for part in parts):
+        return [item for part in parts for item in part]
+    return torch.cat(parts, dim=attributes["axis"])
+
+
+def _gather(torch: Any, attributes: Mapping[str, Any], x: Any, at: Any) -> Any:
+    if isinstance(x, list):
+        return x[at] if isinstance(at, int) else [x[k] for k in at]
+    if not isinstance(at, int):
+        raise NotImplementedError("Gather of many")
+    return x.select(attributes.get("axis", 0), at)
+
+
+def _unsqueeze(torch: Any, attributes: Mapping[str, Any], x: Any, axes: Any) -> Any:
+    if isinstance(x, int):
+        return [x]
+    for axis in sorted(axes):
+        x = x.unsqueeze(axis)
+    return x
+
+
+def _pad(torch: Any, attributes: Mapping[str, Any], x: Any, pads: Any, value: Any = None, axes: Any = None) -> Any:
+    if attributes.get("mode", b"constant") != b"constant" or axes is not None:
+        raise NotImplementedError("Pad of other modes")
+    half = len(pads) // 2
+    around = [part for axis in reversed(range(half)) for part in (pads[axis], pads[half + axis])]
+    return torch.nn.functional.pad(x, around, value=0.0 if value is None else float(value))
+
+
+def _layer_norm(torch: Any, attributes: Mapping[str, Any], x: Any, scale: Any, shift: Any = None) -> Any:
+    axis = attributes.get("axis", -1)
+    return torch.nn.functional.layer_norm(x, x.shape[axis:], scale, shift, attributes.get("epsilon", 1e-5))
+
+
+def _cast(torch: Any, attributes: Mapping[str, Any], x: Any) -> Any:
+    return x.to({1: torch.float32, 7: torch.int64, 9: torch.bool, 10: torch.float16}[attributes["to"]])
+
+
+def _gelu(torch: Any, attributes: Mapping[str, Any], x: Any) -> Any:
+    return torch.nn.functional.gelu(x, approximate=attributes.get("approximate", b"none").decode())
+
+
+#: what each operator does: torch, its attributes and its arguments; numbers about sizes are Python's
+KINDS: Mapping[str, Callable[..., Any]] = {
+    **{kind: _plain(kind.lower()) for kind in (
+        "Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Erf", "Tanh", "Sigmoid", "Relu", "Exp", "Cos", "Sin", "Where", "MatMul",
+    )},
+    "Greater": _plain("gt"),
+    "Softplus": lambda torch, _, x: torch.nn.functional.softplus(x),
+    "PRelu": lambda torch, _, x, slope: torch.where(x < 0, x * slope, x),
+    "Softmax": lambda torch, attributes, x: torch.softmax(x, dim=attributes.get("axis", -1)),
+    "Transpose": lambda torch, attributes, x: x.permute(*attributes["perm"]),
+    "GlobalAveragePool": lambda torch, _, x: x.mean(dim=(2, 3), keepdim=True),
+    "Shape": lambda torch, _, x: list(x.shape),
+    "Range": lambda torch, _, start, limit, step: torch.arange(start, limit, step),
+    "Expand": lambda torch, _, x, sizes: x.expand(*torch.broadcast_shapes(tuple(x.shape), tuple(sizes))),
+    "Cast": _cast, "Gelu": _gelu, "Conv": _conv, "ConvTranspose": _conv_transpose, "MaxPool": _pool("MaxPool"),
+    "AveragePool": _pool("AveragePool"), "ReduceMean": _mean, "Slice": _slice, "Split": _split, "Reshape": _reshape,
+    "Concat": _concat, "Gather": _gather, "Unsqueeze": _unsqueeze, "Pad": _pad, "LayerNormalization": _layer_norm,
+}  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -51,6 +51,7 @@ def optimize(
     mutant_operators: int = 4,
     mutant_rounds: int = 4,
     mutants_kept: int = 16,
+    file_growth: float = 0.1,
     specialize: bool = False,
     strict_floats: bool = False,
     cache: PathLike | None = None,
@@ -83,7 +84,7 @@ def optimize(
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
         "threads": threads, "timing": timing, "specialize": specialize, "strict_floats": strict_floats, "cache": cache,
         "derive": derive, "mutate": mutate, "device": device, "library_only": library_only, "portable": portable,
-        "trust": trust,
+        "trust": trust, "file_growth": file_growth,
         "mutant_limit": mutant_limit, "mutant_depth": mutant_depth, "mutant_operators": mutant_operators,
         "mutant_rounds": mutant_rounds, "mutants_kept": mutants_kept,
     }  # fmt: skip

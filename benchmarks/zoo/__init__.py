@@ -1,4 +1,5 @@
-"""TASO's five networks and two pieces of them, and those of EinNet's derivations, as ONNX models with seeded random weights.
+"""Networks as ONNX models with seeded random weights: TASO's five and two pieces of them, those of EinNet's derivations, those that the
+e-graph papers add, and newer blocks as exporters write them.
 
     python -m benchmarks.zoo nasrnn -o nasrnn.onnx
 """
@@ -7,28 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
 from typing import Any
 
 from onnx import ModelProto
 
 from benchmarks.zoo.bert import bert
+from benchmarks.zoo.classic import inception_v3, squeezenet, vgg19
+from benchmarks.zoo.convnext import convnext
 from benchmarks.zoo.dense import csrnet, gcn
+from benchmarks.zoo.llama import llama
 from benchmarks.zoo.longformer import longformer
 from benchmarks.zoo.nasnet import nasnet_a, nasnet_pools
 from benchmarks.zoo.nasrnn import nasrnn, nasrnn_gates
+from benchmarks.zoo.network import Weights
 from benchmarks.zoo.resnet import resnet18, resnet50, resnext50
 from benchmarks.zoo.upscaling import dcgan, fsrcnn, infogan
+from benchmarks.zoo.vit import vit
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a network is built: its function, options of the entry, and those that make it small enough for a test."""
+    """How a network is built: its function, options of the entry, and those that make it small enough for a test; and the sizes that
+    its model leaves open, as it is measured."""
 
     model: Callable[..., ModelProto]
     small: Mapping[str, Any]
     options: Mapping[str, Any] = field(default_factory=dict)
+    sizes: Mapping[str, int] = field(default_factory=dict)
 
 
+_FEW_LAYERS = {"resolution": 16, "patch": 8, "layers": 1, "hidden": 32, "heads": 4, "inner": 64, "classes": 10}
+_HUGE = {"patch": 14, "layers": 32, "hidden": 1280, "heads": 16, "inner": 5120}
 _FEW_BLOCKS = {"resolution": 32, "blocks": (1, 1, 1, 1), "classes": 10}
 ENTRIES: Mapping[str, Entry] = {
     "resnet50": Entry(resnet50, {**_FEW_BLOCKS, "channels": 16}),
@@ -47,17 +59,28 @@ ENTRIES: Mapping[str, Entry] = {
     "csrnet_14": Entry(csrnet, {"resolution": 7, "channels": 8, "widths": (8, 4)}, {"resolution": 14}),
     "gcn": Entry(gcn, {"resolution": 8, "channels": 8, "classes": 3}),
     "longformer": Entry(longformer, {"length": 32, "hidden": 16, "heads": 2, "window": 8}),
+    "squeezenet": Entry(squeezenet, {"resolution": 64, "narrow": 8, "classes": 10}),
+    "vgg19": Entry(vgg19, {"resolution": 32, "narrow": 16, "inner": 16, "classes": 10}),
+    "inception_v3": Entry(inception_v3, {"resolution": 75, "narrow": 16, "classes": 10}),
+    "vit_base": Entry(vit, _FEW_LAYERS),
+    "vit_huge": Entry(vit, _FEW_LAYERS, _HUGE),
+    "convnext": Entry(convnext, {"resolution": 32, "widths": (8, 16), "blocks": (1, 1), "classes": 10}),
+    "llama": Entry(llama, {"batch": 2, "sequence": 6, "hidden": 32, "heads": 4, "shared": 2, "inner": 48},
+                   sizes={"batch": 1, "sequence": 128}),
 }
+#: weights of so many bytes are written beside a model
+LARGE = 256 << 20
 NAMES = tuple(ENTRIES)
 
 
-def build(name: str, *, small: bool = False, weights: bool = True, **options: Any) -> ModelProto:
+def build(name: str, *, small: bool = False, weights: Weights = True, **options: Any) -> ModelProto:
     """A network by name, at the papers' shapes unless `small` or options say otherwise.
 
     Args:
         name: one of `NAMES` (`-` and `_` are one).
         small: few and narrow layers, for tests.
-        weights: False leaves the weights out: they are inputs then, and nothing is drawn.
+        weights: False leaves the weights out: they are inputs then, and nothing is drawn. A path is the file, beside which the model
+            will be, to which they are written one by one.
         options: those of the network's own function: sizes, `seed`.
 
     Raises:
@@ -69,4 +92,22 @@ def build(name: str, *, small: bool = False, weights: bool = True, **options: An
     return entry.model(**{**entry.options, **(entry.small if small else {}), "weights": weights, **options})
 
 
-__all__ = ["ENTRIES", "NAMES", "Entry", "build"]
+def write(name: str, path: str | Path, *, external: bool | None = None, **options: Any) -> ModelProto:
+    """A network as a file, and as a model without the weights that lie beside it.
+
+    Args:
+        name: as of `build`, and so are the other options.
+        path: the file. Weights lie in `PATH.data` where they are `external`, by default where they are large; no two of them are in
+            memory then.
+    """
+    target = Path(path)
+    if external is None:
+        bare = build(name, weights=False, **options)
+        sizes = [[d.dim_value for d in one.type.tensor_type.shape.dim] for one in bare.graph.input]
+        external = 4 * sum(map(prod, sizes)) > LARGE
+    model = build(name, weights=target.with_name(f"{target.name}.data") if external else True, **options)
+    target.write_bytes(model.SerializeToString())
+    return model
+
+
+__all__ = ["ENTRIES", "NAMES", "Entry", "build", "write"]

@@ -6,11 +6,11 @@ from math import sqrt
 
 from onnx import ModelProto
 
-from benchmarks.zoo.network import Network, Tensor
+from benchmarks.zoo.network import Network, Tensor, Weights
 
 
 def bert(
-    *, layers: int = 8, sequence: int = 64, hidden: int = 1024, heads: int = 16, inner: int = 4096, weights: bool = True,
+    *, layers: int = 8, sequence: int = 64, hidden: int = 1024, heads: int = 16, inner: int = 4096, weights: Weights = True,
     seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """An encoder without embeddings, one sequence as a matrix; 8 layers, as in TASO's and TENSAT's own graphs (BERT has 24)."""

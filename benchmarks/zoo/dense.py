@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 from onnx import ModelProto
 
-from benchmarks.zoo.network import Network, Tensor
+from benchmarks.zoo.network import Network, Tensor, Weights
 
 
 def csrnet(
     *, batch: int = 1, resolution: int = 28, channels: int = 512, widths: Sequence[int] = (512, 512, 512, 256, 128, 64),
-    weights: bool = True, seed: int = 0,
+    weights: Weights = True, seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """CSRNet's back end, convolutions of 3x3 dilated by 2, over the features of its front end."""
     net = Network("csrnet", seed)
@@ -22,7 +22,7 @@ def csrnet(
 
 
 def gcn(
-    *, batch: int = 1, resolution: int = 32, channels: int = 512, classes: int = 21, kernel: int = 7, weights: bool = True,
+    *, batch: int = 1, resolution: int = 32, channels: int = 512, classes: int = 21, kernel: int = 7, weights: Weights = True,
     seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """A global convolution, kx1 and 1xk in either order, and the refinement of boundaries behind it."""

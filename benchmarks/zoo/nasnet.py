@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from onnx import ModelProto
 
-from benchmarks.zoo.network import Network, Tensor
+from benchmarks.zoo.network import Network, Tensor, Weights
 
 
 def nasnet_a(
-    *, batch: int = 1, resolution: int = 224, channels: int = 128, stages: int = 3, cells: int = 5, weights: bool = True,
+    *, batch: int = 1, resolution: int = 224, channels: int = 128, stages: int = 3, cells: int = 5, weights: Weights = True,
     seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """Stages of `cells` normal cells and one reduction cell, which halves the image and doubles the channels."""
@@ -28,7 +28,7 @@ def nasnet_a(
 
 
 def nasnet_pools(
-    *, channels: int = 128, resolution: int = 28, kernel: int = 3, weights: bool = True, seed: int = 0
+    *, channels: int = 128, resolution: int = 28, kernel: int = 3, weights: Weights = True, seed: int = 0
 ) -> ModelProto:
     """What Figure 8b rewrites: two average poolings and their sum."""
     net = Network("nasnet_pools", seed)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from onnx import ModelProto
 
-from benchmarks.zoo.network import Network, Tensor
+from benchmarks.zoo.network import Network, Tensor, Weights
 
 GATES = 8
 
 
 def nasrnn(
-    *, steps: int = 5, hidden: int = 512, batch: int = 1, shared: bool = True, weights: bool = True, seed: int = 0
+    *, steps: int = 5, hidden: int = 512, batch: int = 1, shared: bool = True, weights: Weights = True, seed: int = 0
 ) -> ModelProto:
     """The unrolled network. All steps share their weights; with `shared` off each has its own, as in TASO's own graph."""
     net = Network("nasrnn", seed)
@@ -26,7 +26,7 @@ def nasrnn(
     return net.model({"state_out": state}, weights)
 
 
-def nasrnn_gates(*, hidden: int = 512, batch: int = 1, weights: bool = True, seed: int = 0) -> ModelProto:
+def nasrnn_gates(*, hidden: int = 512, batch: int = 1, weights: Weights = True, seed: int = 0) -> ModelProto:
     """The products of one step: eight of the input and eight of the state."""
     net = Network("nasrnn_gates", seed)
     x, state = (net.input(name, batch, hidden) for name in ("x", "state"))

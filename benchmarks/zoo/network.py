@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod, sqrt
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 OPSET, IR_VERSION = 20, 9
+#: what becomes of weights: they are in the model, or inputs of it (False), or in this file, to which one after the other is drawn
+Weights = bool | Path
+#: where a weight begins in its file
+_ALIGN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +40,20 @@ class Weight:
     def draw(self) -> npt.NDArray[np.float32]:
         """The values; the same ones whatever else was drawn before."""
         values = np.random.default_rng(self.seed).standard_normal(self.shape, np.float32)
-        return values * np.float32(self.deviation) + np.float32(self.mean)
+        values *= np.float32(self.deviation)
+        values += np.float32(self.mean)
+        return values
 
 
 class Network:
     """A network under construction. Convolutions have no bias and no normalisation, as in TASO's own graphs."""
 
-    def __init__(self, name: str, seed: int = 0) -> None:
+    def __init__(self, name: str, seed: int = 0, opset: int = OPSET) -> None:
         self.name = name
         self.seed = seed
+        self.opset = opset
+        #: names of sizes that are open, by the input (or output) and the axis
+        self.open: dict[tuple[str, int], str] = {}
         self.nodes: list[NodeProto] = []
         self.inputs: list[Tensor] = []
         self.weights: list[Weight] = []
@@ -51,9 +61,10 @@ class Network:
 
     # ---- values ---------------------------------------------------------------------------------------------
 
-    def input(self, name: str, *shape: int) -> Tensor:
-        """A float input."""
+    def input(self, name: str, *shape: int, sizes: Mapping[int, str] | None = None) -> Tensor:
+        """A float input. `sizes` names its open axes: the network is built at one size, and the model has the name."""
         self.inputs.append(Tensor(name, shape))
+        self.open.update(((name, axis), size) for axis, size in (sizes or {}).items())
         return self.inputs[-1]
 
     def weight(self, *shape: int, fan_in: int, gain: float = 1.0, mean: float = 0.0) -> Tensor:
@@ -70,9 +81,17 @@ class Network:
 
     def number(self, value: float) -> Tensor:
         """A constant scalar."""
+        return self.constant(np.array(value, np.float32))
+
+    def constant(self, array: npt.NDArray[Any]) -> Tensor:
+        """A constant that is part of the structure, not a weight."""
         name = f"i{len(self._constants)}"
-        self._constants.append(numpy_helper.from_array(np.array(value, np.float32), name))
-        return Tensor(name, ())
+        self._constants.append(numpy_helper.from_array(array, name))
+        return Tensor(name, array.shape)
+
+    def constant_index(self, value: int) -> Tensor:
+        """A constant scalar that counts."""
+        return self.constant(np.array(value, np.int64))
 
     # ---- nodes ----------------------------------------------------------------------------------------------
 
@@ -116,17 +135,17 @@ class Network:
 
     def conv(
         self, x: Tensor, channels: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1, gain: float = 1.0,
-        dilation: int = 1, bias: bool = False,
+        dilation: int = 1, bias: bool = False, padded: bool = True,
     ) -> Tensor:  # fmt: skip
-        """A convolution, padded by half its (odd) kernel on all sides, which is TASO's padding SAME."""
+        """A convolution, padded by half its (odd) kernel on all sides, which is TASO's padding SAME, or not at all."""
         inner, sides = x.shape[1] // groups, (kernel, kernel) if isinstance(kernel, int) else kernel
         weight = self.weight(channels, inner, *sides, fan_in=inner * prod(sides), gain=gain)
-        shape = (x.shape[0], channels, *self._strided(x, stride))
-        pads = [dilation * (side // 2) for side in sides] * 2
+        pads = [dilation * (side // 2) if padded else 0 for side in sides]
+        reach = [dilation * (side - 1) + 1 for side in sides]
         dilated = {"dilations": [dilation] * 2} if dilation > 1 else {}
         return self.node(
-            "Conv", [x, weight, *self._bias(channels, bias)], shape,
-            kernel_shape=list(sides), strides=[stride] * 2, pads=pads, group=groups, **dilated,
+            "Conv", [x, weight, *self._bias(channels, bias)], (x.shape[0], channels, *_strided(x, reach, pads, stride)),
+            kernel_shape=list(sides), strides=[stride] * 2, pads=pads * 2, group=groups, **dilated,
         )[0]  # fmt: skip
 
     def transposed_conv(
@@ -148,21 +167,41 @@ class Network:
         product = self.matmul(x, self.weight(x.shape[-1], size, fan_in=x.shape[-1]))
         return self.add(product, self.weight(size, fan_in=100)) if bias else product
 
-    def max_pool(self, x: Tensor, kernel: int, stride: int) -> Tensor:
-        shape = (*x.shape[:2], *self._strided(x, stride))
-        return self.node("MaxPool", [x], shape, kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4)[0]
+    def max_pool(self, x: Tensor, kernel: int, stride: int, padded: bool = True) -> Tensor:
+        return self._pool("MaxPool", x, kernel, stride, kernel // 2 if padded else 0)
 
     def avg_pool(self, x: Tensor, kernel: int, stride: int) -> Tensor:
         """Zeros of the padding count: only then is the average TASO's product with the constant C_pool at the borders too."""
-        shape = (*x.shape[:2], *self._strided(x, stride))
-        return self.node(
-            "AveragePool", [x], shape,
-            kernel_shape=[kernel] * 2, strides=[stride] * 2, pads=[kernel // 2] * 4, count_include_pad=1,
-        )[0]  # fmt: skip
+        return self._pool("AveragePool", x, kernel, stride, kernel // 2, count_include_pad=1)
 
-    @staticmethod
-    def _strided(x: Tensor, stride: int) -> tuple[int, ...]:
-        return tuple((size - 1) // stride + 1 for size in x.shape[2:])
+    def _pool(self, op: str, x: Tensor, kernel: int, stride: int, pad: int, **attributes: int) -> Tensor:
+        shape = (*x.shape[:2], *_strided(x, [kernel] * 2, [pad] * 2, stride))
+        window = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pad] * 4}
+        return self.node(op, [x], shape, **window, **attributes)[0]
+
+    def mean(self, x: Tensor, axis: int) -> Tensor:
+        """Over one axis, which stays with a size of 1; axes are an input, as of opset 18."""
+        shape = [1 if at == axis % len(x.shape) else size for at, size in enumerate(x.shape)]
+        return self.node("ReduceMean", [x, self.integers([axis])], shape, keepdims=1)[0]
+
+    def layer_norm(self, x: Tensor, epsilon: float = 1e-5) -> Tensor:
+        """Over the last axis, with scale and shift."""
+        width = x.shape[-1]
+        scale, shift = self.weight(width, fan_in=100, mean=1.0), self.weight(width, fan_in=100)
+        return self.node("LayerNormalization", [x, scale, shift], x.shape, axis=-1, epsilon=epsilon)[0]
+
+    def heads(self, x: Tensor, heads: int) -> Tensor:
+        """[batch, length, hidden] as [batch, heads, length, width]; sizes that are open stay open."""
+        batch, length, hidden = x.shape
+        sizes = [0, 0, heads, hidden // heads]
+        parts = self.node("Reshape", [x, self.integers(sizes)], (batch, length, heads, hidden // heads))[0]
+        return self.transpose(parts, 0, 2, 1, 3)
+
+    def joined(self, x: Tensor) -> Tensor:
+        """Heads next to each other again."""
+        batch, heads, length, width = x.shape
+        sizes = self.integers([0, 0, heads * width])
+        return self.node("Reshape", [self.transpose(x, 0, 2, 1, 3), sizes], (batch, length, heads * width))[0]
 
     def classifier(self, x: Tensor, classes: int) -> Tensor:
         """Mean over the image, then one product."""
@@ -172,24 +211,57 @@ class Network:
 
     # ---- the model ------------------------------------------------------------------------------------------
 
-    def model(self, outputs: Mapping[str, Tensor], weights: bool = True) -> ModelProto:
-        """The finished model. Without weights these are inputs: the structure alone, which takes no memory."""
+    def model(
+        self, outputs: Mapping[str, Tensor], weights: Weights = True, sizes: Mapping[str, Mapping[int, str]] | None = None
+    ) -> ModelProto:
+        """The finished model. Without weights these are inputs: the structure alone, which takes no memory.
+
+        Args:
+            outputs: by name.
+            weights: a path is the file to which they are written, one by one, and that the model names.
+            sizes: names of the sizes of outputs that are open, by axis.
+        """
         renamed = {tensor.name: name for name, tensor in outputs.items()}
         for node in self.nodes:
             node.input[:] = [renamed.get(name, name) for name in node.input]
             node.output[:] = [renamed.get(name, name) for name in node.output]
+        self.open.update(((name, axis), size) for name, axes in (sizes or {}).items() for axis, size in axes.items())
         inputs = [*self.inputs, *(() if weights else (Tensor(w.name, w.shape) for w in self.weights))]
-        data = [numpy_helper.from_array(weight.draw(), weight.name) for weight in self.weights] if weights else []
         graph = helper.make_graph(
             self.nodes,
             self.name,
-            [helper.make_tensor_value_info(t.name, TensorProto.FLOAT, t.shape) for t in inputs],
-            [helper.make_tensor_value_info(name, TensorProto.FLOAT, t.shape) for name, t in outputs.items()],
-            initializer=[*self._constants, *data],
+            [self._info(t.name, t) for t in inputs],
+            [self._info(name, t) for name, t in outputs.items()],
+            initializer=[*self._constants, *self._data(weights)],
         )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=IR_VERSION)
+
+    def _info(self, name: str, tensor: Tensor) -> ValueInfoProto:
+        shape = [self.open.get((name, axis), size) for axis, size in enumerate(tensor.shape)]
+        return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+    def _data(self, weights: Weights) -> Iterator[TensorProto]:
+        """The weights as tensors; those in a file are drawn one after the other, so that no two of them are in memory."""
+        if isinstance(weights, bool):
+            yield from (numpy_helper.from_array(weight.draw(), weight.name) for weight in self.weights if weights)
+            return
+        with weights.open("wb") as out:
+            for weight in self.weights:
+                out.write(bytes(-out.tell() % _ALIGN))
+                tensor = TensorProto(name=weight.name, data_type=TensorProto.FLOAT, dims=weight.shape)
+                tensor.data_location = TensorProto.EXTERNAL
+                place = {"location": weights.name, "offset": out.tell(), "length": 4 * prod(weight.shape)}
+                for key, value in place.items():
+                    tensor.external_data.add(key=key, value=str(value))
+                weight.draw().astype("<f4", copy=False).tofile(out)
+                yield tensor
 
     @property
     def parameters(self) -> int:
         """How many numbers the weights hold."""
         return sum(prod(weight.shape) for weight in self.weights)
+
+
+def _strided(x: Tensor, reach: Sequence[int], pads: Sequence[int], stride: int) -> tuple[int, ...]:
+    """The sizes that windows of such a reach give."""
+    return tuple((size + 2 * pad - own) // stride + 1 for size, own, pad in zip(x.shape[2:], reach, pads, strict=True))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from onnx import ModelProto
 
-from benchmarks.zoo.network import Network, Tensor
+from benchmarks.zoo.network import Network, Tensor, Weights
 
 #: blocks of each stage, and the first one's channels inside a block
 BLOCKS, CHANNELS = (3, 4, 6, 3), 64
@@ -15,7 +15,7 @@ BLOCKS, CHANNELS = (3, 4, 6, 3), 64
 
 def resnet18(
     *, batch: int = 1, resolution: int = 224, channels: int = CHANNELS, blocks: tuple[int, ...] = (2, 2, 2, 2),
-    classes: int = 1000, weights: bool = True, seed: int = 0,
+    classes: int = 1000, weights: Weights = True, seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """ResNet-18; `channels` scales all of its widths (64 in the paper)."""
     net = Network("resnet18", seed)
@@ -35,7 +35,7 @@ def resnet18(
 
 def resnet50(
     *, batch: int = 1, resolution: int = 224, channels: int = CHANNELS, blocks: tuple[int, ...] = BLOCKS,
-    classes: int = 1000, weights: bool = True, seed: int = 0,
+    classes: int = 1000, weights: Weights = True, seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """ResNet-50; `channels` scales all of its widths (64 in the paper)."""
     net = Network("resnet50", seed)
@@ -52,7 +52,7 @@ def resnet50(
 
 def resnext50(
     *, batch: int = 1, resolution: int = 224, channels: int = 2 * CHANNELS, branches: int = 32,
-    blocks: tuple[int, ...] = BLOCKS, classes: int = 1000, weights: bool = True, seed: int = 0,
+    blocks: tuple[int, ...] = BLOCKS, classes: int = 1000, weights: Weights = True, seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """ResNeXt-50 with the branches of each block as convolutions of their own, as in TASO's Figure 9a.
 

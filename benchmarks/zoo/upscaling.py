@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from onnx import ModelProto
 
-from benchmarks.zoo.network import Network, Tensor
+from benchmarks.zoo.network import Network, Tensor, Weights
 
 
 def dcgan(
-    *, batch: int = 1, latent: int = 100, widths: Sequence[int] = (512, 256, 128, 64, 3), weights: bool = True, seed: int = 0
+    *, batch: int = 1, latent: int = 100, widths: Sequence[int] = (512, 256, 128, 64, 3), weights: Weights = True, seed: int = 0
 ) -> ModelProto:
     """DCGAN's generator (Radford et al. 2016): a latent vector to 4x4, and twice the size with each further layer."""
     net = Network("dcgan", seed)
@@ -19,7 +19,7 @@ def dcgan(
 
 
 def infogan(
-    *, batch: int = 16, latent: int = 228, widths: Sequence[int] = (448, 256, 128, 64, 3), weights: bool = True, seed: int = 0
+    *, batch: int = 16, latent: int = 228, widths: Sequence[int] = (448, 256, 128, 64, 3), weights: Weights = True, seed: int = 0
 ) -> ModelProto:
     """InfoGAN's generator (Chen et al. 2016) as EinNet runs it: a latent vector with its codes to 2x2, then as DCGAN's."""
     net = Network("infogan", seed)
@@ -36,7 +36,7 @@ def _doubled(net: Network, x: Tensor, widths: Sequence[int]) -> Tensor:
 
 def fsrcnn(
     *, batch: int = 1, resolution: int = 64, features: int = 56, shrunk: int = 12, mappings: int = 4, scale: int = 4,
-    weights: bool = True, seed: int = 0,
+    weights: Weights = True, seed: int = 0,
 ) -> ModelProto:  # fmt: skip
     """FSRCNN(d, s, m): features, shrinking, mapping, expanding, each with PReLU, then one transposed convolution of 9x9."""
     net = Network("fsrcnn", seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any
 
 from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, ValueInfoProto, helper, numpy_helper
@@ -17,6 +18,7 @@ from dslc.onnx.emit import Spec
 from dslc.onnx.external import FileData
 from dslc.onnx.folding import compute
 from dslc.onnx.functions import add_functions
+from dslc.onnx.growth import ordered
 from dslc.onnx.naming import Namer, Naming, naming_of
 from dslc.onnx.plan import Plan
 from dslc.onnx.protos import ELEM_TYPES, all_names, copy_fields
@@ -26,18 +28,23 @@ from dslc.prove.garbage import rare_collections
 from dslc.semantics.library import Rules
 
 
-def export(context: Context, graph: Graph, rules: Rules, naming: Naming | None = None, *, scopes: bool = False) -> ModelProto:
+def export(
+    context: Context, graph: Graph, rules: Rules, naming: Naming | None = None, *, scopes: bool = False, growth: float = inf
+) -> ModelProto:
     """A graph as a model: nodes that did not change are those of the file, word for word. With `scopes`, expressions that no operator
     of ONNX is are written in plain nodes.
 
-    `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. External data
+    `naming` says what the rest is called; without it, what the file called the values and nodes that it still has. `growth` is the
+    share by which the weights of the model may become more than the original's: what depends on weights alone and would make it
+    larger than that is written as nodes, which runtimes compute when they load it. External data
     stays where it is: tensors refer to the original file, relative to `context.folder` (see `save`).
 
     Raises:
         DslcError: E0814 an expression without an ONNX form; E0814 a constant that cannot be computed.
     """
     with rare_collections():
-        return _Exporter(context, graph, rules, naming_of(context) if naming is None else naming, scopes=scopes).run()
+        named = naming_of(context) if naming is None else naming
+        return _Exporter(context, graph, rules, named, scopes=scopes).run(growth)
 
 
 def unsaid(context: Context, graph: Graph, rules: Rules) -> frozenset[Node]:
@@ -139,9 +146,9 @@ class _Exporter:
         self._count = 0
         self._namer = Namer(naming, context.ir_version)
 
-    def run(self) -> ModelProto:
+    def run(self, growth: float = inf) -> ModelProto:
         roots = [*self.graph.outputs, *self.context.pinned.values()]
-        order = self.plan.order(roots)
+        order = self.plan.order(roots) if growth == inf else ordered(self.plan, roots, self.context.tensors, growth)
         self._namer.stands_for = {inner: outer for outer, inner in self.plan.aliases.items()}
         self._namer.inside = self.plan.inside
         self._name(order, [self._final(value) for value in self.graph.outputs])

@@ -15,13 +15,14 @@ from onnx import ModelProto, NodeProto, SparseTensorProto, TensorProto, helper, 
 from dslc.errors import error
 from dslc.ir.constants import fill
 from dslc.ir.dtype import Dim, DType, TensorType
+from dslc.ir.fold import is_index
 from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, kernel_value, opaque, product
-from dslc.ir.scalar import Num, Scalar, Sym, as_scalar, substitute
+from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, num, substitute
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
 from dslc.onnx.functions import group_of
-from dslc.onnx.known import LIMIT, KnownValues, static_shape
+from dslc.onnx.known import LIMIT, KnownValues, least, static_shape
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.protos import (
     DTYPES,
@@ -392,10 +393,23 @@ class _Importer:
                 args.append(value)
         args += [self.values[name] for name in outer]
         payload = OpaqueNode(node, tuple(slots), outer, from_file=True)
-        types = tuple(self._opaque_type(name) if name else None for name in node.output)
+        types = self._counted(node, inputs) or tuple(self._opaque_type(name) if name else None for name in node.output)
         key = f"{self.scope}:{next(self._serial)}"
         label = node.op_type if not node.domain else f"{node.domain}.{node.op_type}"
         return opaque(key, label, payload, tuple(args), types)
+
+    def _counted(self, node: NodeProto, inputs: tuple[Value | None, ...]) -> tuple[TensorType | None, ...] | None:
+        """How many numbers a Range up to symbolic sizes gives, which ONNX's inference does not say."""
+        if node.op_type != "Range" or domain_of(node) != "" or len(inputs) != 3:
+            return None
+        start, limit, step = (None if value is None else self.known.get(value) for value in inputs)
+        if start is None or limit is None or step != (1,) or not all(is_index(as_scalar(one)) for one in (*start, *limit)):
+            return None
+        count = apply("+", as_scalar(limit[0]), apply("*", num(-1), as_scalar(start[0])))
+        lower = least(count)
+        if inputs[0] is None or lower is None or lower < 0:
+            return None
+        return (TensorType(inputs[0].type.dtype, (int(count.value) if isinstance(count, Num) else count,)),)
 
 
 def open_ends(items: tuple[Any, ...] | None) -> tuple[Any, ...] | None:

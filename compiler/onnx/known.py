@@ -244,7 +244,7 @@ def decided(value: Scalar) -> Scalar:
     return _floor_of(value) if isinstance(value, Apply) and value.name in {"trunc", "floor"} else value
 
 
-def _least(value: Scalar) -> Any:
+def least(value: Scalar) -> Any:
     """A lower bound of a linear expression over sizes, which are never negative."""
     total: Any = 0
     for part in value.args if isinstance(value, Apply) and value.name == "+" else (value,):
@@ -273,6 +273,6 @@ def _floor_of(value: Apply) -> Scalar:
     top = apply("*", num(bottom), inner)
     if isinstance(inner, Apply) and inner.name == "+":
         top = apply("+", *(apply("*", num(bottom), part) for part in parts))
-    if not is_index(top) or (value.name == "trunc" and (_least(top) is None or _least(top) < 0)):
+    if not is_index(top) or (value.name == "trunc" and (least(top) is None or least(top) < 0)):
         return value
     return apply("//", top, num(bottom))

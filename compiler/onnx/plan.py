@@ -46,6 +46,8 @@ class Plan:
         self.rules, self.opset, self.origins, self.symbols, self.where = rules, opset, origins, symbols, where
         self.fold, self.scopes = fold, scopes
         self.folded: set[Value] = set()
+        #: what depends on weights alone and is written as nodes
+        self._held: set[Value] = set()
         self.functions: dict[str, Function] = {}
         self.banned: set[Origin] = set()
         self._kept: dict[str, Node] = {}
@@ -99,6 +101,13 @@ class Plan:
             except Cycle as cycle:
                 self.banned.add(cycle.origin)
 
+    def hold(self, value: Value) -> None:
+        """Writes a weights-only application as nodes from now on, and those below it whose results are larger than their arguments."""
+        for node in topological([value.node]):
+            if isinstance(node, Call):
+                self._held.update(one for one in node.values if one == value or grown(one))
+        self.folded.clear()
+
     def unsaid(self, outputs: Sequence[Value]) -> frozenset[Node]:
         """The calls among the nodes of `outputs` that no ONNX nodes express: what the file says of a node counts."""
         found = self._unsaid = set()
@@ -147,7 +156,7 @@ class Plan:
             return None
         if isinstance(node, Constant):
             return self._constant(value)
-        if node.constant and self.fold and foldable(value):
+        if node.constant and self.fold and value not in self._held and foldable(value):
             self.folded.add(value)
             return None
         if value in self._extra:
@@ -302,6 +311,12 @@ def fill_spec(value: Value, symbols: Symbols) -> Spec:
 
 #: what is computed when a model is written holds no more bytes at once, weights in files not counted
 _LARGEST = 1 << 30
+
+
+def grown(value: Value) -> bool:
+    """Whether a result is larger than what it is computed from."""
+    read = sum(arg.type.bytes for arg in value.node.args if arg.known and arg.type.is_static)
+    return value.known and value.type.is_static and value.type.bytes > read
 
 
 def foldable(value: Value) -> bool:

@@ -54,7 +54,7 @@ class Checker:
 
     `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
     which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows. `kernels` may
-    be written; `inline` writes functions as their nodes.
+    be written; `inline` writes functions as their nodes; `growth` is by how much the file's weights may grow.
     """
 
     def __init__(
@@ -72,8 +72,9 @@ class Checker:
         size: int = 0,
         kernels: bool = False,
         inline: bool = False,
+        growth: float = inf,
     ) -> None:
-        self._left, self._bytes, self._kernels, self._inline = left, size, kernels, inline
+        self._left, self._bytes, self._kernels, self._inline, self._growth = left, size, kernels, inline, growth
         self._last: tuple[Candidate, Any] | None = None
         self.story = Story(context)
         self._context = context
@@ -98,7 +99,7 @@ class Checker:
             graph = candidate.graph
             if self._kernels or self._inline:
                 graph = graph_as_kernels(self._rules, graph, self._context)
-            model = export(self._context, graph, self._rules, self.story.of(candidate).naming)
+            model = export(self._context, graph, self._rules, self.story.of(candidate).naming, growth=self._growth)
             if self._inline:
                 model = inlined(model)
             elif model.functions:

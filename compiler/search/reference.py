@@ -51,7 +51,7 @@ def reference(proven: Proven, cache: CostCache, run: Run) -> Referenced:
     checker = Checker(
         task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
         settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
-        task.size.bytes, with_kernels(settings), settings.portable == "inline",
+        task.size.bytes, with_kernels(settings), settings.portable == "inline", settings.file_growth,
     )  # fmt: skip
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced

@@ -55,6 +55,13 @@ def _part(share: float) -> float:
     return float(share)
 
 
+def _growth(share: float) -> float:
+    """A share that is not negative; raises ValueError."""
+    if isinstance(share, bool) or not isinstance(share, int | float) or not share >= 0:
+        raise ValueError(f"{share!r} is no share: at least 0")
+    return float(share)
+
+
 def _paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
     return tuple(os.fspath(one) for one in ([given] if isinstance(given, str | os.PathLike) else given))
 
@@ -210,6 +217,11 @@ class Settings:
         "Size of a dimension, or INPUT.AXIS=N; N=1,8 for several.", metavar="NAME=N", many=True, read=bindings,
         more="Sizes of symbolic dimensions by name or `INPUT.AXIS`, and values of integer inputs by name; a list of sizes means that "
         "the model must be slower at none of them.",
+    ))  # fmt: skip
+    file_growth: float = field(default=0.1, metadata=option(
+        "How much larger the weights of the file may get by computing them now.", type=float, metavar="SHARE", shown=0.1, read=_growth,
+        more="What depends on weights alone and would make the file larger than that (8-bit weights, scaled) is left as nodes, which "
+        "runtimes compute when they load it.",
     ))  # fmt: skip
     specialize: bool = field(default=False, metadata=option("Write the bound sizes into the model.", type=bool))
     strict_floats: bool = field(default=False, metadata=option(

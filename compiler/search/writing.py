@@ -41,7 +41,7 @@ def _with_plan(model: ModelProto, task: Task, run: Run) -> ModelProto:
 def canonical(task: Task, run: Run) -> Optimized:
     """The model as import and export leave it, where there is no time for anything else."""
     imported = task.imported
-    model = export(imported.context, imported.graph, task.rules)
+    model = export(imported.context, imported.graph, task.rules, growth=task.settings.file_growth)
     model = _portable(task, model)
     if not accepted(model, task.model):
         return write(Finished(task, None, "ONNX Runtime loads it, and refuses its canonical form"), run)

@@ -10,7 +10,8 @@ from small_models import I64, info, model, opaque_labels, operators, ops, roundt
 from dslc.errors import DslcError
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, input_value
-from dslc.ir.scalar import dimension
+from dslc.ir.scalar import Scalar, dimension, num
+from dslc.ir.scalar import apply as scalar
 from dslc.onnx.exporter import export, node_model
 from dslc.onnx.importer import import_model
 from dslc.onnx.known import KnownValues
@@ -261,3 +262,38 @@ def test_same_padding_with_strides_above_the_kernel(op: str, mode: str, size: in
         x = np.random.default_rng(0).standard_normal((1, 1, size)).astype("f")
         plain, _ = node_model(imported.graph.outputs, rules(), 17, inputs=imported.graph.inputs)
         np.testing.assert_allclose(run(before, x=x)[0], run(plain, x0=x)[0], rtol=1e-5)
+
+
+def counted(start: int, more: int, step: int) -> ModelProto:
+    """x + range(start, N + more, step), as exporters number the positions of a sequence."""
+    nodes = [
+        node("Shape", ["x"], ["s"]),
+        node("Gather", ["s", "zero"], ["n"], axis=0),
+        node("Add", ["n", "more"], ["end"]),
+        node("Range", ["start", "end", "step"], ["places"]),
+        node("Cast", ["places"], ["numbers"], to=TensorProto.FLOAT),
+        node("Neg", ["numbers"], ["y"]),
+    ]
+    weights = [weight(name, np.int64(value)) for name, value in (("zero", 0), ("more", more), ("start", start), ("step", step))]
+    return model(nodes, [info("x", ["N"])], [info("y", [None])], weights)
+
+
+def of_length(more: int) -> Scalar:
+    return scalar("+", dimension("N"), num(more))
+
+
+@pytest.mark.parametrize(("start", "more", "step"), [(0, 0, 1), (2, 2, 1), (0, 3, 1)])
+def test_a_range_up_to_a_size_has_that_many_numbers(start: int, more: int, step: int) -> None:
+    before = counted(start, more, step)
+    (output,) = import_model(before, rules()).graph.outputs
+    assert output.type.shape == (of_length(more - start),)
+    same_results(before, roundtrip(before), x=np.ones(4, "f"))
+
+
+@pytest.mark.parametrize(("start", "more", "step"), [(3, 0, 1), (0, 0, 2), (0, -1, 1)])
+def test_a_range_that_may_be_empty_or_skips_has_a_size_of_its_own(start: int, more: int, step: int) -> None:
+    before = counted(start, more, step)
+    (output,) = import_model(before, rules()).graph.outputs
+    assert output.type.shape not in {(dimension("N"),), (of_length(more - start),)}
+    for size in (1, 4):
+        same_results(before, roundtrip(before), x=np.ones(size, "f"))

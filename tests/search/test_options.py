@@ -65,7 +65,7 @@ def test_texts_of_the_command_line_mean_the_same_as_values_in_python(name: str, 
     ("name", "value"),
     [
         ("budget", "soon"), ("budget", -1.0), ("patience", float("inf")), ("allow", "refuted"), ("bind", {"N": [1, 2], "M": [1, 2, 3]}),
-        ("mutant_limit", 0.0), ("mutant_limit", 1.5),
+        ("mutant_limit", 0.0), ("mutant_limit", 1.5), ("file_growth", -1.0), ("file_growth", "much"),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_wrong_use_in_both(name: str, value: Any) -> None:
