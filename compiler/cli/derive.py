@@ -54,7 +54,8 @@ def command(
     from math import inf
 
     from dslc.cli.options import binding
-    from dslc.derive.programs import kinds, unlike
+    from dslc.derive.kinds import kinds
+    from dslc.derive.programs import unlike
     from dslc.derive.search import Limits, Search
     from dslc.derive.targets import targets_of
     from dslc.errors import error

@@ -314,6 +314,8 @@ def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Sca
 
 def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
     """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`."""
+    if not any(isinstance(node, Apply) and node.name in {"//", "%"} for node in walk(body)):
+        return body
     ranges = {**sum_ranges(body), **within}
 
     def leaf(node: Scalar) -> Scalar | None:

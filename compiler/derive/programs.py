@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from dslc.derive.steps import Step
 from dslc.derive.targets import summed
@@ -15,8 +14,6 @@ from dslc.semantics.library import Rules
 
 #: an estimate of a machine, where none is measured: operations and bytes a second, and what a call takes
 OPERATIONS, SCALAR, BYTES, LAUNCH = 2e11, 2e10, 3e10, 2e-6
-#: of the programs that are shown those that are there for their price alone, at most
-_CHEAPEST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,66 +134,4 @@ def unlike(rules: Rules, programs: Iterable[Program], given: Iterable[Node] = ()
             yield each
 
 
-def kinds(rules: Rules, programs: Iterable[Program], given: Sequence[Call] = ()) -> Iterator[Program]:
-    """Programs of every kind in turn: by how many operators they are, by which, and by how many products these add for an element.
-
-    Before them come the cheapest, which stand first: one, and more where several operators are given. Of a kind those come first that
-    have the ranks of the `given` operators, or the least, and take the fewest derivations; of the very operators that are given more
-    come at a time, as these are the same with other attributes.
-    """
-    every = list(programs)
-    count = max(1, min(2 * len(given) - 1, _CHEAPEST))
-    yield from every[:count]
-    ranks = {(call.op, *(len(arg.type.shape) for arg in call.args)) for call in given}
-    own = tuple(sorted(call.op for call in given))
-
-    def order(program: Program) -> tuple[bool, int, int, float]:
-        other, rank = False, 0
-        for call in program.calls:
-            its = [len(arg.type.shape) for arg in call.args]
-            other = other or (call.op in own and (call.op, *its) not in ranks)
-            rank += 0 if call.op in own else sum(its)
-        return other, rank, len(program.steps), program.seconds
-
-    def way(program: Program) -> tuple[object, ...]:
-        found = []
-        for call in program.calls:
-            plain = all(_plain(value) for _, value in call.attrs)
-            found.append((call.op, plain, summed(rules, call) if plain else 0.0))
-        return tuple(sorted(found))
-
-    def by_way(some: list[Program]) -> Iterator[Program]:
-        return _in_turn(some, way, iter)
-
-    def by_operators(some: list[Program]) -> Iterator[Program]:
-        return _in_turn(some, _operators, by_way, own)
-
-    yield from _in_turn(sorted(every[count:], key=order), lambda each: len(each.calls), by_operators)
-
-
-def _in_turn(
-    programs: Sequence[Program], kind: Callable[[Program], object], inside: Callable[[list[Program]], Iterator[Program]],
-    more: tuple[str, ...] | None = None,
-) -> Iterator[Program]:  # fmt: skip
-    groups: dict[object, list[Program]] = {}
-    for each in programs:
-        groups.setdefault(kind(each), []).append(each)
-    left = {key: inside(own) for key, own in groups.items()}
-    while left:
-        for key in list(left):
-            found = list(islice(left[key], 1 + len(more) if more is not None and key == more else 1))
-            yield from found
-            if not found:
-                del left[key]
-
-
-def _operators(program: Program) -> tuple[str, ...]:
-    return tuple(sorted(call.op for call in program.calls))
-
-
-def _plain(value: object) -> bool:
-    """Whether an attribute changes little: no stride, no dilation, no groups, a pad of one position at most."""
-    return all(map(_plain, value)) if isinstance(value, tuple) else value in {0, 1}
-
-
-__all__ = ["Price", "Program", "elements", "estimated", "intensity", "kinds", "operations", "unlike"]
+__all__ = ["Price", "Program", "elements", "estimated", "intensity", "operations", "unlike"]

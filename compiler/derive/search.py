@@ -16,10 +16,10 @@ from math import inf
 from dslc.derive.members import Member, choices, is_product, members_of, put, ranks
 from dslc.derive.pieces import Operands, Views, view_of
 from dslc.derive.programs import Price, Program, estimated, intensity, operations, unlike
-from dslc.derive.solving import Miss, Missed, nearer
+from dslc.derive.solving import Miss, Missed, Shaped, nearer, shaped
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import instances, missed, products_of
-from dslc.ir.graph import Graph, Node, ScopeNode, Value, replace, topological
+from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.scalar import Apply, Read, Reduce, walk
 from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
@@ -30,6 +30,8 @@ _WAYS = 16
 #: of the time the share for an expression of several products as a whole, of the rest that for each by itself, and of the rest that
 #: for making one of two
 _WHOLE, _MEMBERS, _JOINING = 0.25, 0.5, 0.7
+#: programs of one call at its sizes, with other layouts before and behind it, that are made
+_LAYOUTS = 2
 #: expressions that are asked why they are not an operator
 _ASKED = 200
 
@@ -91,11 +93,17 @@ class Search:
         self.rules, self.limits, self.targets = rules, limits, targets or products_of(rules)
         self.price = price or estimated(rules)
         self.steps = Steps(derivations, fingerprint=limits.fingerprint)
-        self.programs: dict[Value, Program] = {}
+        #: by their operators at their sizes
+        self.programs: dict[tuple[object, ...], Program] = {}
         self.states = 0
-        self.complete = True
+        self.complete, self.units = True, False
         self.seen: tuple[Value, ...] = ()
         self.paths: dict[Value, tuple[Step, ...]] = {}
+        self._ranks: dict[tuple[object, ...], tuple[float, int]] = {}
+        #: what programs of one call cost, by its sizes; what is known so of a scope; and whether one product is all that is searched
+        self._sizes: dict[Shaped, list[float]] = {}
+        self._known: dict[Value, float] = {}
+        self._alone = False
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
         self._prices: dict[Node, float] = {}
         self._heavy: dict[ScopeNode, bool] = {}
@@ -108,6 +116,9 @@ class Search:
         began = time.monotonic()
         start = self.steps.start(value)
         members = members_of(start)
+        # where nothing is multiplied, sums are products with ones
+        products = sum(is_product(node) for node in topological([start.node]) if isinstance(node, ScopeNode))
+        self.units, self._alone = products == 0, products == 1
         until = began + self.limits.seconds
         complete = self._explored(start, began + _WHOLE * self.limits.seconds if members else until)
         applications = 0
@@ -210,7 +221,8 @@ class Search:
 
     def ordered(self) -> tuple[Program, ...]:
         """What was found by now, the cheapest first."""
-        return tuple(sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps))))
+        order = sorted(self.programs.values(), key=lambda each: (each.seconds, len(each.steps)))
+        return tuple({each.value: each for each in reversed(order)}.values())[::-1]
 
     def nearest(self) -> list[tuple[Value, tuple[Step, ...]]]:
         """The expressions that were looked at, and how they were derived; those nearest to operators first."""
@@ -281,14 +293,31 @@ class Search:
                 least = min(least, self._price(value))
                 continue
             least = min(least, self._kept_program(value, steps, targets))
+        if self._alone:
+            # what was known by its sizes costs what it did before
+            least = min([least, *(self._known[node.values[0]] for node in topological([state.node]) if node.values[0] in self._known)])
         return least
 
     def _kept_program(self, value: Value, steps: tuple[Step, ...], targets: tuple[str, ...]) -> float:
-        new = self.steps.normal(value)
-        seconds = self._price(new)
-        known = self.programs.get(new)
-        if known is None or len(steps) < len(known.steps):
-            self.programs[new] = Program(new, steps, targets, seconds)
+        """Of programs that differ in layouts only the cheapest is kept, and only such a one gets its normal form."""
+        nodes = topological([value.node])
+        if sum(isinstance(node, Call) for node in nodes) > 1:
+            # between two calls the changes of layout may go
+            value = self.steps.normal(value)
+            nodes = topological([value.node])
+        seconds = self._price(value)
+        calls = sorted((node.op, node.head.code, k, node) for k, node in enumerate(nodes) if isinstance(node, Call))
+        added = any(isinstance(node, ScopeNode) and node.scope.body.binds for node in nodes)
+        key = (added, *((node.head, *(arg.type for arg in node.args)) for _, _, _, node in calls))
+        rank = (seconds, len(steps))
+        if self._alone and len(calls) == 1:
+            call = calls[0][-1]
+            size = shaped(call.op, [own for _, own in call.attrs], [arg.type.shape for arg in call.args])
+            self._sizes.setdefault(size, []).append(seconds)
+        if key not in self._ranks or rank < self._ranks[key]:
+            new = self.steps.normal(value)
+            self._ranks[key] = rank
+            self.programs[key] = Program(new, steps, targets, self._price(new))
         return seconds
 
     def _instantiated(self, state: Value) -> Iterator[tuple[tuple[str, ...], Value]]:
@@ -296,7 +325,7 @@ class Search:
         found: list[tuple[Value, tuple[tuple[str, Value] | None, ...]]] = []
         # users before what they use: that is replaced in what stands for them
         for node in reversed(topological([state.node])):
-            if isinstance(node, ScopeNode):
+            if isinstance(node, ScopeNode) and not node.constant:
                 (value,) = node.values
                 ways = self._of(value)
                 if ways:
@@ -324,7 +353,17 @@ class Search:
     def _of(self, value: Value) -> tuple[tuple[str, Value], ...]:
         found = self._instances.get(value)
         if found is None:
-            made = list(instances(self.rules, value, self.targets, self.steps.views))
+            least = inf
+
+            def skipped(size: Shaped) -> bool:
+                nonlocal least
+                known = self._sizes.get(size, ())
+                least = min(least, *known, inf)
+                return len(known) >= _LAYOUTS
+
+            made = list(instances(self.rules, value, self.targets, self.steps.views, self.units, skipped if self._alone else None))
+            if least < inf:
+                self._known[value] = least
             order = {id(each): [name for name, _ in made[:k]].count(each[0]) for k, each in enumerate(made)}
             found = self._instances[value] = tuple(sorted(made, key=lambda each: order[id(each)]))
         return found

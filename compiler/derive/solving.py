@@ -6,10 +6,10 @@ and each operand is a scope that has at the operator's positions what the expres
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import islice
+from itertools import islice, permutations
 from math import gcd
 from typing import Any
 
@@ -19,8 +19,9 @@ from dslc.analysis.poly import Poly
 from dslc.derive.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
 from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds, inside
 from dslc.derive.tables import TOTAL, Group, Pattern, Window, around, leaves_in
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, Sym, apply, as_scalar, num, read, walk
 from dslc.ir.scopes import each_of, substitute
 from dslc.ir.sizes import sized
 from dslc.semantics.apply import apply as call
@@ -42,6 +43,7 @@ class Miss(Enum):
     PADS = "positions before or after the data that the operator does not take"
     TYPES = "element types that the operator does not take"
     INTENSITY = "beside the operator too much is left to compute for operators that are generated"
+    KNOWN = "the operator was found at these sizes before"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,20 @@ _ORDER = {why: k for k, why in enumerate(Miss)}
 def nearer(a: Missed | None, b: Missed) -> Missed:
     """Of two reasons that of the match that came further."""
     return b if a is None or _ORDER[b.why] > _ORDER[a.why] else a
+
+
+#: a call but for what its operands hold: the operator, its attributes' numbers, and the shapes
+Shaped = tuple[str, tuple[int, ...], tuple[tuple[Dim, ...], ...]]
+
+
+def shaped(op: str, attrs: Iterable[Any], shapes: Iterable[Sequence[Dim]]) -> Shaped:
+    """A call but for what its operands hold. Attributes and sizes may be numbers or scalars of known value."""
+    parts = [part for value in attrs for part in (value if isinstance(value, tuple) else (value,))]
+    return op, tuple(map(_plain, parts)), tuple(tuple(map(_plain, shape)) for shape in shapes)
+
+
+def _plain(value: Any) -> Any:
+    return value.value if isinstance(value, Num) else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +110,23 @@ class _Way:
 class Matching:
     """One pattern and one expression."""
 
-    def __init__(self, rules: Rules, pattern: Pattern, view: View, operands: Operands) -> None:
+    def __init__(
+        self, rules: Rules, pattern: Pattern, view: View, operands: Operands, units: bool = False,
+        skipped: Callable[[Shaped], bool] | None = None,
+    ) -> None:  # fmt: skip
+        """What is looked for in what.
+
+        Args:
+            units: whether what is read alone is taken for a product with ones: `sum[r] A[i + r]` for `sum[r] A[i + r] * 1`.
+            skipped: which calls are not made, as they are of no interest any more.
+        """
         self.outer: Scalar | None = None
+        self.units, self.skipped = units, skipped
         if pattern.outer is not None and view.kind is None:
             total, outer = around(view.body)
             inner = None if total is None else inside(view, total, operands)
             if inner is not None:
-                view, self.outer = inner, outer
+                view, self.outer = forward(inner), outer
         self.rules, self.pattern, self.view, self.operands = rules, pattern, view, operands
         self.extents = dict(zip((*view.iters, *view.sums), (*view.box.extents, *view.sum_extents), strict=True))
 
@@ -121,7 +147,7 @@ class Matching:
             factors = {numbers[k]: factor for k, factor in leaves.items()}
             groups: dict[Iter, Group] = {}
             for it in iters:
-                groups[it] = frozenset(k for k, factor in factors.items() if it in factor.free), it in view.iters
+                groups[it] = frozenset(k for k, factor in factors.items() if it in self._free(factor)), it in view.iters
             for way in self._ways(factors, groups, whole):
                 if isinstance(way, Missed):
                     yield way
@@ -129,7 +155,7 @@ class Matching:
                 for own in (True, False):
                     made = self._made(way, factors, own)
                     yield made
-                    if isinstance(made, Value):
+                    if is_found(made):
                         if not pattern.windows:
                             # the other way round it is as good
                             return
@@ -139,7 +165,7 @@ class Matching:
 
     def _leaves(self) -> Iterator[Mapping[int, Scalar]]:
         """What stands for each read of the pattern, in the reduction and in what is computed of it."""
-        for leaves in leaves_in(self.pattern.body, self.view.body):
+        for leaves in self._factors():
             if self.pattern.outer is None or self.outer is None:
                 yield leaves
                 continue
@@ -148,6 +174,19 @@ class Matching:
                 free = all(TOTAL not in walk(part) for part in others.values())
                 if free and all(leaves.get(operand, part) is part for operand, part in others.items()):
                     yield {**leaves, **others}
+
+    def _factors(self) -> Iterator[Mapping[int, Scalar]]:
+        pattern, body = self.pattern.body, self.view.body
+        yield from leaves_in(pattern, body)
+        if self.units and isinstance(body, Read) and isinstance(pattern, Apply) and pattern.name == "*":
+            for reads in permutations(pattern.args):
+                if len(reads) == 2 and all(isinstance(each, Read) for each in reads):
+                    first, second = (each.operand for each in reads if isinstance(each, Read))
+                    yield {first: body, second: num(1)}
+
+    def _free(self, factor: Scalar) -> Collection[Iter]:
+        """What a factor depends on; ones are there for all that is summed."""
+        return factor.free if factor.reads else self.view.sums
 
     def _no_place(self, group: Group, left: Mapping[Group, Sequence[Iter]]) -> Missed:
         own = tuple(dict.fromkeys(self.pattern.group(it) for it in self.pattern.extents))
@@ -330,11 +369,15 @@ class Matching:
         if known is None:
             return Missed(Miss.SIZES)
         pattern = self.pattern
+        attrs = {name: sized(value, lambda part: put(part, known)) for name, value in pattern.attrs.items()}
+        if self.skipped is not None:
+            shapes = [[put(size, known) for size in shape] for shape in pattern.shapes]
+            if self.skipped(shaped(pattern.op, attrs.values(), shapes)):
+                return Missed(Miss.KNOWN)
         try:
             args = [self._operand(way, k, factors[k], known) for k in range(len(pattern.shapes))]
         except Unfit as unfit:
             return Missed(Miss.PADS, str(unfit))
-        attrs = {name: sized(value, lambda part: put(part, known)) for name, value in pattern.attrs.items()}
         try:
             (made,) = call(self.rules, pattern.op, args, attrs)
         except (Mismatch, EvalError) as problem:
@@ -436,6 +479,26 @@ class Matching:
                 raise Unfit("data beside the operator's")
 
 
+def is_found(made: Value | Missed) -> bool:
+    """Whether a scope is an operator, made or not."""
+    return isinstance(made, Value) or made.why is Miss.KNOWN
+
+
+def forward(view: View) -> View:
+    """Sums that run against the result's positions turned round: `A[i - r] * B[r]` → `A[i - 2 + r] * B[2 - r]`."""
+    turned: dict[Iter, Scalar] = {}
+    for node in each_of(Read, view.body):
+        for at in node.index:
+            if len(at.free) < 2 or at.free.isdisjoint(view.sums):
+                continue
+            slopes = {it: coefficient_of(at, it) or 0 for it in at.free}
+            along = [slope for it, slope in slopes.items() if it in view.iters]
+            for it, extent in zip(view.sums, view.sum_extents, strict=True):
+                if it in slopes and any(slope * slopes[it] < 0 for slope in along) and isinstance(extent, Num):
+                    turned[it] = apply("-", num(int(extent.value) - 1), it)
+    return replace(view, body=substitute(view.body, turned)) if turned else view
+
+
 def _words(group: Group) -> str:
     operands, result = group
     parts = [*(f"operand {k}" for k in sorted(operands)), *(["the result"] if result else [])]
@@ -452,4 +515,4 @@ def _distinct(options: Sequence[Sequence[Iter | None]]) -> Iterator[tuple[Iter |
                 yield first, *rest
 
 
-__all__ = ["Matching", "Miss", "Missed", "nearer"]
+__all__ = ["Matching", "Miss", "Missed", "Shaped", "forward", "is_found", "nearer", "shaped"]

@@ -9,11 +9,13 @@ from itertools import combinations, permutations
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
 from dslc.derive.pieces import Operands, Unfit, Views, in_bounds, sum_ranges
+from dslc.derive.tables import TOTAL, around
 from dslc.derive.unknowns import Unknowns
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
 from dslc.ir.scalar import Read, Scalar, apply, as_scalar, num, read
-from dslc.ir.scopes import positions, substitute
+from dslc.ir.scalar import rebuild as rebuild_scalar
+from dslc.ir.scopes import positions, renumber, substitute
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -162,16 +164,28 @@ def _all_apart(node: Node, args: tuple[Value, ...]) -> tuple[Value, ...]:
 
 
 def _apart(value: Value) -> Value:
-    """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`; iterators of one position are no part of an index."""
+    """`[(g, f), h] e` → `[(g, f), h] {[g, f, h] e}[g, f, h]`; iterators of one position are no part of an index.
+
+    What is computed of a sum is apart from it too: `[h] (sum[r] e) / 9` → `[h] {[h] sum[r] e}[h] / 9`.
+    """
     node = value.node
     if not isinstance(node, ScopeNode):
         return value
     scope = node.scope
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
-    inner = scope_value(Scope(scope.extents, substitute(scope.body, single), scope.dtype), node.args)
+    inner = _summed_apart(Scope(scope.extents, substitute(scope.body, single), scope.dtype), node.args)
     if scope.groups is None:
         return inner
     return scope_value(Scope(scope.extents, read(0, scope.iters), scope.dtype, scope.groups), (inner,))
+
+
+def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
+    total, outer = around(scope.body)
+    if total is None or outer is None or not total.reads:
+        return scope_value(scope, args)
+    summed = scope_value(Scope(scope.extents, total, scope.dtype), args)
+    body = rebuild_scalar(outer, lambda node: read(len(args), scope.iters) if node is TOTAL else None)
+    return renumber(scope_value(Scope(scope.extents, body, scope.dtype), (*args, summed)))
 
 
 def _without_copies(value: Value, mapped: dict[Value, Value]) -> Value:

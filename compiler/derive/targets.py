@@ -5,13 +5,15 @@ Which iterators stand where decides, and no name; `tables` has what follows from
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from math import prod
 
+from dslc.derive.equations import put, scalar_of, solved_linear
 from dslc.derive.pieces import Operands, View, Views, view_of
-from dslc.derive.solving import Matching, Miss, Missed, nearer
+from dslc.derive.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
 from dslc.derive.tables import Pattern, around, patterns_of
 from dslc.ir.graph import Call, ScopeNode, Value
-from dslc.ir.scalar import Apply, Read, Reduce, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
@@ -51,18 +53,25 @@ def _is_product(pattern: Pattern) -> bool:
 
 
 def instances(
-    rules: Rules, value: Value, targets: Iterable[str], views: Views | None = None
-) -> Iterator[tuple[str, Value]]:
-    """A scope by operators: their names, and values equal to that of the scope. `views`: as for `rewritten`."""
+    rules: Rules, value: Value, targets: Iterable[str], views: Views | None = None, units: bool = False,
+    skipped: Callable[[Shaped], bool] | None = None,
+) -> Iterator[tuple[str, Value]]:  # fmt: skip
+    """A scope by operators: their names, and values equal to that of the scope.
+
+    `views`: as for `rewritten`; `units`, `skipped`: as for `Matching`.
+    """
     operands = Operands(views={} if views is None else views)
     view = view_of(value, operands)
     if view is None:
         return
+    view = forward(view)
     targets = tuple(targets)
     outer = any(pattern.outer is not None for name in targets for pattern in patterns_of(rules, name))
+    if not outer and all(pattern.kind != view.kind for name in targets for pattern in patterns_of(rules, name)):
+        return
     whole = _with_what_it_reads(value, operands) if outer else None
     for name in targets:
-        for made in _matched(rules, view, whole, operands, name):
+        for made in _matched(rules, view, whole, operands, name, units, skipped):
             if isinstance(made, Value):
                 yield name, made
 
@@ -74,7 +83,7 @@ def missed(rules: Rules, value: Value, target: str) -> Missed | None:
     view = view_of(value, operands)
     if view is None:
         return Missed(Miss.NO_PRODUCT)
-    for made in _matched(rules, view, _with_what_it_reads(value, operands), operands, target):
+    for made in _matched(rules, forward(view), _with_what_it_reads(value, operands), operands, target):
         if isinstance(made, Value):
             return None
         found = nearer(found, made)
@@ -97,7 +106,10 @@ def _with_what_it_reads(value: Value, operands: Operands) -> View | None:
     return view if view is not None and around(view.body)[1] is not None else None
 
 
-def _matched(rules: Rules, plain: View, joined: View | None, operands: Operands, name: str) -> Iterator[Value | Missed]:
+def _matched(
+    rules: Rules, plain: View, joined: View | None, operands: Operands, name: str, units: bool = False,
+    skipped: Callable[[Shaped], bool] | None = None,
+) -> Iterator[Value | Missed]:  # fmt: skip
     """By the pattern with the most windows that matches, or the fewest iterators; `joined`: for those that compute on."""
     patterns = sorted(patterns_of(rules, name), key=lambda each: (-len(each.windows), len(each.extents)))
     for whole in (True, False):
@@ -110,26 +122,55 @@ def _matched(rules: Rules, plain: View, joined: View | None, operands: Operands,
             if view is None:
                 yield Missed(Miss.NO_PRODUCT)
                 continue
-            for made in Matching(rules, pattern, view, operands).every(whole):
-                found = found or isinstance(made, Value)
+            for made in Matching(rules, pattern, view, operands, units, skipped).every(whole):
+                found = found or is_found(made)
                 yield made
             if found:
                 return
 
 
+def sizes_in(rules: Rules, node: Call) -> tuple[Pattern, dict[Iter, int], dict[Iter, int]] | None:
+    """An operator's table at a call's sizes and attributes, as far as these are known.
+
+    Returns: the table, extents of iterators, and coefficients of those in windows; None where it has no table of such operands.
+    """
+    cache = rules_cache(rules, "sizes of calls")
+    key = (node.head, *(arg.type for arg in node.args))
+    if key not in cache:
+        ranks = [len(arg.type.shape) for arg in node.args]
+        patterns = [each for each in patterns_of(rules, node.op) if [len(shape) for shape in each.shapes] == ranks]
+        cache[key] = _sized(patterns[0], node) if patterns else None
+    found: tuple[Pattern, dict[Iter, int], dict[Iter, int]] | None = cache[key]
+    return found
+
+
+def _sized(pattern: Pattern, node: Call) -> tuple[Pattern, dict[Iter, int], dict[Iter, int]]:
+    equations = [
+        (size, as_scalar(own)) for shape, arg in zip(pattern.shapes, node.args, strict=True)
+        for size, own in zip(shape, arg.type.shape, strict=True)
+    ]  # fmt: skip
+    for name, value in node.attrs:
+        wanted = pattern.attrs.get(name)
+        pairs = zip(wanted, value, strict=False) if isinstance(wanted, tuple) and isinstance(value, tuple) else [(wanted, value)]
+        equations += [(a, num(b)) for a, b in pairs if isinstance(a, Scalar) and isinstance(b, int)]
+    known: dict[Sym, Scalar] = {}
+    solved_linear(equations, known)
+    extents = {it: put(extent, known) for it, extent in pattern.extents.items()}
+    slopes = {it: put(scalar_of(slope), known) for _, _, window in pattern.windows for it, slope in window.terms}
+    return pattern, _numbers(extents), _numbers(slopes)
+
+
+def _numbers(found: Mapping[Iter, Scalar]) -> dict[Iter, int]:
+    return {it: int(each.value) for it, each in found.items() if isinstance(each, Num) and isinstance(each.value, int)}
+
+
 def summed(rules: Rules, node: Call) -> float:
     """How many products an operator adds for each element of its result, as far as its operands' sizes tell; 1 without a table."""
-    for pattern in patterns_of(rules, node.op):
-        if [len(shape) for shape in pattern.shapes] != [len(arg.type.shape) for arg in node.args]:
-            continue
-        count = 1.0
-        for it in pattern.sums:
-            sizes = [
-                node.args[k].type.shape[d] for k, dims in enumerate(pattern.dims) for d, dim in enumerate(dims) if dim == (it,)
-            ]
-            count *= next((size for size in sizes if isinstance(size, int)), 128 if sizes else 1)
-        return count
-    return 1.0
+    found = sizes_in(rules, node)
+    if found is None:
+        return 1.0
+    pattern, sizes, _ = found
+    return float(prod(sizes.get(it, 128) for it in pattern.sums))
 
 
-__all__ = ["Miss", "Missed", "instances", "missed", "products_of", "summed", "targets_of"]
+__all__ = ["Miss", "Missed", "instances", "missed", "products_of", "sizes_in", "summed", "targets_of"]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dslc.derive.calls import read_call
+from dslc.derive.kinds import kinds
 from dslc.derive.members import choices, members_of, ranks
-from dslc.derive.programs import Program, kinds, unlike
+from dslc.derive.programs import Program, unlike
 from dslc.derive.search import Limits, Search
 from dslc.derive.steps import Steps
 from dslc.ir.graph import Graph, Value
