@@ -47,6 +47,10 @@ class Right:
     def build(self, formulas: Sequence[t.Formula]) -> Mapping[str | None, Value]:
         """The value of each formula that is one of the left side's too, of the same type as there."""
         results: dict[str | None, Value] = {}
+        for name, view in self.found.formulas.items():
+            # what a rule leaves as it is may be read
+            if name is not None and all(formula.name != name for formula in formulas):
+                self.built[name] = Built(view.value, view.box)
         for formula in formulas:
             made = self._formula(formula)
             if formula.name is not None:
@@ -259,22 +263,24 @@ class Right:
 
     def _function(self, node: t.Nested | t.Subscript, found: Found) -> tuple[Tensor, Vector]:
         at = self._index(node.subs or (), found)
+        beside = node.other if isinstance(node, t.Subscript) else node.subs_other
+        other = None if beside is None else self._element(beside, found)
         if isinstance(node, t.Subscript):
             if isinstance(node.base, t.Name) and node.base.id in self.built:
-                made = self.built[node.base.id]
+                made = _beside(self.built[node.base.id], other)
                 return (lambda index: self._at(made, index)), at
-            if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms:
+            if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms and other is None:
                 term, vectors = found.terms[at_index(node.base.id)], [self._vector(sub, found) for sub in node.subs]
                 return (lambda index: term(vectors)), at
-            if isinstance(node.base, t.Name) and node.base.id in found.tensors:
-                return self._tensor(node.base.id, found), at
+            if isinstance(node.base, t.Name) and node.base.id in found.tensors and at_index(node.base.id) not in found.terms:
+                return self._tensor(node.base.id, found, other), at
             raise Unfit("no tensor")
-        made = self._braced(replace(node, subs=None), None)
+        made = _beside(self._braced(replace(node, subs=None), None), other)
         return (lambda index: self._at(made, index)), at
 
-    def _tensor(self, name: str, found: Found) -> Tensor:
+    def _tensor(self, name: str, found: Found, other: Scalar | None = None) -> Tensor:
         number = found.tensors[name]
-        return lambda index: read(number, index)
+        return lambda index: read(number, index, other)
 
     def _at(self, made: Built, index: Vector) -> Scalar:
         if len(index) != len(made.box.low):
@@ -329,7 +335,10 @@ class Right:
         return held
 
     def _compared(self, op: str, left: t.Expr, right: t.Expr, found: Found) -> Scalar:
-        a, b = self._vector(left, found), self._vector(right, found)
+        try:
+            a, b = self._vector(left, found), self._vector(right, found)
+        except Unfit:
+            a, b = (self._element(left, found),), (self._element(right, found),)
         if len(a) != len(b):
             raise Unfit("no condition")
         if op in {"==", "!="}:
@@ -344,6 +353,11 @@ class Right:
             raise Unfit("vectors have no order")
         # boxes lie one after the other along the first iterator
         return apply(op, a[0], b[0])
+
+
+def _beside(made: Built, other: Scalar | None) -> Built:
+    """With a value outside of it, where a read says one."""
+    return made if other is None else replace(made, other=other)
 
 
 def _sides(box: Box) -> Counter[tuple[Scalar, Scalar]]:
