@@ -235,10 +235,10 @@ class Right:
             box = self._box(binder)
             if box.hull_only:
                 raise Unfit("a sum over more than what was mapped")
-            if any(low is not num(0) for low in box.low):
-                raise Unfit("a sum from another position than the first")
             own = self.operands.fresh(len(box.low))
-            found = found.put("indexes", binder.name, own)
+            # a sum that begins elsewhere runs from 0 to as many positions
+            places = tuple(apply("+", it, low) for it, low in zip(own, box.low, strict=True))
+            found = found.put("indexes", binder.name, places)
             iters += own
             extents += box.extents
         where = None if node.where is None else self._condition(node.where, found)
