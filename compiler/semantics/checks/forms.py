@@ -288,7 +288,7 @@ def _searches(rule: t.Derivation, known: Declared, report: Report) -> None:
         seen.add(one.name)
         node = one.domain
         first = node.args[0] if isinstance(node, t.Call) and node.args else None
-        if one.name in known.maps and isinstance(first, t.Name) and first.id in known.sets:
+        if isinstance(node, t.Call) and one.name in known.maps and isinstance(first, t.Name) and first.id in known.sets:
             domain = known.maps[one.name][0]
             if unlike(domain, (frozenset({first.id}),)):
                 report.add("E0306", f"`{one.name}` maps {shown(domain)}, and is looked for on {first.id}", first.span,
