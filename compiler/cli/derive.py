@@ -30,7 +30,8 @@ DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
 
 @click.command()
 @click.argument("call")
-@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="Libraries or files with derivations (default: einnet).")
+@click.option("--rules", "libraries", multiple=True, metavar="LIB", help="A library or file with derivations, beside EinNet's.")
+@click.option("--no-default-rules", "alone", is_flag=True, help="Without EinNet's derivations.")
 @click.option("--target", "targets", multiple=True, metavar="OPERATOR", help="Only programs of this operator, or of this lowering.")
 @click.option("--on", "devices", multiple=True, type=click.Choice(DEVICES), help="With the lowerings of expressions on this device.")
 @click.option("--node", metavar="NAME", help="CALL is a model: the node (or the result) of this name.")
@@ -45,6 +46,7 @@ DEVICES = ("ort_cpu", "cpu", "cuda", "ort_cuda")
 def command(
     call: str, libraries: tuple[str, ...], targets: tuple[str, ...], max_depth: int, intensity: float, budget: float, every: bool,
     output_format: str, node: str | None, binds: tuple[str, ...], max_states: int | None, devices: tuple[str, ...],
+    alone: bool,
 ) -> None:  # fmt: skip
     """Derive programs for CALL, say "conv(X: f32[1, 512, 7, 7], K: f32[512, 512, 3, 3], pads=[1, 1, 1, 1])".
 
@@ -65,11 +67,11 @@ def command(
     began = time.monotonic()
     file, _, name = call.rpartition("::")
     own = [file] if file.endswith(".rules") else []
-    rules, wanted, lowered = targeted(["std", *(libraries or ("einnet",)), *own], targets, devices)
+    rules, wanted, lowered = targeted(["std", *(() if alone else ("einnet",)), *libraries, *own], targets, devices)
     called = called_as(rules, call, node, binding(binds))
     derivations = list(rules.derivations.values())
     if not derivations:
-        raise error("E0909", "these libraries have no derivations", hint="leave --rules out for those of EinNet")
+        raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
     _in_bounds(rules, called, name if own else "")
     (value,) = expand(rules, (called.value,))
     limits = Limits(max_depth=max_depth, seconds=SEARCHING * budget, intensity=intensity, max_states=max_states or inf)

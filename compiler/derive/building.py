@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from dslc.derive.matching import Found, at_index
 from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, ranges, sum_ranges
@@ -11,7 +13,9 @@ from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
 from dslc.ir.scopes import each_of, stack
+from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +27,8 @@ class Built:
     other: Scalar | None = None
     #: the iterators that the value depends on, where it has no other axes
     axes: tuple[int, ...] | None = None
+    #: what is left of it, where a rule says so
+    only: Box | None = None
 
 
 class Right:
@@ -41,6 +47,10 @@ class Right:
     def build(self, formulas: Sequence[t.Formula]) -> Mapping[str | None, Value]:
         """The value of each formula that is one of the left side's too, of the same type as there."""
         results: dict[str | None, Value] = {}
+        for name, view in self.found.formulas.items():
+            # what a rule leaves as it is may be read
+            if name is not None and all(formula.name != name for formula in formulas):
+                self.built[name] = Built(view.value, view.box)
         for formula in formulas:
             made = self._formula(formula)
             if formula.name is not None:
@@ -52,6 +62,8 @@ class Right:
     def _whole(self, formula: t.Formula, made: Built) -> Value:
         """A result on the very box of what it replaces."""
         before = self.found.formulas[formula.name]
+        if made.only is not None and _sides(made.only) != _sides(before.box):
+            raise Unfit("a result on another box")
         if made.box == before.box and made.other is None:
             if made.value.type != before.value.type:
                 raise Unfit("a result of another type")
@@ -66,7 +78,7 @@ class Right:
         if isinstance(node, t.Nested) and node.subs is None:
             return self._braced(node, formula.name)
         if isinstance(node, t.Restrict):
-            return self._made(node.scope, formula.name)
+            return replace(self._made(node.scope, formula.name), only=self._set(node.domain))
         if isinstance(node, t.Join):
             return self._joined(node, formula.name)
         if isinstance(node, t.Call) and node.function == "stack":
@@ -193,17 +205,24 @@ class Right:
         if isinstance(node, t.Reduction):
             return self._reduction(node, found)
         if isinstance(node, t.Call) and node.function in found.terms:
-            return found.terms[node.function]([self._argument(arg, found) for arg in node.args])
+            term = found.terms[node.function]
+            if len(term.params) != len(node.args):
+                raise Unfit("a term of another number of arguments")
+            return term([self._argument(arg, param, found) for arg, param in zip(node.args, term.params, strict=True)])
         if isinstance(node, t.Nested | t.Subscript):
             tensor, rest = self._function(node, found)
             return tensor(rest)
         if isinstance(node, t.Conditional):
             condition = self._condition(node.condition, found)
             return apply("select", condition, self._element(node.then, found), self._element(node.otherwise, found))
-        if isinstance(node, t.Int):
-            return num(node.value)
-        if isinstance(node, t.Binary) and node.op in {"+", "-", "*", "/", "//", "%"}:
+        if isinstance(node, t.Int | t.Float):
+            return num(node.value if isinstance(node, t.Int) else Fraction(node.text))
+        if isinstance(node, t.Unary) and node.op == "-":
+            return apply("*", num(-1), self._element(node.operand, found))
+        if isinstance(node, t.Binary) and node.op in {"+", "-", "*", "/", "//", "%", "^"}:
             return apply(node.op, self._element(node.left, found), self._element(node.right, found))
+        if isinstance(node, t.Call) and node.function in FUNCTIONS_1 | FUNCTIONS_N:
+            return apply(node.function, *(self._element(arg, found) for arg in node.args))
         vector = self._vector(node, found)
         if len(vector) != 1:
             raise Unfit("a vector where an element is wanted")
@@ -216,18 +235,19 @@ class Right:
             box = self._box(binder)
             if box.hull_only:
                 raise Unfit("a sum over more than what was mapped")
-            if any(low is not num(0) for low in box.low):
-                raise Unfit("a sum from another position than the first")
             own = self.operands.fresh(len(box.low))
-            found = found.put("indexes", binder.name, own)
+            # a sum that begins elsewhere runs from 0 to as many positions
+            places = tuple(apply("+", it, low) for it, low in zip(own, box.low, strict=True))
+            found = found.put("indexes", binder.name, places)
             iters += own
             extents += box.extents
-        if node.where is not None:
-            raise Unfit("a condition on a summation")
-        return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found))
+        where = None if node.where is None else self._condition(node.where, found)
+        return reduce(node.kind, tuple(iters), tuple(extents), self._element(node.body, found), where)
 
-    def _argument(self, node: t.Expr, found: Found) -> Vector | Scalar | Tensor:
+    def _argument(self, node: t.Expr, param: tuple[Iter, ...] | Iter | int, found: Found) -> Vector | Scalar | Tensor:
         """What a term takes: a vector of positions, a tensor, or an element."""
+        if isinstance(param, Iter):
+            return self._element(node, found)
         if isinstance(node, t.Name) and node.id in found.tensors:
             return self._tensor(node.id, found)
         if isinstance(node, t.Subscript) and isinstance(node.base, t.Name) and node.base.id in self.built:
@@ -243,22 +263,24 @@ class Right:
 
     def _function(self, node: t.Nested | t.Subscript, found: Found) -> tuple[Tensor, Vector]:
         at = self._index(node.subs or (), found)
+        beside = node.other if isinstance(node, t.Subscript) else node.subs_other
+        other = None if beside is None else self._element(beside, found)
         if isinstance(node, t.Subscript):
             if isinstance(node.base, t.Name) and node.base.id in self.built:
-                made = self.built[node.base.id]
+                made = _beside(self.built[node.base.id], other)
                 return (lambda index: self._at(made, index)), at
-            if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms:
+            if isinstance(node.base, t.Name) and at_index(node.base.id) in found.terms and other is None:
                 term, vectors = found.terms[at_index(node.base.id)], [self._vector(sub, found) for sub in node.subs]
                 return (lambda index: term(vectors)), at
-            if isinstance(node.base, t.Name) and node.base.id in found.tensors:
-                return self._tensor(node.base.id, found), at
+            if isinstance(node.base, t.Name) and node.base.id in found.tensors and at_index(node.base.id) not in found.terms:
+                return self._tensor(node.base.id, found, other), at
             raise Unfit("no tensor")
-        made = self._braced(replace(node, subs=None), None)
+        made = _beside(self._braced(replace(node, subs=None), None), other)
         return (lambda index: self._at(made, index)), at
 
-    def _tensor(self, name: str, found: Found) -> Tensor:
+    def _tensor(self, name: str, found: Found, other: Scalar | None = None) -> Tensor:
         number = found.tensors[name]
-        return lambda index: read(number, index)
+        return lambda index: read(number, index, other)
 
     def _at(self, made: Built, index: Vector) -> Scalar:
         if len(index) != len(made.box.low):
@@ -300,12 +322,47 @@ class Right:
         raise Unfit("no positions")
 
     def _condition(self, node: t.Expr, found: Found) -> Scalar:
-        if isinstance(node, t.Compare) and len(node.operands) == 2:
-            left, right = (self._vector(each, found) for each in node.operands)
-            if len(left) == len(right) >= 1:
-                # boxes lie one after the other along the first iterator
-                return apply(node.ops[0], left[0], right[0])
-        raise Unfit("no condition")
+        """What is known of positions: vectors are equal where all of their iterators are."""
+        if isinstance(node, t.Unary) and node.op == "not":
+            return apply("not", self._condition(node.operand, found))
+        if isinstance(node, t.Binary) and node.op in {"and", "or"}:
+            return apply(node.op, self._condition(node.left, found), self._condition(node.right, found))
+        if not isinstance(node, t.Compare):
+            raise Unfit("no condition")
+        held: Scalar = num(True)
+        for op, left, right in zip(node.ops, node.operands, node.operands[1:], strict=False):
+            held = apply("and", held, self._compared(op, left, right, found))
+        return held
+
+    def _compared(self, op: str, left: t.Expr, right: t.Expr, found: Found) -> Scalar:
+        try:
+            a, b = self._vector(left, found), self._vector(right, found)
+        except Unfit:
+            a, b = (self._element(left, found),), (self._element(right, found),)
+        if len(a) != len(b):
+            raise Unfit("no condition")
+        if op in {"==", "!="}:
+            held: Scalar = num(True)
+            for one, other in zip(a, b, strict=True):
+                held = apply("and", held, apply("==", one, other))
+            return held if op == "==" else apply("not", held)
+        if op not in {"<", "<=", ">", ">="} or not a:
+            raise Unfit("no condition")
+        names = {each.id for side in (left, right) for each in walk_expr(side) if isinstance(each, t.Name)}
+        if len(a) > 1 and names.isdisjoint(found.sets):
+            raise Unfit("vectors have no order")
+        # boxes lie one after the other along the first iterator
+        return apply(op, a[0], b[0])
+
+
+def _beside(made: Built, other: Scalar | None) -> Built:
+    """With a value outside of it, where a read says one."""
+    return made if other is None else replace(made, other=other)
+
+
+def _sides(box: Box) -> Counter[tuple[Scalar, Scalar]]:
+    """First positions and extents, in any order."""
+    return Counter(zip(box.low, box.extents, strict=True))
 
 
 def _inside(iters: Sequence[Scalar], box: Box) -> Scalar:

@@ -16,8 +16,10 @@ from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
 from dslc.semantics.types import shape_of
 from dslc.semantics.written import read_program
+from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, REDUCTIONS
 
 _TYPED = re.compile(r"\b(?P<name>[A-Za-z]\w*)(?P<type>\s*:\s*[A-Za-z]+\d*\s*\[[^\]]*\])")
+_RESERVED = KEYWORDS | REDUCTIONS | CONSTANTS | DTYPE_NAMES
 _CALLED = re.compile(r"[a-z]\w*\s*\(")
 
 
@@ -66,20 +68,24 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
         # what stands behind it stays in its column
         return found["name"] + " " * len(found["type"])
 
+    _plain(source)
     body = _TYPED.sub(name_of, text)
     for before, other in again:
         if "".join(before.split()) != "".join(other["type"].lstrip(" :").split()):
             raise error("E0306", f"`{other['name']}` is {before} already", Span(source, other.start(), other.end()))
     if not typed or not _CALLED.search(body):
         hint = "for example `matmul(A: f32[64, 32], B: f32[32, 16])`"
+        if text.strip().endswith(".onnx"):
+            hint = "of a model the node is named: `--node NAME`"
         raise error("E0911", "this is no call of an operator with typed tensors", Span(source, 0, len(text)), hint=hint)
-    for name in typed:
-        if name.startswith("w"):
-            # that is how weights are called
-            body = re.sub(rf"\b{name}\b", "v" + name[1:], body)
-    given = {"v" + name[1:] if name.startswith("w") else name: (type, starts.get(name)) for name, type in typed.items()}
+    own = _own_names(typed)
+    for name, chosen in own.items():
+        if name != chosen:
+            body = re.sub(rf"\b{name}\b", chosen, body)
+    given = {own[name]: (type, starts.get(name)) for name, type in typed.items()}
     params = ", ".join(f"{name}: {type}" for name, (type, _) in given.items())
-    results = ", ".join(f"y{k}" for k in range(_results(rules, text) if several else 1))
+    outside = next(each for each in ("y", "z", "y_", "z_") if not any(name.startswith(each) for name in given))
+    results = ", ".join(f"{outside}{k}" for k in range(_results(rules, text) if several else 1))
     opening = f"dslc 1\n\noperator {PROGRAM}("
     head = f"{opening}{params}) -> {results} {{\n  {results} =\n"
     # where what stands in the program stands in the call: the call itself, and the types
@@ -94,10 +100,47 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
     except Mismatch as problem:
         raise error("E0306", problem.reason, _moved(problem.span, source, parts) or Span(source, 0, len(text))) from None
     except DslcError as problem:
-        raise DslcError([_of_call(one, source, parts) for one in problem.diagnostics]) from None
+        # what is wrong with the text stands in the way of all that follows
+        raise DslcError([_of_call(one, source, parts) for one in problem.diagnostics][:1]) from None
     if len(graph.outputs) != 1 and not several:
         raise error("E0911", "an expression of one result is derived", Span(source, 0, len(text)))
     return Called(graph, tuple(typed))
+
+
+def _plain(source: SourceText) -> None:
+    """Raises DslcError where brackets do not match, a tensor has a reserved name, or a number is no size."""
+    open_: list[int] = []
+    for at, each in enumerate(source.text):
+        if each in "{}":
+            hint = "operators stand in files: `FILE.rules::NAME`"
+            raise error("E0911", "a call has no braces", Span(source, at, at + 1), hint=hint)
+        if each in "([":
+            open_.append(at)
+        elif each in ")]":
+            if not open_:
+                raise error("E0104", f"this `{each}` closes nothing", Span(source, at, at + 1))
+            if source.text[open_.pop()] + each not in {"()", "[]"}:
+                wanted = ")" if each == "]" else "]"
+                raise error("E0104", f"`{each}` where `{wanted}` is needed", Span(source, at, at + 1))
+    if open_:
+        raise error("E0104", f"this `{source.text[open_[-1]]}` is not closed", Span(source, open_[-1], open_[-1] + 1))
+    for found in _TYPED.finditer(source.text):
+        if found["name"] in _RESERVED:
+            span = Span(source, found.start("name"), found.end("name"))
+            raise error("E0205", f"`{found['name']}` is a reserved word and names nothing", span, hint="another name for the tensor")
+    for number in re.finditer(r"\d{19,}", source.text):
+        if int(number[0]) >= 1 << 63:
+            raise error("E0329", f"{number[0]} does not fit 64 bits, as sizes and attributes must", Span(source, *number.span()))
+
+
+def _own_names(typed: Mapping[str, str]) -> dict[str, str]:
+    """Names of as many letters that none of them is called by already: those of weights begin with a `w` in programs."""
+    own = {name: name for name in typed if not name.startswith("w")}
+    for name in typed:
+        if name.startswith("w"):
+            others = (letter + name[1:] for letter in "vutsrqponmlkjihgfedcba")
+            own[name] = next((each for each in others if each not in own.values() and each not in _RESERVED), f"v_{name}")
+    return {name: own[name] for name in typed}
 
 
 def _results(rules: Rules, text: str) -> int:

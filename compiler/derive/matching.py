@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from itertools import islice, product
 
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, in_bounds, ranges, view_of
 from dslc.ir.graph import Value
-from dslc.ir.scalar import Iter, Read, Scalar, num, rebuild, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 from dslc.syntax import tree as t
 
@@ -139,6 +140,28 @@ class Left:
             yield from self._term(node, body, found)
         elif isinstance(node, t.Nested | t.Subscript) and isinstance(body, Read):
             yield from self._read(node, body, found)
+        elif isinstance(node, t.Int | t.Float) and isinstance(body, Num):
+            if body.value == (node.value if isinstance(node, t.Int) else Fraction(node.text)):
+                yield found
+        elif isinstance(node, t.Binary) and node.op in {"*", "+"}:
+            yield from self._several(node.op, operands_of(node), body, found)
+        elif isinstance(node, t.Binary) and isinstance(body, Apply) and body.name == node.op:
+            for left in self._element(node.left, body.args[0], found):
+                yield from self._element(node.right, body.args[1], left)
+
+    def _several(self, op: str, nodes: Sequence[t.Expr], body: Scalar, found: Found) -> Iterator[Found]:
+        """`f(x) * g(x, y)`: every way to give each factor of a product (or each part of a sum) to one of the operands."""
+        parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
+        if len(parts) < len(nodes):
+            return
+        for choice in islice(product(range(len(nodes)), repeat=len(parts)), _CHOICES):
+            if len(set(choice)) < len(nodes):
+                continue
+            states = [found]
+            for k, node in enumerate(nodes):
+                own = apply(op, *(part for part, j in zip(parts, choice, strict=True) if j == k))
+                states = [after for each in states for after in self._element(node, own, each)]
+            yield from states
 
     def _term(self, node: t.Call, body: Scalar, found: Found) -> Iterator[Found]:
         """`f(x, y, A)`: what f stands for, or whether it stands for this."""
@@ -260,6 +283,13 @@ class Left:
                 except Unfit:
                     return False
         return in_bounds(body.index, self.operands.values[body.operand].type.shape, within)
+
+
+def operands_of(node: t.Expr, op: str | None = None) -> tuple[t.Expr, ...]:
+    """`a * b * c` → `a, b, c`."""
+    if isinstance(node, t.Binary) and node.op == (op or node.op):
+        return *operands_of(node.left, node.op), *operands_of(node.right, node.op)
+    return (node,)
 
 
 def at_index(name: str) -> str:

@@ -150,6 +150,9 @@ class Steps:
                 self.applications += 1
                 if self.late():
                     return
+                if value not in results:
+                    # a rule that replaces nothing
+                    continue
                 new = self.normal(results[value])
                 if new != value:
                     yield step, new

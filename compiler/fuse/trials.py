@@ -167,6 +167,10 @@ class Trials:
                 out[subject.program] = checked
         return out
 
+    def best(self, subjects: Iterable[Subject]) -> dict[Subject, Tried]:
+        """The fastest variant of each kernel, whatever its nodes take; without those that are not generated, built or run."""
+        return self._measured(self._all_texts(subjects, slice(0, VARIANTS), {}), {})
+
     def _rounded(self, subject: Subject, found: Tried) -> Tried | None:
         """The variant in which every product is rounded, as the runtime's operators do; None where that is no better."""
         if found.variant is None:

@@ -40,7 +40,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
             raise error("E0909", f"no library of these rules is named `{name}`", hint=f"libraries: {known}")
     if settings.rules:
         named = modules_of(rules, map(str, settings.rules))
-        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)))
+        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), settings.derive)
     run.phase("reading", "reading the model")
     if settings.on != "cuda" and settings.device != DEFAULT:
         run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")

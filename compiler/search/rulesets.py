@@ -98,8 +98,11 @@ def _defaults(rules: Rules) -> set[str]:
     return kept
 
 
-def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
-    """What of some libraries no search can use, in words, one line for each library that has any of it."""
+def left_out(rules: Rules, libraries: Sequence[str], derive: bool = True) -> list[str]:
+    """What of some libraries no search can use, in words, one line for each library that has any of it.
+
+    `derive`: whether programs are derived, so that derivations are of use.
+    """
     out = []
     for library in libraries:
 
@@ -107,7 +110,7 @@ def left_out(rules: Rules, libraries: Sequence[str]) -> list[str]:
             return sum(name.rpartition(".")[0] == library for name in names)
 
         counts = [
-            (own(rules.derivations), "derivation"),
+            (0 if derive else own(rules.derivations), "derivation"),
             (own(name for name, one in rules.lowerings.items() if not one.syntax.match and template_of(one) is None), "lowering"),
         ]
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from dslc.errors import Span
+from dslc.semantics.checks.forms import check_forms, inside
 from dslc.semantics.checks.names import Report
+from dslc.semantics.checks.unknowns import ANY, Declared, Kinds, shown, unlike
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -21,18 +23,14 @@ GENERATORS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
-#: the sets that positions may be from, one for each vector; none where that is not known
-Kinds = tuple[frozenset[str], ...]
-_ANY: frozenset[str] = frozenset()
-
-
 def check_unknowns(rule: DerivationDef, report: Report) -> None:
     """E0306 and E0307 for unknowns that are used otherwise than declared, E0323 for what nothing determines, W0003 without an end."""
-    known = _Declared.of(rule.syntax)
+    known = Declared.of(rule.syntax)
     before = len(report.found)
     for formula in (*rule.syntax.left, *rule.syntax.right):
         _Formula(known, report).check(formula)
     _generators(rule.syntax, known, report)
+    check_forms(rule.syntax, known, report)
     if len(report.found) > before:
         return
     _determined(rule.syntax, known, report)
@@ -40,52 +38,11 @@ def check_unknowns(rule: DerivationDef, report: Report) -> None:
         _ends(rule.syntax, report)
 
 
-@dataclass(frozen=True)
-class _Declared:
-    """The unknowns of a rule: the set of each index, domains and codomains of maps, the parameters of terms."""
-
-    indexes: Mapping[str, str | None]
-    maps: Mapping[str, tuple[Kinds, Kinds]]
-    terms: Mapping[str, t.Signature]
-    sets: frozenset[str]
-    tensors: frozenset[str]
-
-    @staticmethod
-    def of(rule: t.Derivation) -> _Declared:
-        indexes: dict[str, str | None] = {}
-        maps: dict[str, tuple[Kinds, Kinds]] = {}
-        terms: dict[str, t.Signature] = {}
-        sets: set[str] = set()
-        tensors: set[str] = set()
-        for one in rule.declarations:
-            if isinstance(one, t.IndexDecl):
-                for binder in one.binders:
-                    indexes[binder.name] = binder.range.id if isinstance(binder.range, t.Name) else None
-                sets |= {each for each in indexes.values() if each is not None}
-            elif isinstance(one, t.MapDecl):
-                maps[one.name] = _factors(one.domain), _factors(one.codomain)
-                sets |= {each for part in maps[one.name] for kind in part for each in kind}
-            elif isinstance(one, t.TermDecl):
-                terms.update({signature.name: signature for signature in one.signatures})
-            elif isinstance(one, t.SetDecl):
-                sets |= set(one.names)
-            elif isinstance(one, t.TensorDecl):
-                tensors |= set(one.names)
-        return _Declared(indexes, maps, terms, frozenset(sets), frozenset(tensors))
-
-
-def _factors(node: t.Expr) -> Kinds:
-    """`X * Y` → the sets of both vectors."""
-    if isinstance(node, t.Binary) and node.op == "*":
-        return *_factors(node.left), *_factors(node.right)
-    return (frozenset({node.id}) if isinstance(node, t.Name) else _ANY,)
-
-
 @dataclass
 class _Formula:
     """One formula on its way: indexes that are bound by now, with their sets, and scopes that have names."""
 
-    known: _Declared
+    known: Declared
     report: Report
     bound: dict[str, frozenset[str]] = field(default_factory=dict)
 
@@ -103,7 +60,8 @@ class _Formula:
             inner = replace(self, bound=dict(self.bound))
             for binder in node.binders:
                 if binder.name in self.bound:
-                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span)
+                    self.report.add("E0309", f"`{binder.name}` is an iterator already", binder.span,
+                                    hint="another name tells them apart")  # fmt: skip
                 inner._bind(binder)
             inner.expr(node.body)
         elif isinstance(node, t.Nested):
@@ -111,7 +69,7 @@ class _Formula:
             replace(self, bound={}).expr(node.scope)
             if node.subs is not None:
                 places = node.scope.places if isinstance(node.scope, t.Traversal) else ()
-                wanted = tuple(self._range(place) if isinstance(place, t.Binder) else _ANY for place in places)
+                wanted = tuple(self._range(place) if isinstance(place, t.Binder) else ANY for place in places)
                 self._index(node.subs, wanted, node.span)
         elif isinstance(node, t.Call):
             self._call(node)
@@ -119,7 +77,8 @@ class _Formula:
             for part in _parts(node):
                 self.expr(part)
             if isinstance(node, t.Name) and node.id in self.known.indexes and node.id not in self.bound:
-                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span)
+                self.report.add("E0201", f"the index `{node.id}` is no iterator here", node.span,
+                                hint=f"`[{node.id}]` or `sum[{node.id}]` makes it one")  # fmt: skip
 
     def _bind(self, binder: t.Binder) -> None:
         self.bound[binder.name] = self._range(binder)
@@ -148,9 +107,10 @@ class _Formula:
         """An argument of a term: of an index the same set, of anything else no index."""
         wanted = self.known.indexes.get(param)
         kinds = self._kinds(arg)
-        if wanted is not None and kinds is not None and _unlike(kinds, (frozenset({wanted}),)):
-            report, shown = self.report, _shown(kinds)
-            report.add("E0306", f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown} here", arg.span)
+        if wanted is not None and kinds is not None and unlike(kinds, (frozenset({wanted}),)):
+            message = f"`{call.function}` takes {param}, which runs through {wanted}, and gets {shown(kinds)} here"
+            own = f"{call.function}({', '.join(self.known.terms[call.function].params)})"
+            self.report.add("E0306", message, arg.span, hint=f"it is declared as `{own}`")
         self.expr(arg)
 
     def _index(self, subs: Sequence[t.Expr], wanted: Kinds, span: Span, name: str = "") -> None:
@@ -159,12 +119,14 @@ class _Formula:
         for sub in subs:
             self.expr(sub)
             found = self._kinds(sub)
-            kinds += [_ANY] if found is None else found
+            kinds += [ANY] if found is None else found
         what = f"`{name}`" if name else "this scope"
         if len(kinds) != len(wanted):
-            self.report.add("E0307", f"{what} has {len(wanted)} indexes, and gets {len(kinds)}", span)
-        elif _unlike(tuple(kinds), wanted):
-            self.report.add("E0306", f"{what} runs through {_shown(wanted)}, and gets {_shown(tuple(kinds))}", span)
+            self.report.add("E0307", f"{what} has {len(wanted)} indexes, and gets {len(kinds)}", span,
+                            hint=f"they run through {shown(wanted)}")  # fmt: skip
+        elif unlike(tuple(kinds), wanted):
+            self.report.add("E0306", f"{what} runs through {shown(wanted)}, and gets {shown(tuple(kinds))}", span,
+                            hint="each index is from a set of its own")  # fmt: skip
 
     def _kinds(self, node: t.Expr) -> Kinds | None:
         """The sets that positions are from; None where that is not known."""
@@ -176,14 +138,6 @@ class _Formula:
                 domain, codomain = self.known.maps[name]
                 return domain if way == "inverse" else codomain
         return None
-
-
-def _unlike(kinds: Kinds, wanted: Kinds) -> bool:
-    return len(kinds) != len(wanted) or any(a and b and not a & b for a, b in zip(kinds, wanted, strict=True))
-
-
-def _shown(kinds: Kinds) -> str:
-    return " * ".join("/".join(sorted(each)) or "?" for each in kinds)
 
 
 def _parts(node: t.Expr) -> Iterator[t.Expr]:
@@ -218,7 +172,7 @@ def _names(nodes: object) -> set[str]:
     return found
 
 
-def _determined(rule: t.Derivation, known: _Declared, report: Report) -> None:
+def _determined(rule: t.Derivation, known: Declared, report: Report) -> None:
     """E0323 for unknowns of the right side that neither the left one, nor a condition, nor `search` determines."""
     ways = [(rule.left, rule.right)] + ([(rule.right, rule.left)] if rule.arrow == "<=>" else [])
     for left, right in ways:
@@ -231,7 +185,7 @@ def _determined(rule: t.Derivation, known: _Declared, report: Report) -> None:
                     report.add("E0323", f"nothing determines `{name}`{way} before it is used here", formula.span, hint=hint)
 
 
-def _needed(formula: t.Formula, known: _Declared) -> set[str]:
+def _needed(formula: t.Formula, known: Declared) -> set[str]:
     names = _names(formula.scope)
     return names | {known.indexes[name] or "" for name in names if name in known.indexes and not _ranged(formula, name)}
 
@@ -241,7 +195,7 @@ def _ranged(formula: t.Formula, name: str) -> bool:
     return any(isinstance(node, t.Binder) and node.name == name and node.range is not None for node in walk_expr(formula.scope))
 
 
-def _closed(rule: t.Derivation, known: _Declared, names: set[str]) -> set[str]:
+def _closed(rule: t.Derivation, known: Declared, names: set[str]) -> set[str]:
     """What is known once the left side is: by `search`, by what a map maps into, and by conditions that leave one unknown."""
     given = names | {known.indexes[name] or "" for name in names if name in known.indexes}
     given |= {one.name for one in rule.statements if isinstance(one, t.Search)}
@@ -264,7 +218,7 @@ def _closed(rule: t.Derivation, known: _Declared, names: set[str]) -> set[str]:
     return given
 
 
-def _generators(rule: t.Derivation, known: _Declared, report: Report) -> None:
+def _generators(rule: t.Derivation, known: Declared, report: Report) -> None:
     for one in rule.statements:
         if not isinstance(one, t.Search):
             continue
@@ -275,30 +229,34 @@ def _generators(rule: t.Derivation, known: _Declared, report: Report) -> None:
             continue
         wanted, options = GENERATORS[node.function]
         if len(node.args) != len(wanted):
-            report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span)
+            hint = f"`{node.function}({', '.join('f' if each == 'term' else 'X' for each in wanted)})`"
+            report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span, hint=hint)
         for arg, kind in zip(node.args, wanted, strict=False):
             name = arg.id if isinstance(arg, t.Name) else None
             if name not in (known.sets if kind == "set" else known.terms):
-                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span)
+                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, hint=f"`{kind}` declares one")
         for entry in node.kwargs:
             if entry.name not in options:
                 hint = "it takes " + (", ".join(sorted(options)) or "none")
                 report.add("E0302", f"`{node.function}` has no option `{entry.name}`", entry.span, hint=hint)
             elif not _is_option(entry.name, entry.value, known):
-                report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span, hint="numbers, as in `[2, 4]`")
+                report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span,
+                           hint="numbers from 2 on, as in `[2, 4]`")  # fmt: skip
         makes_map = node.function == "affine_bijections"
         if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
-            report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span)
+            hint = "`affine_bijections` looks for maps, the others for sets"
+            report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span,
+                       hint=hint)  # fmt: skip
 
 
-def _is_option(name: str, value: t.Expr, known: _Declared) -> bool:
-    """`rank=4`; `factors=divisors(X)`, `to=tile_sizes`, or either as a list of numbers that are at least 1."""
+def _is_option(name: str, value: t.Expr, known: Declared) -> bool:
+    """`rank=4`; `factors=divisors(X)`, `to=tile_sizes`, or either as a list of numbers that are at least 2."""
     if isinstance(value, t.Int):
-        return value.value >= 1
+        return value.value >= (1 if name == "rank" else 2)
     if name == "rank":
         return False
     if isinstance(value, t.ListExpr):
-        return bool(value.elements) and all(isinstance(item, t.Int) and item.value >= 1 for item in value.elements)
+        return bool(value.elements) and all(isinstance(item, t.Int) and item.value >= 2 for item in value.elements)
     if isinstance(value, t.Call):
         sets = [arg for arg in value.args if isinstance(arg, t.Name) and arg.id in known.sets]
         return value.function == "divisors" and len(value.args) == len(sets) == 1
@@ -314,22 +272,28 @@ def _ends(rule: t.Derivation, report: Report) -> None:
     if bounded or rule.arrow == "<=>" or len(rule.left) != 1:
         return
     (left,) = rule.left
-    pattern = _inside(left.scope)
+    pattern = inside(left.scope)
     for formula in rule.right:
-        whole = _inside(formula.scope)
+        whole = inside(formula.scope)
         found = [node for node in walk_expr(formula.scope) if isinstance(node, t.Traversal) and _alike(pattern, node)]
-        if found and (len(rule.right) > 1 or any(node is not whole for node in found) or _count(whole) > _count(pattern)):
+        wrapped = isinstance(whole, t.Traversal) and isinstance(pattern, t.Traversal) and _wraps(pattern.body, whole.body)
+        same = whole == pattern and formula.name == left.name
+        inner = len(rule.right) > 1 or any(node is not whole for node in found) or _count(whole) > _count(pattern)
+        if wrapped or same or (found and inner):
             hint = "a rule that may be used both ways is written with `<=>`; a `where` or a `search` bounds it"
             report.add("W0003", f"the right side of `{rule.name}` holds its left side again", rule.span, hint=hint)
             return
 
 
-def _inside(node: t.Expr) -> t.Expr:
-    return node.scope if isinstance(node, t.Nested) and node.subs is None else node
-
-
 def _count(node: t.Expr) -> int:
     return sum(1 for _ in walk_expr(node))
+
+
+def _wraps(pattern: t.Expr, node: t.Expr) -> bool:
+    """Whether what a rule has for an element is computed from the whole element of its left side."""
+    if not isinstance(pattern, t.Reduction) or isinstance(node, t.Reduction):
+        return False
+    return isinstance(node, t.Binary | t.Unary) and any(part == pattern for part in walk_expr(node))
 
 
 def _alike(pattern: t.Expr, node: t.Expr) -> bool:

@@ -1,0 +1,69 @@
+"""The unknowns of a derivation as they are declared, and the sets that positions are from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dslc.syntax import tree as t
+
+#: the sets that positions may be from, one for each vector; none where that is not known
+Kinds = tuple[frozenset[str], ...]
+ANY: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The unknowns of a rule: the set of each index, domains and codomains of maps, the parameters of terms."""
+
+    indexes: Mapping[str, str | None]
+    maps: Mapping[str, tuple[Kinds, Kinds]]
+    terms: Mapping[str, t.Signature]
+    sets: frozenset[str]
+    tensors: frozenset[str]
+    #: names of terms that are declared more than once
+    again: frozenset[str]
+
+    @staticmethod
+    def of(rule: t.Derivation) -> Declared:
+        indexes: dict[str, str | None] = {}
+        maps: dict[str, tuple[Kinds, Kinds]] = {}
+        terms: dict[str, t.Signature] = {}
+        sets: set[str] = set()
+        tensors: set[str] = set()
+        again: set[str] = set()
+        for one in rule.declarations:
+            if isinstance(one, t.IndexDecl):
+                for binder in one.binders:
+                    indexes[binder.name] = binder.range.id if isinstance(binder.range, t.Name) else None
+                sets |= {each for each in indexes.values() if each is not None}
+            elif isinstance(one, t.MapDecl):
+                maps[one.name] = factors(one.domain), factors(one.codomain)
+                sets |= {each for part in maps[one.name] for kind in part for each in kind}
+            elif isinstance(one, t.TermDecl):
+                for signature in one.signatures:
+                    again |= {signature.name} & terms.keys()
+                    terms[signature.name] = signature
+            elif isinstance(one, t.SetDecl):
+                sets |= set(one.names)
+            elif isinstance(one, t.TensorDecl):
+                tensors |= set(one.names)
+        return Declared(indexes, maps, terms, frozenset(sets), frozenset(tensors), frozenset(again))
+
+
+def factors(node: t.Expr) -> Kinds:
+    """`X * Y` → the sets of both vectors."""
+    if isinstance(node, t.Binary) and node.op == "*":
+        return *factors(node.left), *factors(node.right)
+    return (frozenset({node.id}) if isinstance(node, t.Name) else ANY,)
+
+
+def unlike(kinds: Kinds, wanted: Kinds) -> bool:
+    return len(kinds) != len(wanted) or any(a and b and not a & b for a, b in zip(kinds, wanted, strict=True))
+
+
+def shown(kinds: Kinds) -> str:
+    return " * ".join("/".join(sorted(each)) or "?" for each in kinds)
+
+
+__all__ = ["ANY", "Declared", "Kinds", "factors", "shown", "unlike"]

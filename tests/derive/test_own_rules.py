@@ -1,0 +1,64 @@
+"""A derivation of one's own, at work beside EinNet's: the one of docs/derive.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from dslc.cli.derive import command
+from dslc.cli.rule_tests import run_tests
+from dslc.errors import DslcError
+from dslc.prove.derivations import verify_derivation
+from dslc.search.derivations import derivations_of
+from dslc.semantics.check import check
+from dslc.semantics.library import load_many, modules_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "derive.md"
+CALL = "matmul(A: f32[6, 64], B: f32[64, 5])"
+
+
+@pytest.fixture
+def halves(tmp_path: Path) -> Path:
+    (text,) = (each for each in re.findall(r"^```rules\n(.*?)^```$", PAGE.read_text(), re.M | re.S) if "library halves" in each)
+    (tmp_path / "halves.rules").write_text(text)
+    return tmp_path / "halves.rules"
+
+
+def derived(*arguments: str) -> list[dict[str, Any]]:
+    done = CliRunner().invoke(command, [CALL, *arguments, "--max-states", "40", "--output-format", "json"], catch_exceptions=False)
+    return json.loads(done.output)["programs"]  # type: ignore[no-any-return]
+
+
+def test_it_is_checked_tested_and_verified(halves: Path) -> None:
+    rules = load_many(["std", "einnet", halves])
+    assert not check(rules, modules_of(rules, [halves]))
+    outcomes = list(run_tests(rules, modules=modules_of(rules, [halves])))
+    assert outcomes and not any(each.diagnostics for each in outcomes)
+    assert verify_derivation(rules, rules.derivations["halves.sum_in_halves"], most=6).status == "tested"
+
+
+def test_it_is_used_beside_those_of_einnet(halves: Path) -> None:
+    """Two products of half of the sum, and both as a batch of two by EinNet's rule."""
+    found = {tuple(each["steps"]): each for each in derived("--rules", str(halves), "--max-depth", "2")}
+    assert all(each["proved"] for each in found.values())
+    both = found["halves.sum_in_halves", "einnet.pair_stacking"]
+    assert [call["operator"] for call in both["calls"]] in (["std.matmul"], ["std.conv"])
+    assert any(steps == ("halves.sum_in_halves",) and len(each["calls"]) == 2 for steps, each in found.items())
+
+
+def test_einnet_s_may_be_left_out(halves: Path) -> None:
+    found = derived("--rules", str(halves), "--max-depth", "1", "--no-default-rules")
+    assert {step for each in found for step in each["steps"]} == {"halves.sum_in_halves"}
+    with pytest.raises(DslcError) as raised:
+        CliRunner().invoke(command, [CALL, "--no-default-rules"], catch_exceptions=False)
+    assert [problem.code for problem in raised.value.diagnostics] == ["E0909"]
+
+
+def test_optimize_has_it_beside_those_of_einnet(halves: Path) -> None:
+    names = {rule.name for rule in derivations_of(load_many(["std", halves]))}
+    assert "halves.sum_in_halves" in names and "einnet.pair_stacking" in names
