@@ -37,14 +37,15 @@ _SOME, _SAME = 1e-6, 1e-5
 _INF = 1e30
 
 
-def solve(program: Program, seconds: float) -> Solved:
-    """The best program in about so many seconds."""
-    return _Solving(program, seconds).run()
+def solve(program: Program, seconds: float, relaxed: bool) -> Solved:
+    """The best program in about so many seconds; `relaxed`: with cuts on the relaxation first."""
+    return _Solving(program, seconds, relaxed).run()
 
 
 class _Solving:
-    def __init__(self, program: Program, seconds: float) -> None:
+    def __init__(self, program: Program, seconds: float, relaxed: bool) -> None:
         self.program = program
+        self.rounds = _ROUNDS if relaxed else 0
         self.end = time.monotonic() + seconds
         self.began, self.seconds = time.monotonic(), seconds
         self.own: list[list[int]] = [[] for _ in range(program.classes)]
@@ -143,7 +144,7 @@ class _Solving:
     def _relaxed(self) -> bool:
         """Cuts on the relaxation, as long as they lift it; False where that already says all, or time is over."""
         idle = 0
-        for _ in range(_ROUNDS):
+        for _ in range(self.rounds):
             if not self._run(_RELAXED):
                 # not even this was solved: its time is over
                 return self._left > 0
@@ -156,7 +157,8 @@ class _Solving:
             idle = idle + 1 if self.bound - before <= _GAIN * (self.cost - before) else 0
             if idle >= _IDLE or not self._cut(values):
                 break
-        self._fix()
+        if self.rounds:
+            self._fix()
         return self._left > 0
 
     @property

@@ -10,7 +10,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from math import isfinite
 
 #: programs with more columns are solved in another process
@@ -51,45 +52,71 @@ class Solved:
 
 
 def solved(program: Program, seconds: float) -> Solved | None:
-    """The best in so many seconds, or half a second more; None where the solver had to be ended."""
+    """The best in so many seconds, or half a second more; None where the solver had to be ended.
+
+    What is not solved at once is solved twice, in two processes: as it is, since a solver finds symmetries of its own, and with cuts
+    on its relaxation, which bound what the solver does not. The first to prove its program ends the other one.
+    """
     from dslc.egraph.extract.cuts import solve
 
     if not isfinite(seconds):
-        return solve(program, seconds)
+        return solve(program, seconds, relaxed=False)
     first: Solved | None = None
     if len(program.costs) <= _HERE:
         began = time.monotonic()
-        first = solve(program, min(seconds, _QUICK))
+        first = solve(program, min(seconds, _QUICK), relaxed=False)
         seconds -= time.monotonic() - began
         if first.optimal:
             return first
+        program = replace(program, first=first.chosen)
     if seconds <= _START:
         return first
-    end = time.time() + seconds
-    data = pickle.dumps((program, end), protocol=pickle.HIGHEST_PROTOCOL)
+    found = [one for one in (first, *_elsewhere(program, time.time() + seconds)) if one is not None]
+    if not found:
+        return None
+    cost = {id(one): sum(program.costs[column] for column in one.chosen) for one in found}
+    best, bound = min(found, key=lambda one: cost[id(one)]), max(one.bound for one in found)
+    return Solved(best.chosen, min(bound, cost[id(best)]), any(one.optimal for one in found))
+
+
+def _elsewhere(program: Program, end: float) -> list[Solved | None]:
+    """What processes of their own find until a moment; as soon as one has proved its program, the others are ended."""
     command = [sys.executable, "-c", _COMMAND]
     # in a session of its own: an interrupt is this process' business
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-    try:
-        told, _ = process.communicate(data, timeout=max(0.0, end - time.time()) + _GRACE)
-    except subprocess.TimeoutExpired:
-        return first
-    finally:
-        process.kill()
-        process.wait()
-    if process.returncode or not told:
-        return first
-    found = pickle.loads(told)
-    assert isinstance(found, Solved)
-    return found
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) for _ in range(2)
+    ]
+
+    def told(process: subprocess.Popen[bytes], relaxed: bool) -> Solved | None:
+        data = pickle.dumps((program, end, relaxed), protocol=pickle.HIGHEST_PROTOCOL)
+        try:
+            out, _ = process.communicate(data, timeout=max(0.0, end - time.time()) + _GRACE)
+        except (subprocess.TimeoutExpired, BrokenPipeError, ValueError):
+            return None
+        if process.returncode or not out:
+            return None
+        found = pickle.loads(out)
+        assert isinstance(found, Solved)
+        if found.optimal:
+            for other in processes:
+                other.kill()
+        return found
+
+    with ThreadPoolExecutor(len(processes)) as pool:
+        try:
+            return list(pool.map(told, processes, (False, True)))
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
 
 
 def main() -> None:
     """Solves the program on the standard input until a moment, and writes what was found."""
     from dslc.egraph.extract.cuts import solve
 
-    program, end = pickle.load(sys.stdin.buffer)
-    found = solve(program, _SOLVING * (end - time.time()))
+    program, end, relaxed = pickle.load(sys.stdin.buffer)
+    found = solve(program, _SOLVING * (end - time.time()), relaxed)
     sys.stdout.buffer.write(pickle.dumps(found, protocol=pickle.HIGHEST_PROTOCOL))
 
 
