@@ -11,6 +11,7 @@ What a class needs is what occurs in every program of it (in planning: its landm
 
 from __future__ import annotations
 
+import heapq
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ class Reduced:
         self._needs: dict[int, int] | None = None
         #: classes that are part of what reads them, with their only choice
         self.inside: dict[int, Choice] = {}
-        self._late = lambda: now() > deadline
+        self._deadline, self._now = deadline, now
         self.rows: dict[int, list[Column]] = {
             number: [Column(choice.cost, frozenset(choice.kids), choice) for choice in row] for number, row in enumerate(problem.rows)
         }
@@ -62,7 +63,7 @@ class Reduced:
         self._reach()
         for _ in range(_ROUNDS):
             before = len(self)
-            for part in (self._enclose, self._above, self._need, self._compare, self._pay):
+            for part in (self._pay, self._enclose, self._above, self._need, self._compare, self._pay):
                 if self._late():
                     return
                 part()
@@ -73,6 +74,9 @@ class Reduced:
     def __len__(self) -> int:
         """How many columns there are."""
         return sum(map(len, self.rows.values()))
+
+    def _late(self) -> bool:
+        return self._now() > self._deadline
 
     def _reach(self) -> None:
         """What no root reaches goes."""
@@ -182,7 +186,7 @@ class Reduced:
                 self.rows[number] = kept
 
     def _pay(self) -> None:
-        """What every program pays, and columns that are too dear beside that."""
+        """What every program pays, and columns that are too dear beside that, with what leads to them and what they need."""
         rows, needs = self.rows, self._needs
         number_at = list(self._place)
         forced = set(self.roots)
@@ -197,10 +201,11 @@ class Reduced:
                 rows[number] = [column._replace(cost=column.cost - low) for column in row]
             elif low > 0:
                 least[number] = low
-        most = (self._known.cost - self.base) + _LESS * self._known.cost
-        least_of = _dearest(rows)
+        room = (self._known.cost - self.base) + _LESS * self._known.cost
+        least_of, above = _dearest(rows), _nearest(rows, self.roots)
         for number, row in rows.items():
             kept = []
+            most = room - above[number]
             for column in row:
                 dear = column.cost + max((least_of[kid] for kid in column.kids), default=0.0)
                 if needs is not None and dear <= most and least:
@@ -392,8 +397,6 @@ def _intervals(parent: Mapping[int, int]) -> tuple[dict[int, int], dict[int, int
 
 def _dearest(rows: Mapping[int, Sequence[Column]]) -> dict[int, float]:
     """What each class costs at least: its dearest chain of the cheapest columns."""
-    import heapq
-
     readers: dict[int, list[int]] = {}
     missing: list[int] = []
     owner: list[int] = []
@@ -420,6 +423,23 @@ def _dearest(rows: Mapping[int, Sequence[Column]]) -> dict[int, float]:
             missing[at] -= 1
             if not missing[at] and value + cost[at] < out[owner[at]]:
                 heapq.heappush(heap, (value + cost[at], owner[at]))
+    return out
+
+
+def _nearest(rows: Mapping[int, Sequence[Column]], roots: Sequence[int]) -> dict[int, float]:
+    """What the columns cost at least that lead from a root to each class."""
+    out = dict.fromkeys(rows, inf)
+    heap = [(0.0, root) for root in roots]
+    while heap:
+        value, number = heapq.heappop(heap)
+        if out[number] <= value:
+            continue
+        out[number] = value
+        for column in rows[number]:
+            new = value + column.cost
+            for kid in column.kids:
+                if new < out[kid]:
+                    heapq.heappush(heap, (new, kid))
     return out
 
 
