@@ -1,13 +1,14 @@
 """The tables of PACT 2024 on the networks here: extractors on initial e-graphs, and searches in the same time.
 
     python -m benchmarks.pact24 [--quick] [--models bert nasrnn ...] [--seconds 120] [--seeds 0 1 2]
-                                [--rules std|pact24] [--kept FILE.json]
+                                [--rules std|pact24] [--kept FILE.json] [--only extractors|searches]
 
 Prices are those of a table that stands in for a GPU: 5 us for a launch and the roofline of an A100. Extractors work on the e-graph of
 the network itself, and on one that random rules have grown to 500 and 2,000 e-nodes; a number is the cost in us, and for grown ones
-what it is above the bound of integer programming. Searches have the same seconds each; saturation and backtracking know no chance, tree
-search is the mean of the seeds. What is done is kept in a file as soon as it is done, so that a run that was ended goes on where it
-was; tables are printed of what there is. `--quick`: three networks as small as tests have them, one seed, 20 s.
+what it is above the bound of integer programming. Searches have the same seconds of the processor each, so that other work on the
+machine counts for none of them; saturation and backtracking know no chance, tree search is the mean of the seeds. A model is a network
+of `benchmarks.zoo`, or a real one of `benchmarks.models`. What is done is kept in a file as soon as it is done, so that a run that was
+ended goes on where it was; tables are printed of what there is. `--quick`: three networks as small as tests have them, one seed, 20 s.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import models
 from benchmarks.egraph import grown, network
+from benchmarks.zoo import NAMES
 from dslc.cost import kinds
 from dslc.cost.groups import Group
 from dslc.cost.layout import Info
@@ -32,6 +35,7 @@ from dslc.egraph.extract.printed import printed_of
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Call, Graph, Node
 from dslc.match import CompiledRule
+from dslc.onnx.importer import import_model
 from dslc.search.backtracking import Backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.rulesets import chosen_rules
@@ -97,11 +101,19 @@ def searched(graph: Graph, rules: Sequence[CompiledRule], library: Rules, search
     """What a search ends with, in us."""
     costs = prices(library)
     start = Candidate(graph, costs.graph_cost(graph))
-    began = time.monotonic()
-    limits = Limits(deadline=began + seconds)
+    began = time.process_time()
+    limits = Limits(deadline=began + seconds, now=time.process_time)
     found = list(SEARCHES[search]().explore(Space(start, (Substitutions(tuple(rules)),), costs, limits, seed)))
     best = found[-1] if found else start
-    return {"start": 1e6 * start.cost, "cost": 1e6 * best.cost, "steps": limits.done, "seconds": time.monotonic() - began}
+    return {"start": 1e6 * start.cost, "cost": 1e6 * best.cost, "steps": limits.done, "seconds": time.process_time() - began}
+
+
+def graph_of(name: str, library: Rules, small: bool) -> Graph:
+    """A network of the zoo, as small as tests have it or whole, or a real model at the sizes that it is measured at."""
+    if name in NAMES:
+        return network(name, library, small)
+    model = models.find(name)
+    return import_model(models.fetch(name), library, model.bind).graph
 
 
 class Kept:
@@ -127,17 +139,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="of each search (120; 20 where quick)")
     parser.add_argument("--seeds", nargs="+", type=int)
     parser.add_argument("--rules", choices=["std", "pact24"], default="pact24")
+    parser.add_argument("--only", choices=["extractors", "searches"], help="one of the two tables")
     parser.add_argument("--kept", type=Path, default=Path("pact24.json"))
     options = parser.parse_args()
     quick = options.quick
-    models = options.models or (QUICK if quick else MODELS)
+    chosen = options.models or (QUICK if quick else MODELS)
     seconds, seeds = options.seconds or (20.0 if quick else 120.0), options.seeds or ((0,) if quick else (0, 1, 2))
     library = load_many(["std", "taso_generated"])
     rules = chosen_rules(library, ["pact24"] if options.rules == "pact24" else ["default"])
     kept = Kept(options.kept)
-    graphs = {name: network(name, library, small=quick) for name in models}
+    graphs = {name: graph_of(name, library, small=quick) for name in chosen}
     size = "small" if quick else "whole"
+    if options.only != "searches":
+        extractors(graphs, rules, library, kept, f"{size} {{}} extract {options.rules} {{}}")
+    if options.only != "extractors":
+        searches(graphs, rules, library, kept, f"{size} {{}} {{}} {options.rules} {seconds:g} {{}}", seconds, seeds)
 
+
+def extractors(
+    graphs: Mapping[str, Graph], rules: Sequence[CompiledRule], library: Rules, kept: Kept, key: str
+) -> None:
+    """The table of extractors; `key` says where a network's row of a size is kept."""
     print("| network | e-nodes | default | Algorithm 2 | shared | joint | ILP | bound |\n|" + "---|" * 8, flush=True)
     for name, graph in graphs.items():
         for most in (0, *SIZES):
@@ -146,19 +168,26 @@ def main() -> None:
                 rng = random.Random(0)
                 return extracted(grown(graph, rules, most, rng) if most else EGraph.of(graph), prices(library))
 
-            row = kept.get(f"{size} {name} extract {options.rules} {most}", one)
+            row = kept.get(key.format(name, most), one)
             scale = row.get("bound") or 0.0
             cells = [row.get(how) for how in ("greedy", "printed", "shared", "joint", "ilp")]
             said = ["-" if c is None else f"{c / scale:.3f}" if most and scale else f"{c:.1f}" for c in cells]
             print("| " + " | ".join([name, str(row["nodes"]), *said, f"{scale:.1f}"]) + " |", flush=True)
 
+
+
+def searches(
+    graphs: Mapping[str, Graph], rules: Sequence[CompiledRule], library: Rules, kept: Kept, key: str, seconds: float,
+    seeds: Sequence[int],
+) -> None:  # fmt: skip
+    """The table of searches; `key` says where what a search of a network found with a seed is kept."""
     print("\n| network | start | " + " | ".join(f"{name} (steps)" for name in SEARCHES) + " |\n|" + "---|" * (2 + len(SEARCHES)))
     for name, graph in graphs.items():
         cells, start = [], 0.0
         for search in SEARCHES:
             rows = [
                 kept.get(
-                    f"{size} {name} {search} {options.rules} {seconds:g} {seed}",
+                    key.format(name, search, seed),
                     lambda graph=graph, search=search, seed=seed: searched(graph, rules, library, search, seconds, seed),  # type: ignore[misc]
                 )
                 for seed in (seeds if search == "mcts" else seeds[:1])

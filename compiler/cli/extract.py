@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dslc.cli.options import seconds_of
+
+if TYPE_CHECKING:
+    from dslc.egraph.extract import Extraction, Problem
 
 
 @click.command("extract")
@@ -21,34 +25,19 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
     was found so far.
     """
     import json
-    import time
 
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from dslc.egraph.extract import EXTRACTORS, Extraction
     from dslc.egraph.extract.file import read
+    from dslc.prove.garbage import rare_collections
 
     limit = seconds_of(time_limit, "--time-limit")
-    egraph = read(file)
-    problem = egraph.problem()
-    rows: list[tuple[str, Extraction, float]] = []
-    best: Extraction | None = None
-    for name, extractor in EXTRACTORS.items():
-        began = time.monotonic()
-        try:
-            found = extractor(problem, began + limit, time.monotonic, best)
-        except KeyboardInterrupt:
-            # what was found by then counts; without anything there is nothing to say
-            if not rows:
-                raise
-            break
-        if found is None:
-            continue
-        rows.append((name, found, time.monotonic() - began))
-        if best is None or found.cost <= best.cost:
-            best = found
+    with rare_collections():
+        egraph = read(file)
+        problem = egraph.problem()
+        rows = _extracted(problem, limit)
     if output_format == "json":
         entries = []
         for name, found, seconds in rows:
@@ -66,3 +55,28 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
     console.print(f"{len(egraph):,} nodes in {len(egraph.rows):,} classes, {len(egraph.roots)} of them roots")
     console.print(table)
     return 0
+
+
+def _extracted(problem: Problem, limit: float) -> list[tuple[str, Extraction, float]]:
+    """What each extractor found in so many seconds, and the seconds that it took."""
+    import time
+
+    from dslc.egraph.extract import EXTRACTORS
+
+    rows: list[tuple[str, Extraction, float]] = []
+    best: Extraction | None = None
+    for name, extractor in EXTRACTORS.items():
+        began = time.monotonic()
+        try:
+            found = extractor(problem, began + limit, time.monotonic, best)
+        except KeyboardInterrupt:
+            # what was found by then counts; without anything there is nothing to say
+            if not rows:
+                raise
+            break
+        if found is None:
+            continue
+        rows.append((name, found, time.monotonic() - began))
+        if best is None or found.cost <= best.cost:
+            best = found
+    return rows

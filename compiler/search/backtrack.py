@@ -38,6 +38,7 @@ def backtrack(
     seed: int = 0,
     layouts: Layouts | None = None,
     on_best: Progress = lambda _: None,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Candidate:
     """The cheapest graph that was found.
 
@@ -45,7 +46,7 @@ def backtrack(
     what costs less than `alpha` times the best goes back into the queue. Whenever something better turns up, it is swept again.
     With `layouts`, a graph is tried in other layouts too, and so is what every substitution builds (section 5 of the paper).
     A large graph is searched in regions, see `dslc.search.divided`. The result depends on the seed, the costs and the number of
-    steps, and on nothing else; Ctrl-C ends the search as its clock would.
+    steps, and on nothing else; Ctrl-C ends the search as its clock would. `note` takes a line for the report.
     """
 
     if is_large(start.graph):
@@ -53,7 +54,7 @@ def backtrack(
         def search(start: Candidate, costs: CostModel, count: int) -> Search:
             return Search(start, rules, costs, limits, alpha, seed, layouts, lambda _: None, NODES // count, TURN)
 
-        return divided(start, costs, limits, search, on_best, alpha)
+        return divided(start, costs, limits, search, on_best, alpha, note)
     whole = Search(start, rules, costs, limits, alpha, seed, layouts, on_best)
     with ended(limits):
         whole.begin()

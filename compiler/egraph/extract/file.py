@@ -106,7 +106,8 @@ def read(path: Path) -> EGraphFile:
 
 def _object(pairs: list[tuple[str, Any]]) -> Any:
     found = dict(pairs)
-    if "eclass" in found:
+    # a node may be called `eclass`: then this is all nodes
+    if isinstance(found.get("eclass"), str | int):
         return _Entry(found["eclass"], found.get("children", []), found.get("cost", 1.0))
     return found
 
