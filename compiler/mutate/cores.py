@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations, product
 from math import prod
 from typing import Any
 
-from dslc.analysis.iterators import coefficient_of
 from dslc.ir.graph import Call, ScopeNode, Value
-from dslc.ir.scalar import Num, Read, Reduce, Scalar, num, walk
-from dslc.ir.scopes import substitute
-from dslc.mutate.problem import Problem, is_linear_call
+from dslc.ir.scalar import Read, Reduce, Scalar, walk
+from dslc.mutate.problem import Problem, digits, extents_of, is_linear_call
 from dslc.semantics.apply import apply, rules_cache
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import expand
@@ -28,6 +26,8 @@ DERIVED = 1
 FACTORS = (2, 4)
 #: sizes up to this are windows, from which paddings are taken
 WINDOW = 7
+#: a tensor is repeated so often at most
+REPEATED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,13 @@ class Core:
     def on(self, rules: Rules, args: Sequence[Value]) -> Value | None:
         """The operator on tensors; None where they do not fit."""
         try:
-            (made,) = apply(rules, self.op, list(args), dict(self.attrs))
+            return self.applied(rules, args)
         except (Mismatch, EvalError, Unbound, ValueError):
             return None
+
+    def applied(self, rules: Rules, args: Sequence[Value]) -> Value:
+        """The operator on tensors. Raises Mismatch, EvalError, Unbound or ValueError where they do not fit."""
+        (made,) = apply(rules, self.op, list(args), dict(self.attrs))
         return made
 
     def __str__(self) -> str:
@@ -105,6 +109,11 @@ class Numbers:
                 if prod(left) > 1:
                     found[left] = None
         return tuple(found)
+
+    @cached_property
+    def counts(self) -> tuple[int, ...]:
+        """How often a tensor is repeated: the first sizes of tensors, which are the images of a batch."""
+        return tuple(sorted({shape[0] for shape in self.problem.small_inputs if len(shape) > 2 and 1 < shape[0] <= REPEATED}))
 
     @cached_property
     def integers(self) -> tuple[int, ...]:
@@ -239,31 +248,15 @@ def together(rules: Rules, core: Core, holes: Sequence[Value]) -> tuple[tuple[Pl
     if not isinstance(value.node, ScopeNode) or any(arg not in holes for arg in value.node.args):
         return ()
     scope = value.node.scope
-    extents: dict[Scalar, int] = {it: int(str(size)) for it, size in zip(scope.iters, scope.extents, strict=True)}
-    for part in walk(scope.body):
-        if isinstance(part, Reduce):
-            extents.update((it, int(size.value)) for it, size in zip(part.iters, part.extents, strict=True) if isinstance(size, Num))
+    extents = extents_of(scope)
     where: dict[Scalar, list[Place]] = {}
     for part in walk(scope.body):
         if isinstance(part, Read):
             for axis, at in enumerate(part.index):
-                for it in _digits(at, extents):
+                for it in digits(at, extents):
                     where.setdefault(it, []).append((holes.index(value.node.args[part.operand]), axis))
     pairs = {pair for places in where.values() for pair in combinations(sorted(set(places)), 2) if pair[0][0] != pair[1][0]}
     return tuple(sorted(pairs))
-
-
-def _digits(index: Scalar, extents: Mapping[Scalar, int]) -> list[Scalar]:
-    """The iterators of an index that are the digits of a number, none where a window slides."""
-    slopes = {it: coefficient_of(index, it) for it in index.free}
-    ordered = sorted(slopes, key=lambda it: (slopes[it] or 0, -extents.get(it, 0)))
-    span = 1
-    for it in ordered:
-        if slopes[it] != span:
-            return []
-        span *= extents.get(it, 0)
-    constant = substitute(index, {it: num(0) for it in index.free})
-    return [it for it in ordered if extents.get(it) != 1] if constant is num(0) else []
 
 
 __all__ = ["Core", "Numbers", "arity", "choices", "instance", "is_linear", "operators", "together"]

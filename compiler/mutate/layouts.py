@@ -6,7 +6,7 @@ that two have is a diagonal, and one that the result has not is read at 0. Sizes
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
 from math import prod
@@ -49,6 +49,23 @@ class Layout:
     @property
     def identity(self) -> bool:
         return self.source == self.result and not any(self.shifts)
+
+    @property
+    def repeats(self) -> bool:
+        """Whether the tensor occurs several times in the result."""
+        return len(self.sizes) > len({d for dim in self.source for d in dim})
+
+    @property
+    def moves_all(self) -> bool:
+        """Whether a dimension goes somewhere else as a whole."""
+        return not self.repeats and any(len(dim) > 1 and sum(self.sizes[d] > 1 for d in dim) == 1 for dim in self.source)
+
+    def keeps(self, own: Shape) -> bool:
+        """Whether every element of a tensor of the shape `own` is somewhere in the result."""
+        kept = {d for dim in self.result for d in dim}
+        shifts = self.shifts or (0,) * len(own)
+        reached = all(taken >= size + shift for taken, size, shift in zip(self.taken, own, shifts, strict=True))
+        return reached and all(d in kept for dim in self.source for d in dim if self.sizes[d] > 1)
 
     def __str__(self) -> str:
         def dims(digits: Digits) -> str:
@@ -155,19 +172,34 @@ class _Cut:
     rest: int
 
 
-def layouts(shape: Shape, factors: Sequence[Sequence[int]], ties: bool = False) -> Iterator[Layout]:
+def layouts(
+    shape: Shape, factors: Sequence[Sequence[int]], ties: bool = False, wanted: Shape | None = None
+) -> Iterator[Layout]:
     """Layouts of a tensor, the simplest first, each once.
 
     Args:
         factors: for each dimension the sizes of parts that are taken out of it.
         ties: also diagonals.
+        wanted: only those of which the result has this shape.
     """
     seen: set[tuple[object, ...]] = set()
     for found in _all(shape, factors, ties):
+        if wanted is not None and found.shape != wanted:
+            continue
         key = _canonical(found)
         if key not in seen:
             seen.add(key)
             yield found
+
+
+def repeated(shape: Shape, counts: Sequence[int]) -> Iterator[Layout]:
+    """A tensor several times: as blocks of a dimension, or along a dimension of its own before the others."""
+    rank = len(shape)
+    dims = [(k,) for k in range(rank)]
+    for count in counts:
+        for target in range(rank):
+            yield Layout((*shape, count), tuple(dims), tuple((rank, target) if k == target else dims[k] for k in range(rank)))
+        yield Layout((*shape, count), tuple(dims), ((rank,), *dims))
 
 
 def _canonical(layout: Layout) -> tuple[object, ...]:
@@ -307,21 +339,35 @@ def _same_first(every: Sequence[Sequence[Layout]]) -> Iterator[tuple[Layout, ...
         moves.append({})
         for way in ways:
             moves[-1].setdefault((way.source, way.result), []).append(way)
-    for move in moves[0]:
-        yield from product(*[each.get(move, []) for each in moves])
+    same = (pair for move in moves[0] for pair in product(*[each.get(move, []) for each in moves]))
+    # what is repeated meets what is moved as a whole
+    whole = [[way for way in ways if way.repeats or way.moves_all] for ways in every]
+    repeating = (chosen for chosen in product(*whole) if any(way.repeats for way in chosen) and any(way.moves_all for way in chosen))
+    seen = set()
+    for turn in zip_longest(same, repeating):
+        for chosen in turn:
+            if chosen is not None:
+                yield chosen
+                if chosen[0].repeats or chosen[-1].repeats:
+                    seen.add(chosen)
     for chosen in product(*every):
-        if any((way.source, way.result) != (chosen[0].source, chosen[0].result) for way in chosen):
+        if any((way.source, way.result) != (chosen[0].source, chosen[0].result) for way in chosen) and chosen not in seen:
             yield chosen
 
 
 # ---- other sizes -------------------------------------------------------------------------------------------------
 
 
-def resized(layout: Layout, old: Shape, new: Shape, wanted: Shape | None = None) -> Iterator[Layout]:
+def resized(
+    layout: Layout, old: Shape, new: Shape, wanted: Shape | None = None, renamed: Mapping[int, int] | None = None
+) -> Iterator[Layout]:
     """A layout of a tensor of the shape `old` for one of the shape `new`: dimensions that are larger are cut anywhere.
 
-    `wanted`: only those of which the result has this shape, or spans it.
+    Args:
+        wanted: only those of which the result has this shape, or spans it.
+        renamed: how often a tensor is repeated that was repeated so often.
     """
+    own_digits = {d for dim in layout.source for d in dim}
     options = []
     for k, dim in enumerate(layout.source):
         own = tuple(layout.sizes[d] for d in dim)
@@ -339,6 +385,9 @@ def resized(layout: Layout, old: Shape, new: Shape, wanted: Shape | None = None)
         if all(known.setdefault(d, size) == size for d, size in pairs):
             for d, size in known.items():
                 sizes[d] = size
+            for d in range(len(sizes)):
+                if d not in own_digits:
+                    sizes[d] = (renamed or {}).get(sizes[d], sizes[d])
             found = Layout(tuple(sizes), layout.source, layout.result, layout.shifts)
             if wanted is None or found.shape == wanted or _spans(found.shape, wanted):
                 yield found
@@ -349,4 +398,4 @@ def _spans(shape: Shape, wanted: Shape) -> bool:
     return len(shape) == len(wanted) and all(abs(a - b) * 2 <= b for a, b in zip(shape, wanted, strict=True))
 
 
-__all__ = ["Layout", "alike", "gathered", "identity", "inverse", "laid", "layouts", "resized"]
+__all__ = ["Layout", "alike", "gathered", "identity", "inverse", "laid", "layouts", "repeated", "resized"]

@@ -13,7 +13,7 @@ from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
 from dslc.mutate.cores import Core
 from dslc.mutate.layouts import Layout, Shape, inverse, laid, resized
-from dslc.mutate.problem import shape_of
+from dslc.mutate.problem import numbers_renamed, shape_of
 from dslc.semantics.library import Rules
 
 #: sizes of a real instance that are tried for what was found at a small one
@@ -27,7 +27,7 @@ class Options:
     #: operators and changes of layout of a mutant, one each
     depth: int = 4
     #: the best that are kept, and of each step of a chain the cheapest that are gone on from
-    best: int = 16
+    best: int = 32
     #: the largest share of the result that may differ
     share: float = 0.75
     #: operations of a mutant, as a multiple of the region's
@@ -84,7 +84,8 @@ class Mutant:
     """A program of a region's shapes: `back(core(*arguments))`; the share of the result in which it differs at small sizes.
 
     `before` are the operators whose results the last one takes, in their order. `back` is read backwards: a layout of the region's
-    result that gives that of the operator; with `ties` it is one of the operator's.
+    result that gives that of the operator; with `ties` it is one of the operator's. `shape` is that of the operator's result at small
+    sizes.
     """
 
     arguments: tuple[Argument, ...]
@@ -94,6 +95,7 @@ class Mutant:
     share: float
     operations: float
     before: tuple[Step, ...] = ()
+    shape: Shape = ()
 
     @property
     def steps(self) -> int:
@@ -122,15 +124,18 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
     (before,) = small.outputs
     shapes = [shape_of(value) for value in small.inputs]
     pools: list[tuple[Value, ...]] = [region.inputs]
+    counted = numbers_renamed(small, region)
     for step in mutant.before:
-        pools = [(*pool, value) for pool in pools for value in _results(rules, step.core, step.arguments, shapes, pool)][:LIFTED]
+        pools = [
+            (*pool, value) for pool in pools for value in _results(rules, step.core, step.arguments, shapes, pool, counted)
+        ][:LIFTED]
         shapes.append(step.shape)
     seen: set[Value] = set()
-    every = (value for pool in pools for value in _results(rules, mutant.core, mutant.arguments, shapes, pool))
+    every = (value for pool in pools for value in _results(rules, mutant.core, mutant.arguments, shapes, pool, counted))
     for result in every:
         shape, wanted = shape_of(result), shape_of(target)
         if mutant.ties:
-            ways = [each for each in resized(mutant.back, mutant.back.taken, shape, wanted) if each.shape == wanted]
+            ways = [each for each in resized(mutant.back, mutant.shape or mutant.back.taken, shape, wanted) if each.shape == wanted]
             found = [laid(result, each) for each in ways]
         else:
             ways = [each for each in resized(mutant.back, shape_of(before), wanted, shape) if each.shape == shape]
@@ -144,19 +149,21 @@ def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[
 
 
 def _results(
-    rules: Rules, core: Core, arguments: Sequence[Argument], shapes: Sequence[Shape], pool: Sequence[Value]
+    rules: Rules, core: Core, arguments: Sequence[Argument], shapes: Sequence[Shape], pool: Sequence[Value],
+    counted: Mapping[int, int],
 ) -> Iterator[Value]:
     """An operator on tensors of other sizes than those of the shapes at which it was found."""
     options: list[list[Value]] = []
     now = [shape_of(value) for value in pool]
+    renamed = {a: b for was, own in zip(shapes, now, strict=True) for a, b in zip(was, own, strict=True) if a != b}
+    renamed |= counted
     for arg in arguments:
         if arg.layout is None:
             sizes = tuple(size if isinstance(size, int) else now[size[0]][size[1]] for size in arg.shape)
             options.append([fill(fraction(arg.number), TensorType(pool[0].type.dtype, sizes))])
             continue
-        ways = resized(arg.layout, shapes[arg.input], now[arg.input])
+        ways = resized(arg.layout, shapes[arg.input], now[arg.input], renamed=renamed)
         options.append([laid(pool[arg.input], layout) for layout in ways])
-    renamed = {a: b for was, own in zip(shapes, now, strict=True) for a, b in zip(was, own, strict=True) if a != b}
     for args in product(*options):
         for chosen in _cores(core, renamed):
             result = chosen.on(rules, args)

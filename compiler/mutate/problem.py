@@ -6,11 +6,13 @@ slide over the others: these keep their sizes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.linearity import linear_classes
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, ScopeNode, Value, topological, with_args
+from dslc.ir.graph import Call, Graph, Scope, ScopeNode, Value, topological, with_args
 from dslc.ir.holes import hole, program
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
@@ -22,6 +24,8 @@ from dslc.semantics.library import Rules
 
 #: what a dimension becomes that no window slides over: the first of these that nothing else has become, even ones for even sizes
 _EVEN, _ODD = (4, 6, 8, 10), (3, 5, 7, 9)
+#: what an attribute counts is made fewer where it is more than this
+FEW = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,17 @@ class Problem:
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        return tuple(node for node in self.region.nodes() if isinstance(node, Call))
+        """The operators at small sizes."""
+        return tuple(node for node in self.small.nodes() if isinstance(node, Call))
+
+
+def numbers_renamed(small: Graph, region: Graph) -> dict[int, int]:
+    """Numbers of the attributes of a region at small sizes with what they are at its own."""
+    pairs = [[dict(node.attrs) for node in each.nodes() if isinstance(node, Call)] for each in (small, region)]
+    return {
+        value: new[name] for old, new in zip(*pairs, strict=True) for name, value in old.items()
+        if type(value) is int and value != new[name]
+    }  # fmt: skip
 
 
 def shape_of(value: Value) -> Shape:
@@ -77,27 +91,87 @@ def _is_number(value: Value) -> bool:
 
 def problem_of(rules: Rules, region: Graph) -> Problem:
     """A region with its small instance; the region itself where nothing can be smaller."""
-    shapes = _shrunk(rules, region)
+    small = _counted(rules, region) or region
+    shapes = _shrunk(rules, small)
     if shapes is not None:
-        pairs = enumerate(zip(region.inputs, shapes, strict=True))
-        holes = tuple(hole(k, TensorType(each.type.dtype, shape), each.constant) for k, (each, shape) in pairs)
-        made = _over(rules, region, holes)
-        if made is not None:
-            return Problem(region, made)
-    return Problem(region, region)
+        # an attribute that is a size (as many groups as channels) is that size at small sizes as well
+        for renamed in ({}, _renamed(small, shapes)):
+            made = _over(rules, small, shapes, renamed)
+            if made is not None:
+                return Problem(region, made)
+    return Problem(region, small)
 
 
-def _over(rules: Rules, region: Graph, holes: tuple[Value, ...]) -> Graph | None:
-    """The region's operators with their attributes on tensors of other types; None where they do not fit."""
+def _renamed(region: Graph, shapes: Sequence[Shape]) -> dict[int, int]:
+    pairs = zip(region.inputs, shapes, strict=True)
+    return {a: b for value, shape in pairs for a, b in zip(shape_of(value), shape, strict=True) if a != b}
+
+
+def _counted(rules: Rules, region: Graph) -> Graph | None:
+    """A region of one operator with fewer of what an attribute counts (groups), as large as they are; None where there is no such
+    attribute."""
+    calls = [node for node in region.nodes() if isinstance(node, Call)]
+    counts = {value for _, value in calls[0].attrs if type(value) is int and value > FEW} if len(calls) == 1 else set()
+    try:
+        (made,) = expand(rules, region.outputs) if counts else (None,)
+    except (Mismatch, EvalError, Unbound):
+        return None
+    if made is None or not isinstance(made.node, ScopeNode) or any(arg not in region.inputs for arg in made.node.args):
+        return None
+    extents = extents_of(made.node.scope)
+    for count in sorted(counts):
+        few = 2 if count % 2 == 0 else 3
+        shapes = [list(shape_of(value)) for value in region.inputs]
+        for part in walk(made.node.scope.body):
+            if isinstance(part, Read):
+                sizes = shapes[region.inputs.index(made.node.args[part.operand])]
+                for axis, at in enumerate(part.index):
+                    # what has one position takes no part
+                    own = digits(substitute(at, {it: num(0) for it in at.free if extents.get(it) == 1}), extents)
+                    if own and extents.get(own[-1]) == count and sizes[axis] % count == 0:
+                        sizes[axis] = sizes[axis] // count * few
+        found = _over(rules, region, [tuple(shape) for shape in shapes], {count: few})
+        if found is not None:
+            return found
+    return None
+
+
+def extents_of(scope: Scope) -> dict[Scalar, int]:
+    """The sizes of a scope's iterators, of its sums too, where these are numbers."""
+    extents: dict[Scalar, int] = {it: int(str(size)) for it, size in zip(scope.iters, scope.extents, strict=True)}
+    for part in walk(scope.body):
+        if isinstance(part, Reduce):
+            extents.update((it, int(size.value)) for it, size in zip(part.iters, part.extents, strict=True) if isinstance(size, Num))
+    return extents
+
+
+def _over(rules: Rules, region: Graph, shapes: Sequence[Shape], renamed: Mapping[int, int]) -> Graph | None:
+    """The region's operators on tensors of other shapes, numbers among their attributes renamed; None where they do not fit."""
+    pairs = enumerate(zip(region.inputs, shapes, strict=True))
+    holes = tuple(hole(k, TensorType(each.type.dtype, shape), each.constant) for k, (each, shape) in pairs)
     done: dict[Value, Value] = dict(zip(region.inputs, holes, strict=True))
     for node in region.nodes():
         if isinstance(node, Call):
+            attrs = {name: renamed.get(value, value) if type(value) is int else value for name, value in node.attrs}
             try:
-                made = apply(rules, node.op, [done.get(arg, arg) for arg in node.args], dict(node.attrs))
+                made = apply(rules, node.op, [done.get(arg, arg) for arg in node.args], attrs)
             except (Mismatch, EvalError, Unbound):
                 return None
             done.update(zip(node.values, made, strict=True))
     return program(holes, tuple(done[value] for value in region.outputs))
+
+
+def digits(index: Scalar, extents: Mapping[Scalar, int]) -> list[Scalar]:
+    """The iterators of an index that are the digits of a number, the inner ones first; none where a window slides."""
+    slopes = {it: coefficient_of(index, it) for it in index.free}
+    ordered = sorted(slopes, key=lambda it: (slopes[it] or 0, -extents.get(it, 0)))
+    span = 1
+    for it in ordered:
+        if slopes[it] != span:
+            return []
+        span *= extents.get(it, 0)
+    constant = substitute(index, {it: num(0) for it in index.free})
+    return [it for it in ordered if extents.get(it) != 1] if constant is num(0) else []
 
 
 @dataclass(slots=True)
@@ -205,4 +279,4 @@ def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
     return True
 
 
-__all__ = ["Problem", "is_linear_call", "is_linear_region", "problem_of", "shape_of"]
+__all__ = ["Problem", "digits", "extents_of", "is_linear_call", "is_linear_region", "problem_of", "shape_of"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import nsmallest
 from itertools import combinations, islice, permutations, product, zip_longest
@@ -25,18 +25,27 @@ from dslc.interpret.field import Field
 from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Value
-from dslc.ir.holes import hole
 from dslc.ir.normal import Normalizer
+from dslc.ir.scopes import restrict
 from dslc.mutate.cores import DERIVED, Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
-from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse, layouts
+from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse, layouts, repeated
 from dslc.mutate.mutant import OPTIONS, Argument, Found, Mutant, Options, Step, fraction, made
 from dslc.mutate.pool import Fitted, Operand, Pool
 from dslc.mutate.problem import Problem, shape_of
+from dslc.mutate.shapes import Shapes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
 #: elements of arrays that are kept for later
 HELD = 1 << 24
+#: a program that is computed takes as long as so many choices of attributes
+COMPUTING = 4.0
+#: and to look up what an operator gives takes so much of it
+LOOKING = 0.02
+#: programs of more operations are computed in the middle first, at so many positions at most
+LARGE, MIDDLE = 1e5, 512
+#: positions of the region at which it is looked what some elements are needed for
+SHARED = 2048
 #: operations that are computed again take so many times as long as those of an operator
 AGAIN = 8.0
 #: the sizes of tensors of which an operator is asked whether it takes their ranks at all, and the choices of attributes for that
@@ -77,6 +86,8 @@ class _Search:
     began: float = field(init=False)
     tried: int = 0
     computed: int = 0
+    #: choices of attributes that were tried on shapes, and programs that were computed, as many times as they take as long
+    work: float = 0.0
     found: list[Mutant] = field(init=False, default_factory=list)
     #: tensors in other layouts, and ways back; their elements together
     _arrays: dict[tuple[Layout, object], Array] = field(init=False, default_factory=dict)
@@ -94,6 +105,16 @@ class _Search:
     _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = field(init=False, default_factory=dict)
     #: what chains have reached: what their tensors hold, whatever computed it
     _reached: set[tuple[tuple[int, ...], Shape, bytes]] = field(init=False, default_factory=set)
+    _shapes: Shapes = field(init=False)
+    #: the middle of what operators compute
+    _parts: dict[Value, Value] = field(init=False, default_factory=dict)
+    #: the region in scopes, and its inputs' elements
+    _region: tuple[Value, ...] = field(init=False, default=())
+    _feeds: dict[Value, Array] = field(init=False, default_factory=dict)
+    #: layouts of inputs that leave out little; the middle of the region, and the share of it that differs without some elements
+    _enough: dict[int, list[Layout]] = field(init=False, default_factory=dict)
+    _most: tuple[Value, Array] | None = field(init=False, default=None)
+    _without: dict[tuple[int, bytes], float] = field(init=False, default_factory=dict)
     _normal: Normalizer = field(init=False, default_factory=Normalizer)
 
     def __post_init__(self) -> None:
@@ -102,6 +123,7 @@ class _Search:
         (out,) = self.problem.small.outputs
         self.wanted = shape_of(out)
         self.domain = Field(self.options.seed)
+        self._shapes = Shapes(self.rules, self.problem.region.inputs[0].type.dtype)
 
     # ---- the run -----------------------------------------------------------------------------------------------
 
@@ -125,6 +147,11 @@ class _Search:
             self._chains(pool, now + (self.began + self.options.seconds - now) / share)
         self._effort = None
         best = sorted(self.found, key=lambda each: (each.operations + AGAIN * each.share * self.operations, each.steps))
+        # the best by each chain of operators take turns: what one of them is priced at says little about the others
+        kinds: dict[tuple[str, ...], list[Mutant]] = {}
+        for each in best:
+            kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
+        best = [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
         complete = self.complete and not self._late()
         return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, complete)
 
@@ -141,7 +168,8 @@ class _Search:
         try:
             scopes = expand(self.rules, self.problem.small.outputs)
             inputs = [draw(value.type, self.domain, rng, 0, False) for value in values]
-            (self.result,) = run_scopes(scopes, dict(zip(values, inputs, strict=True)), self.domain)
+            self._region, self._feeds = scopes, dict(zip(values, inputs, strict=True))
+            (self.result,) = run_scopes(scopes, self._feeds, self.domain)
         except (InterpretError, Redraw):
             return None
         self.operations = max(1.0, known_flops(scopes) or 1.0)
@@ -171,19 +199,30 @@ class _Search:
         most = 0 if count > 2 else most
         subsets = [each for steps in range(int(most) + 1) for each in combinations(range(count), steps)]
         turns = list(product(subsets, (True, False)))
-        weights = [3 if same else 1 for _, same in turns]
+        # the one whose work is the least goes on, the region's own operators more than others: what changes most comes as early
+        weights = [3.0 if same else 1.0 for _, same in turns]
+        going = {number: self._turn(pool, *turn) for number, turn in enumerate(turns)}
+        spent = [0.0] * len(turns)
+        while going:
+            if time.monotonic() > end:
+                self.complete = False
+                return
+            number = min(going, key=lambda each: spent[each])
+            before = self.work
+            batch = next(going[number], None)
+            if batch is None:
+                del going[number]
+                continue
+            yield from batch
+            spent[number] += (1 + self.work - before) / weights[number]
+
+    def _turn(self, pool: Pool, changed: Sequence[int], same: bool) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
+        """Operators on the tensors, of which some have other layouts: the region's own operators, or all others."""
         region = {node.op for node in self.problem.calls}
-        for number, (changed, same) in enumerate(turns):
-            # each has its part of the time that is left, the region's own operators more than others
-            now = time.monotonic()
-            until = now + (end - now) * weights[number] / sum(weights[number:])
-            for chosen in alike([self._ways(pool.operands[k].shape) for k in changed]):
-                if time.monotonic() > until:
-                    self.complete = False
-                    break
-                given = dict(zip(changed, chosen, strict=True))
-                own = [Argument(each.number, given.get(k, identity(each.shape))) for k, each in enumerate(pool.operands)]
-                yield from self._applied(pool, own, lambda op, same=same: (op in region) is same)  # type: ignore[misc]
+        for chosen in alike([self._useful(pool.operands[k]) for k in changed]):
+            given = dict(zip(changed, chosen, strict=True))
+            own = [Argument(each.number, given.get(k, identity(each.shape))) for k, each in enumerate(pool.operands)]
+            yield list(self._applied(pool, own, lambda op: (op in region) is same))
 
     def _applied(
         self, pool: Pool, own: Sequence[Argument], wanted: Callable[[str], bool] = lambda _: True, last: bool = True
@@ -219,6 +258,8 @@ class _Search:
         """Other layouts of a tensor, those first that keep its rank, cut the last dimensions, and by numbers of attributes."""
         if shape not in self._others:
             found = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
+            # as often as there are images, or rows of a batch
+            found += repeated(shape, self.numbers.counts)
             found.sort(key=lambda each: self._far(each, shape))
             # windows slide over several dimensions, which are cut alike; other changes are of one dimension
             kinds: tuple[list[Layout], list[Layout]] = ([], [])
@@ -226,6 +267,35 @@ class _Search:
                 kinds[sum(size > 1 for size in each.sizes[len(shape) :]) < 2].append(each)
             self._others[shape] = [each for pair in zip_longest(*kinds) for each in pair if each is not None]
         return self._others[shape]
+
+    def _useful(self, operand: Operand) -> list[Layout]:
+        """Other layouts of a tensor without those that leave out what too much of the region's result needs."""
+        if operand.number >= len(self.problem.inputs):
+            return self._ways(operand.shape)
+        found = self._enough.get(operand.number)
+        if found is None:
+            ways = self._ways(operand.shape)
+            found = self._enough[operand.number] = [way for way in ways if way.keeps(operand.shape) or self._is_enough(operand, way)]
+        return found
+
+    def _is_enough(self, operand: Operand, way: Layout) -> bool:
+        """Whether the region gives most of its result without what a layout of one of its tensors leaves out."""
+        kept = np.zeros(operand.array.size + 1, bool)
+        kept[gathered(way, operand.shape)] = True
+        key = (operand.number, kept[:-1].tobytes())
+        if key not in self._without:
+            value = self.problem.small.inputs[operand.number]
+            less = np.where(kept[:-1].reshape(operand.shape), operand.array, 0)
+            try:
+                if self._most is None:
+                    region = _middle(self._region[0], SHARED)
+                    self._most = region, run_scopes((region,), self._feeds, self.domain)[0]
+                region, whole = self._most
+                (result,) = run_scopes((region,), {**self._feeds, value: less}, self.domain)
+                self._without[key] = float((result != whole).mean())
+            except (InterpretError, Redraw):
+                self._without[key] = 0.0
+        return self._without[key] <= self.options.share
 
     def _few_ways(self, shape: Shape) -> list[Layout]:
         """Of the other layouts a few of each rank, those first that cut nothing."""
@@ -254,7 +324,7 @@ class _Search:
     def _constants(self, own: Sequence[Argument]) -> Iterator[Argument]:
         """Windows of one number over channels: `[1 or C, 1 or C, *window]`."""
         first = own[0]
-        if first.layout is None or len(first.layout.shape) < 3 or not first.layout.identity:
+        if first.layout is None or len(first.layout.shape) < 3 or not _slides(first.layout):
             return
         channel: tuple[int | tuple[int, int], ...] = (1, (first.input, 1))
         for window in self.numbers.windows:
@@ -275,16 +345,20 @@ class _Search:
             known = self._known(op, cores, tuple(len(shape) for shape in shapes))
             if known is None or not all(_fit(shapes, *pair) for pair in known):
                 return found
-            holes = self._holes(shapes)
+            holes = self._shapes.holes(shapes)
+            scopes: set[Value] = set()
             for core in cores:
-                made = instance(self.rules, core, holes)
-                shape = () if made is None else shape_of(made)
-                if made is None or not prod(shape):
+                asked = self._shapes.asked
+                shape = self._shapes.of(core, shapes)
+                self.work += self._shapes.asked - asked + LOOKING
+                if shape is None or not prod(shape):
                     continue
                 if not last or shape in self.backs or prod(shape) > prod(self.wanted):
-                    (scope,) = expand(self.rules, (made,))
-                    operations = known_flops((scope,)) or (inf if last else float(prod(shape)))
-                    if operations <= self.options.operations * self.operations:
+                    scope = self._shapes.scope(core, shapes)
+                    operations = inf if scope is None else known_flops((scope,)) or (inf if last else float(prod(shape)))
+                    # other attributes may say the same
+                    if scope is not None and scope not in scopes and operations <= self.options.operations * self.operations:
+                        scopes.add(scope)
                         found.append(Fitted(core, holes, scope, shape, operations))
         return found
 
@@ -296,17 +370,13 @@ class _Search:
         key = (op, ranks)
         if key not in self._together:
             self._together[key] = None
-            holes = self._holes([(SIZE,) * rank for rank in ranks])
+            holes = self._shapes.holes([(SIZE,) * rank for rank in ranks])
             for core in cores[:FEW]:
                 if instance(self.rules, core, holes) is not None:
                     if is_linear(self.rules, core, holes):
                         self._together[key] = together(self.rules, core, holes)
                     break
         return self._together[key]
-
-    def _holes(self, shapes: Sequence[Shape]) -> tuple[Value, ...]:
-        dtype = self.problem.region.inputs[0].type.dtype
-        return tuple(hole(k, TensorType(dtype, shape)) for k, shape in enumerate(shapes))
 
     # ---- chains ------------------------------------------------------------------------------------------------
 
@@ -388,11 +458,14 @@ class _Search:
         except (InterpretError, Redraw):
             return None
         self.computed += 1
+        self.work += COMPUTING
         found: Array = result
         return found
 
     def _try(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> None:
         if pool.operations + fitted.operations > self.options.operations * self.operations:
+            return
+        if fitted.operations > LARGE and not self._occurs(pool, fitted, args):
             return
         result = self._result(pool, fitted, args)
         if result is None:
@@ -407,18 +480,26 @@ class _Search:
             for layout in ways:
                 share = float((flat[self._places(layout, ties, shape)] != self.result).mean())
                 if share <= limit and (best is None or share < best.share):
-                    best = Mutant(args, core, layout, ties, share, operations, pool.before)
+                    best = Mutant(args, core, layout, ties, share, operations, pool.before, shape)
         if best is None or best.steps > self.options.depth or not is_linear(self.rules, core, fitted.holes):
             return
         if self._is_new(best, pool):
             self.found.append(best)
 
+    def _occurs(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
+        """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
+        part = self._parts.get(fitted.scope)
+        if part is None:
+            part = self._parts[fitted.scope] = _middle(fitted.scope, MIDDLE)
+        result = self._result(pool, replace(fitted, scope=part), args)
+        return result is not None and bool(np.isin(result[result != 0], self.result).any())
+
     def _tied(self, shape: Shape) -> list[Layout]:
         if prod(shape) <= prod(self.wanted):
             return []
         if shape not in self.ties:
-            every = layouts(shape, self._factors(shape), True)
-            self.ties[shape] = [layout for layout in every if layout.shape == self.wanted and not any(layout.shifts)]
+            every = layouts(shape, self._factors(shape), True, self.wanted)
+            self.ties[shape] = [layout for layout in every if not any(layout.shifts)]
         return self.ties[shape]
 
     def _places(self, layout: Layout, ties: bool, shape: Shape) -> Array:
@@ -469,6 +550,22 @@ class _Search:
 
 def shape_of_type(type: TensorType) -> Shape:
     return tuple(int(str(size)) for size in type.shape)
+
+
+def _slides(layout: Layout) -> bool:
+    """Whether a layout leaves the dimensions alone that windows slide over."""
+    return len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
+
+
+def _middle(value: Value, most: int) -> Value:
+    """The middle of what a scope computes, of at most so many positions."""
+    shape = shape_of(value)
+    sizes = list(shape)
+    while prod(sizes) > most:
+        axis = sizes.index(max(sizes))
+        sizes[axis] = -(-sizes[axis] // 2)
+    boxes = {k: ((whole - size) // 2, size) for k, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if size < whole}
+    return restrict(value, boxes) if boxes else value
 
 
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:

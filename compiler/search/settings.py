@@ -184,8 +184,8 @@ class Settings:
     mutant_rounds: int = field(default=4, metadata=option(
         "How often what was mutated is mutated again.", type=int, least=1, metavar="N", shown=4,
     ))  # fmt: skip
-    mutants_kept: int = field(default=16, metadata=option(
-        "Mutants of one region that are kept, the cheapest.", type=int, least=1, metavar="N", shown=16,
+    mutants_kept: int = field(default=32, metadata=option(
+        "Mutants of one region that are kept, the cheapest.", type=int, least=1, metavar="N", shown=32,
         more="Of each step of a chain of operators so many are gone on from.",
     ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(

@@ -141,7 +141,7 @@ def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
 def test_images_are_cut_into_tiles_at_any_factor(rules: Rules) -> None:
     """Figure 1 and Table 3's convolution: tiles are images, and differ where they touch."""
     over = region(rules, "std.conv", (1, 1, 6, 9), (2, 1, 3, 3), pads=(1, 1, 1, 1))
-    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 700) if core(v)["shapes"][0][2:] != (6, 9)}
+    tiles = {core(v)["shapes"][0]: m for m, (v, *_) in found(rules, over, 1500) if core(v)["shapes"][0][2:] != (6, 9)}
     assert tiles[2, 1, 3, 9].share == 2 / 6 and tiles[3, 1, 6, 3].share == pytest.approx(4 / 9)
     # nine columns are five and, padded, five
     assert tiles[4, 1, 3, 5].share == pytest.approx(1 - (4 / 6) * (7 / 9))
@@ -151,7 +151,7 @@ def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_
     """[1, c, 38, 38] -> [16, c, 10, 10]: 38 is padded to 40, which four tiles divide; two positions beside each seam are wrong."""
     over = region(rules, "std.conv", (1, 1, 38, 38), (2, 1, 5, 5), pads=(2, 2, 2, 2))
     (old,) = over.outputs
-    tiles = [v for _, (v, *_) in found(rules, over, 140) if core(v)["shapes"][0] == (16, 1, 10, 10)]
+    tiles = [v for _, (v, *_) in found(rules, over, 500) if core(v)["shapes"][0] == (16, 1, 10, 10)]
     where = differing(rules, old, tiles[0])
     assert where is not None and where.proved and where.share == pytest.approx(1 - (26 / 38) ** 2)
     assert corrections(rules, old, tiles[0]) == []
