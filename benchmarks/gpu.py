@@ -55,6 +55,36 @@ class Case:
         writer = Writer()
         return self.write(writer, *(self.small if fake else self.sizes)), writer.sizes
 
+    def given(self, fake: bool) -> tuple[Any, Mapping[str, Any], Mapping[str, int]]:
+        """The model, its inputs, and the sizes of unknown dimensions."""
+        import numpy as np
+
+        model, shapes = self.model(fake)
+        random = np.random.default_rng(0)
+        return model, {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}, {}
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """A real network of `benchmarks.models`."""
+
+    name: str
+    dtype: str = "f32"
+
+    @property
+    def label(self) -> str:
+        return f"model {self.name}"
+
+    def given(self, fake: bool) -> tuple[Any, Mapping[str, Any], Mapping[str, int]]:
+        """The model, inputs that are valid for it, and the sizes of its unknown dimensions."""
+        import onnx
+
+        from benchmarks.models import fetch, find
+        from dslc.cost.inputs import drawn_inputs
+
+        model, bind = onnx.load(fetch(self.name)), find(self.name).bind
+        return model, drawn_inputs(model, bind).feeds[0], bind
+
 
 def convolution(w: Any, n: int, c: int, size: int, f: int, kernel: int, stride: int = 1, dilation: int = 1) -> Any:
     """With a bias and a relu, as networks have it."""
@@ -124,6 +154,18 @@ def _kernel_cases() -> Iterator[Case]:
         yield Case(case.name, write, case.sizes, small)
 
 
+#: real networks, the lightest first
+NETWORKS = (
+    "silero-vad-ifless", "mtcnn-rnet", "mtcnn-pnet", "mtcnn-onet", "magika", "silero-vad-sequence", "pp-ocr-cls", "dnsmos-p808",
+    "light-shufflenet", "light-squeezenet", "basic-pitch", "minilm",
+)  # fmt: skip
+
+
+def networks() -> tuple[Network, ...]:
+    """Those that are at hand, or can be fetched: `--networks`."""
+    return tuple(Network(name) for name in NETWORKS)
+
+
 def cases() -> tuple[Case, ...]:
     """EinNet's Table 3 (its convolutions and products), chains, norms, softmax, attention."""
     return (
@@ -157,27 +199,27 @@ class Row:
     note: str = ""
 
 
-def measured(case: Case, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path) -> Row:
+def measured(case: Case | Network, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path) -> Row:
     """A row: a failure is one as well, with its reason, and the next row is made all the same."""
-    import numpy as np
     import onnxruntime
 
     import dslc
     from dslc.cuda import Session
     from dslc.errors import DslcError
 
-    model, shapes = case.model(fake)
-    random = np.random.default_rng(0)
-    feeds = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    try:
+        model, feeds, bind = case.given(fake)
+    except (RuntimeError, OSError) as problem:
+        return Row(case.label, _name(launcher, sheet), note=f"it is not at hand: {str(problem).splitlines()[0]}")
     wanted = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
     name = _name(launcher, sheet)
     sessions: dict[str, Any] = {}
     notes: list[str] = []
     apart = 0.0
     try:
-        # a dry run proves no rules
-        search: Any = {"only": ["std.double_neg"], "steps": 2} if fake else {}
-        done = dslc.optimize(model, on="cuda", device=sheet, budget=budget, cache=cache, threads=1, **search)
+        # a dry run of a small model proves no rules
+        search: Any = {"only": ["std.double_neg"], "steps": 2} if fake and isinstance(case, Case) else {}
+        done = dslc.optimize(model, on="cuda", device=sheet, budget=budget, bind=bind, cache=cache, threads=1, **search)
         for which, one in (("before", model), ("after", done.model)):
             sessions[which] = Session(one, launcher=launcher)
             for _ in range(2):
@@ -189,6 +231,10 @@ def measured(case: Case, launcher: Launcher, sheet: str, fake: bool, budget: flo
     except DslcError as problem:
         return Row(case.label, name, note=str(problem.diagnostics[0].message))
     runners = {which: session.runner(feeds) for which, session in sessions.items()}
+    if fake:
+        from tests.codegen.plan_checks import faults
+
+        notes += [f"{which}: {fault}" for which, runner in runners.items() for fault in faults(runner.plan)[:2]]
     programs: dict[str, Callable[[int], float]] = {which: runner.seconds for which, runner in runners.items()}
     torch, why = (None, "") if fake else _torch(model, feeds, wanted, APART[case.dtype])
     if torch is not None:
@@ -312,6 +358,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--wheels", type=Path, help="install from this folder into an environment of its own, test, then measure")
     parser.add_argument("--device", default="h100", choices=["a100", "h100", "h200"], help="the data sheet that plans are made by")
     parser.add_argument("--row", action="append", help="only models whose name begins so")
+    parser.add_argument("--networks", action="store_true", help="real networks instead, as far as they are at hand or can be fetched")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of one search")
     parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="rows, kept as they are made")
     parser.add_argument("--again", action="store_true", help="make rows that failed again")
@@ -342,7 +389,7 @@ def table(options: argparse.Namespace) -> int:
     done = known(options.results)
     print(HEAD)
     with tempfile.TemporaryDirectory() as cache:
-        for case in cases():
+        for case in networks() if options.networks else cases():
             if options.row and not any(case.label.startswith(word) for word in options.row):
                 continue
             row = done.get((case.label, _name(device, options.device)))

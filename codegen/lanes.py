@@ -142,11 +142,7 @@ class Layout:
         for value, element, times in self.positions(placed, at, ranges):
             if not element:
                 continue
-            best = inner_lane
-            if lane is None and times > 1 and not placed.inner:
-                # a reduction has lanes of its own: its last iterator
-                loops = [atom for atom in value.deep if isinstance(atom, Var) and "/" in atom.name]
-                best = max(loops, key=lambda var: int(var.name.split("/")[1]), default=None)
+            best = self._beside(placed, value, times, lane, inner_lane)
             if best is None:
                 total += times
                 continue
@@ -169,6 +165,35 @@ class Layout:
             own = {part.scope.iters[k] for k in placed.inner}
             total += sum(4.0 * (volume if node.free & own else 1.0) for node in walk(part.scope.body) if isinstance(node, Reduce))
         return total
+
+    @staticmethod
+    def _beside(placed: Placed, value: Poly, times: float, lane: Var | None, inner: Var | None) -> Var | None:
+        """The loop that a position's neighbouring lanes are along."""
+        if lane is None and times > 1 and not placed.inner:
+            # a reduction has lanes of its own: its last iterator
+            loops = [atom for atom in value.deep if isinstance(atom, Var) and "/" in atom.name]
+            return max(loops, key=lambda var: int(var.name.split("/")[1]), default=None)
+        return inner
+
+    def spacing(self, lane: int | None, most: int) -> float:
+        """How far apart neighbours along a loop, or along inner loops (None), are on average in memory: 1 where they lie side by side
+        or are the same, `most` at most."""
+        ranges = Ranges({})
+        vars = [Var(f"outer{k}") for k in range(len(self.groups))]
+        ranges.extents.update(zip(vars, self.extents, strict=True))
+        at = places(self.stage.extents, self.groups, vars, ranges)
+        own = None if lane is None else vars[lane]
+        every = total = 0.0
+        for placed in self.stage.placed:
+            inner = Var(f"inner{placed.inner[-1]}") if own is None and placed.inner else own
+            for value, element, times in self.positions(placed, at, ranges):
+                beside = self._beside(placed, value, times, own, inner) if element else None
+                step = None if beside is None else self.stride_of(value, beside)
+                if element:
+                    known = 0 if beside is None else most if step is None else step.number
+                    every += times
+                    total += times * min(most, max(1, abs(most if known is None else int(known))))
+        return total / every if every else 1.0
 
     def stride_of(self, value: Poly, lane: Var) -> Poly | None:
         """How far elements are apart along a loop, in pieces of it that are as long as vectors."""

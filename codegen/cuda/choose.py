@@ -13,7 +13,7 @@ from dslc.ir.scalar import Sym
 
 #: what an unknown size counts
 _UNKNOWN = 512
-#: threads that a multiprocessor needs to hide what memory takes
+#: elements that a multiprocessor must have asked for, to hide what memory takes
 _BUSY = 1024
 
 
@@ -58,7 +58,7 @@ def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None 
     for launch in text.launches:
         blocks = prod(at(size, known) for size in launch.grid)
         threads = min(blocks * prod(launch.block), hardware.processors * hardware.threads * occupancy(launch, hardware))
-        busy = max(1e-3, min(1.0, threads / (hardware.processors * _BUSY)))
+        busy = max(1e-3, min(1.0, launch.used * threads / (hardware.processors * _BUSY)))
         speed = hardware.units if launch.form == "units" else hardware.operations
         work = at(launch.flops, known) / (speed * busy)
         moved = max(at(launch.bytes, known) / hardware.bandwidth, at(launch.requested, known) / hardware.cache) / busy
@@ -84,6 +84,11 @@ def candidates(products: bool, rows: bool) -> Iterator[CudaVariant]:
         yield CudaVariant(team=256)
         yield CudaVariant(fuse=False)
         yield CudaVariant(lane=1)
+        # few columns have few threads
+        yield CudaVariant(width=1)
+        for split in (8, 32):
+            yield CudaVariant(split=split, fuse=False)
+            yield CudaVariant(split=split, fuse=False, width=1)
     else:
         yield CudaVariant(block=128)
         yield CudaVariant(width=2)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.cuda.choose import Hardware, candidates, seconds
-from dslc.codegen.cuda.stage import CudaStage, LaunchCode, Room, above, plain, scalar, times
+from dslc.codegen.cuda.stage import SECTOR, CudaStage, LaunchCode, Room, above, plain, scalar, times
 from dslc.codegen.cuda.text import CudaLaunch, CudaText, Place, Pointer
 from dslc.codegen.cuda.tiles import Product, ProductStage, fits, product_of
 from dslc.codegen.cuda.turned import TurnedStage
@@ -30,7 +30,7 @@ from dslc.semantics.library import Rules
 
 #: elements from which on a reduction is cut in pieces, for at most so many results
 _LONG, _FEW = 1 << 16, 16
-#: results of a product whose sums are cut
+#: results of reductions whose sums are cut for `split`
 _MANY = 1 << 20
 _PLACES = {"in": Place.INPUT, "out": Place.OUTPUT, "scratch": Place.SCRATCH}
 
@@ -56,8 +56,8 @@ class _Kernels:
         self.products: dict[Value, Product] = {}
         cut = separated(parts, Cutting(variant.pieces, _LONG, _FEW))
         if variant.split > 1:
-            # for few tiles: their sums are left to several blocks each
-            cut = separated(cut, Cutting(variant.split, 4 * variant.split, _MANY, lambda part: product_of(part) is not None))
+            # for few tiles, or few columns: their sums are left to several blocks each
+            cut = separated(cut, Cutting(variant.split, 4 * variant.split, _MANY, lambda _: True))
         self.parts = self._products(with_copies(cut))
         if any(extent == 0 for part in self.parts.parts for extent in part.scope.extents):
             raise NotGenerated(Reason.FORM, "a part that has no elements")
@@ -148,6 +148,8 @@ class _Kernels:
                 asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
             else:
                 asked = _plus(asked, times(*part.scope.extents, _steps(part), reads))
+        # of what is fetched for one that lies apart the neighbours are not wanted
+        asked = above(times(asked, round(SECTOR * code.apart)), SECTOR)
         return CudaLaunch(
             symbol,
             (code.grid, 1, 1),
@@ -160,6 +162,7 @@ class _Kernels:
             work,
             moved,
             asked,
+            code.used,
         )
 
     def _memory(self, stages: tuple[Stage, ...]) -> Memory:

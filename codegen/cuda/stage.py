@@ -25,6 +25,8 @@ from dslc.ir.scalar import Num, Reduce, Scalar, Sym, apply, num, walk
 _SHARED, _WARP, _GRID = 32 << 10, 512, 1 << 16
 
 
+#: single numbers that are fetched from memory at a time
+SECTOR = 8
 #: threads that a multiprocessor is to hold, at least
 _THREADS = 512
 
@@ -69,6 +71,9 @@ class LaunchCode:
     pointers: tuple[Pointer, ...]
     written: frozenset[str]
     shared: tuple[Shared, ...]
+    #: how far apart in memory is what neighbouring threads have, and how many elements a thread asks for at once
+    apart: float = 1.0
+    used: float = 1.0
 
 
 def dim_of(value: Poly) -> Dim:
@@ -222,7 +227,12 @@ class CudaStage(StageWriter):
         pointers = tuple(sorted(self.pointers.values(), key=lambda pointer: (pointer.kind, pointer.name)))
         written = frozenset(self.written)
         blocks = 1 if form in {"products", "units"} else max(1, _THREADS // self.threads)
-        return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, tuple(self.shared_memory))
+        apart = self.spacing(self.lanes, SECTOR) if form in {"points", "rows"} else 1.0
+        steps = self._steps() if form == "rows" else None
+        busy = 1.0 if steps is None else min(1.0, -(-steps // self.variant.width) / self.team)
+        used = busy * self.variant.width if form in {"points", "rows"} else 1.0
+        shared = tuple(self.shared_memory)
+        return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, shared, apart, used)
 
     def _meet(self) -> Store:
         return Store(f"k_meet<{self.team}>", ())
@@ -286,4 +296,4 @@ class CudaStage(StageWriter):
         return tuple(strides), total
 
 
-__all__ = ["CudaStage", "LaunchCode", "Room", "Shared", "above", "bytes_of", "dim_of", "least", "plain", "scalar", "times"]
+__all__ = ["SECTOR", "CudaStage", "LaunchCode", "Room", "Shared", "above", "bytes_of", "dim_of", "least", "plain", "scalar", "times"]

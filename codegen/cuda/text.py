@@ -48,6 +48,8 @@ class CudaLaunch:
     flops: Dim = 0
     bytes: Dim = 0
     requested: Dim = 0
+    #: elements that a thread asks for at once; less than 1 where not all threads have something to do
+    used: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,8 @@ class CudaVariant:
     share a row (None: a warp for short rows, else a block). rows: positions of an outer loop that a thread computes together, where
     they share what they read. tile: None for no tiles. turn: whether transposed operands go through shared memory. lane: the loop
     whose neighbours are computed by neighbouring threads, by rank of its estimate. fuse: whether parts share launches.
-    pieces: into how many pieces a long reduction of few results is cut. split: into how many the sum of a product, for few results.
+    pieces: into how many pieces a long reduction of few results is cut. split: into how many any other, where results are few for a
+    device.
     units: None for no tensor cores; what they cannot take goes by `tile`.
     """
 

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from dslc.codegen.cuda.text import CudaText
     from dslc.kernels import Kernels
 
 
@@ -35,13 +36,14 @@ def command(model: Path, output: Path | None, emit: Path | None, target: str, ca
     for path in (output, emit):
         if path is not None and path.exists() and path.resolve() == model.resolve():
             raise error("E0908", f"{path} is the model itself", path=str(path))
-    if not said(proto).functions:
+    if target == "cuda" and output is not None:
+        raise click.UsageError("-o is a library for --on cpu.")
+    planned = _planned(proto) if target == "cuda" else {}
+    if not said(proto).functions and not planned:
         click.echo(f"{model} has no generated kernels")
         return 0
     if target == "cuda":
-        if output is not None:
-            raise click.UsageError("-o is a library for --on cpu.")
-        return _cuda(proto, emit)
+        return _cuda(proto, emit, planned)
     if emit is not None:
         _emit(proto, emit)
     found = prepared(proto, cache)
@@ -81,7 +83,20 @@ def _emit(proto: ModelProto, folder: Path) -> None:
     click.echo(f"wrote {folder / 'kernels.cpp'}")
 
 
-def _cuda(proto: ModelProto, folder: Path | None) -> int:
+def _planned(proto: ModelProto) -> dict[str, CudaText]:
+    """The kernels of the plan in a model's metadata, by their names there; none where it has none, or dslc plans it otherwise."""
+    from dslc.cuda.planning import NotPlanned
+    from dslc.cuda.stored import stored_kernels
+    from dslc.semantics.library import standard
+
+    try:
+        return stored_kernels(standard(), proto)
+    except NotPlanned as problem:
+        click.echo(f"there is no plan: {problem}")
+        return {}
+
+
+def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText]) -> int:
     """The launches of every kernel, with what the assembler says of them for two kinds of devices where NVRTC is installed."""
     from dslc.codegen.cuda.generate import generate, variants
     from dslc.codegen.cuda.nvrtc import NotCompiled, available, compile
@@ -91,13 +106,14 @@ def _cuda(proto: ModelProto, folder: Path | None) -> int:
 
     groups, missing = groups_of(proto)
     refused = False
+    texts = dict(planned)
     for name, group in groups.items():
         try:
-            text = generate(standard(), group, variants(standard(), group)[0])
+            texts[name] = generate(standard(), group, variants(standard(), group)[0])
         except NotGenerated as problem:
             click.echo(f"{name}  runs as plain nodes: {problem}")
             refused = True
-            continue
+    for name, text in texts.items():
         click.echo(f"{name}  {text.name}")
         for launch in text.launches:
             click.echo(f"  {launch.symbol}  {launch.form}, {launch.grid[0]} blocks of {launch.block[0]} threads")

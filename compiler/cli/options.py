@@ -93,7 +93,7 @@ def _option(name: str, about: Option, default: Any) -> Callable[[_Command], _Com
 
 def _type(about: Option) -> Any:
     if about.choices:
-        return click.Choice(about.choices)
+        return click.Choice(about.choices, case_sensitive=False)
     if about.type is Path:
         return click.Path(path_type=Path)
     if about.least is not None:

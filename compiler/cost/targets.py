@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dslc.cost.cache import CostCache
 from dslc.cost.lowered import Lowerings
@@ -21,9 +21,34 @@ if TYPE_CHECKING:
     from dslc.cost.groups import Group
     from dslc.cost.layout import Info
     from dslc.cost.model import CostModel
+    from dslc.onnx.importer import Imported
 
 #: the library with the lowerings of all targets
 LIBRARY = "targets"
+
+
+class NoPlan(Exception):
+    """A model that a target has no plan for; the words say why."""
+
+
+class ModelPlan(Protocol):
+    """How a whole model runs on a target, made without running it."""
+
+    @property
+    def seconds(self) -> float:
+        """What one run takes, computed."""
+
+    @property
+    def text(self) -> str:
+        """All of it, for the model's metadata."""
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """What a report says of it, line by line."""
+
+
+#: rules, a model and what was read of it, sizes by name, and inputs by name; raises NoPlan
+Planner = Callable[["Rules", "Any", "Imported", Mapping[str, int], Mapping[str, "Any"]], ModelPlan]
 
 
 class Target(Protocol):
@@ -56,6 +81,10 @@ class Target(Protocol):
     def pricing(self) -> Callable[[CostModel, Group], Info] | None:
         """What a group takes there, where times are computed; None where they are measured."""
 
+    @property
+    def plans(self) -> Planner | None:
+        """Plans whole models, where times are computed; None where models are timed."""
+
 
 @dataclass(frozen=True, slots=True)
 class OrtCpu:
@@ -64,6 +93,7 @@ class OrtCpu:
     machine: Machine
     name: str = "ort_cpu"
     pricing: None = None
+    plans: None = None
 
     @property
     def fingerprint(self) -> str:

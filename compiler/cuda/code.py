@@ -5,36 +5,44 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from dslc.cuda.devices import MEMORY, OWN, Device
 from dslc.cuda.planning import Generable
+from dslc.ir.dtype import DType
 from dslc.ir.graph import Graph
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 
 
-def texts(rules: Rules) -> Callable[[Graph], Any]:
-    """The text of a group's kernel: of a product by its most promising variant, which may use tensor cores or share sums between
-    blocks, else by the one that is taken where nothing is said; raises NotGenerated."""
+def texts(rules: Rules, device: Device | None = None) -> Callable[[Graph], Any]:
+    """The text of a group's kernel, by the variant that promises most on a device: it may use tensor cores, or share sums between
+    blocks. Without a device it is the one that is taken where nothing is said, which takes less time to find. Raises NotGenerated."""
     from dslc.codegen.cuda.generate import generate, variants
 
-    known: dict[Graph, Any] = rules_cache(rules, "cuda texts")
+    known: dict[Graph, Any] = rules_cache(rules, f"cuda texts for {device.name if device else 'any'}")
 
     def text(program: Graph) -> Any:
         if program not in known:
-            found = generate(rules, program)
-            if any(launch.form == "products" for launch in found.launches):
-                found = generate(rules, program, variants(rules, program)[0])
-            known[program] = found
+            best = variants(rules, program, hardware(device))[0] if device is not None else None
+            known[program] = generate(rules, program, best)
         return known[program]
 
     return text
 
 
-def generable(rules: Rules) -> Generable:
-    """Whether there is a kernel for a group, and the memory that it wants beside its tensors."""
+def hardware(device: Device) -> Any:
+    """A device as those who write kernels see it."""
+    from dslc.codegen.cuda.choose import Hardware
+
+    plain, units = device.plain[DType.F32], device.tensor[DType.F16]
+    return Hardware(device.processors, MEMORY * device.bandwidth, device.reach, OWN * plain, OWN * units, device.launch)
+
+
+def generable(rules: Rules, device: Device | None = None) -> Generable:
+    """Whether there is a kernel for a group, and the memory that it wants beside its tensors; by the variants of `texts`."""
     from dslc.codegen.cuda.text import at
     from dslc.codegen.text import NotGenerated
 
-    text = texts(rules)
+    text = texts(rules, device)
 
     def scratch(program: Graph) -> tuple[int, ...] | None:
         try:
@@ -45,4 +53,4 @@ def generable(rules: Rules) -> Generable:
     return scratch
 
 
-__all__ = ["generable", "texts"]
+__all__ = ["generable", "hardware", "texts"]

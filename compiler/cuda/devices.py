@@ -10,11 +10,11 @@ from dslc.errors import error
 from dslc.ir.dtype import DType
 
 #: what of a peak is reached: of the memory's, of a vendor's product, and of a kernel of dslc's own
-_MEMORY, _VENDOR, _OWN = 0.85, 0.75, 0.3
+MEMORY, _VENDOR, OWN = 0.85, 0.75, 0.3
 #: multiplications of a direct convolution for each one of the vendor's algorithm, by the window's size along one axis
 _WINOGRAD = 1.5
-#: seconds until the CPU has what it waits for, and bytes a second of what it computes then
-_HANDED_OVER, _CPU = 30e-6, 10e9
+#: seconds until the CPU has what it waits for, and bytes and operations a second of what it computes then
+_HANDED_OVER, _CPU, _CPU_WORK = 30e-6, 10e9, 2e10
 #: positions of a tile of a product, and what of its sum is one part: fewer of them than processors leave some idle
 _TILE, _PART = 64, 512
 
@@ -43,7 +43,7 @@ class Device:
 
     def moved(self, bytes: float) -> float:
         """Seconds for so many bytes; what fits into the cache is faster."""
-        return bytes / (self.reach if bytes <= self.cache / 2 else _MEMORY * self.bandwidth)
+        return bytes / (self.reach if bytes <= self.cache / 2 else MEMORY * self.bandwidth)
 
     def call(self, flops: float, bytes: float, dtype: DType, sizes: Sequence[int] = (), window: Sequence[int] = ()) -> float:
         """Seconds of a vendor's call.
@@ -65,12 +65,16 @@ class Device:
     def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:
         """Seconds of a generated kernel, which has no tensor cores."""
         peak = self.plain.get(dtype, min(self.plain.values()))
-        return launches * self.launch + max(flops / (_OWN * peak), self.moved(bytes))
+        return launches * self.launch + max(flops / (OWN * peak), self.moved(bytes))
 
     def host(self, read: float, written: float) -> float:
         """Seconds of a part that the CPU computes: the device waits, and so many bytes go there and come back. What the CPU takes is
         counted by the bytes alone."""
-        return _HANDED_OVER + (read + written) * (1 / self.bus + 1 / _CPU)
+        return _HANDED_OVER + (read + written) / self.bus + self.computed(read + written)
+
+    def computed(self, bytes: float, operations: float = 0.0) -> float:
+        """Seconds of the CPU for so many bytes, and operations of which something is known."""
+        return max(bytes / _CPU, operations / _CPU_WORK)
 
     def __str__(self) -> str:
         return f"{self.name} (sm_{self.capability[0]}{self.capability[1]}, {self.bandwidth / 1e12:.3g} TB/s)"
@@ -112,4 +116,4 @@ def device_named(name: str) -> Device:
     return found
 
 
-__all__ = ["DEFAULT", "DEVICES", "Device", "device_named"]
+__all__ = ["DEFAULT", "DEVICES", "MEMORY", "OWN", "Device", "device_named"]

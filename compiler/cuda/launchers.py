@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from dslc.cuda.launch import Code, CudaFailure, Invoked, Launcher, Reason, Tensor
+from dslc.cuda.recording import Recorder, driver
 from dslc.cuda.vendors import Vendors
 
 #: what statuses of a driver mean; another one is what was tried
@@ -62,15 +63,16 @@ def _compiled(code: Code, capability: tuple[int, int]) -> bytes:
     """The binary of a kernel for a device.
 
     Raises:
-        CudaFailure: COMPILE.
+        CudaFailure: COMPILE where the text is refused; BINDING where NVRTC is missing, or knows no such device.
     """
-    from dslc.codegen.cuda.nvrtc import NotCompiled, compile
+    from dslc.codegen.cuda.nvrtc import NotCompiled, NvrtcReason, compile
 
     try:
         binary: bytes = compile(code.text.text, f"sm_{capability[0]}{capability[1]}").cubin
         return binary
     except NotCompiled as problem:
-        raise CudaFailure(Reason.COMPILE, _first_line(problem), code.name, code.rule) from None
+        reason = Reason.BINDING if problem.reason in {NvrtcReason.NO_COMPILER, NvrtcReason.DEVICE} else Reason.COMPILE
+        raise CudaFailure(reason, _first_line(problem), code.name, code.rule) from None
 
 
 #: a function, grid, block, shared memory in bytes, addresses, and sizes
@@ -278,6 +280,7 @@ class PyCuda(_OnDevice):
         except Exception as problem:
             raise CudaFailure(Reason.NO_DEVICE, _first_line(problem)) from None
         self.capability = (int(major), int(minor))
+        self._recorder: Recorder | None = None
 
     def _current(self) -> None:
         self._context.push()
@@ -331,13 +334,20 @@ class PyCuda(_OnDevice):
     def wait(self, stream: int, event: Any) -> None:
         self._did(lambda: self._stream(stream).wait_for_event(event))
 
-    def begin(self) -> None: ...
+    def begin(self) -> None:
+        """As cuda.core's, by the driver's own functions: PyCUDA has none for graphs. Without them everything is run."""
+        library = driver()
+        if library is not None:
+            recorder = Recorder(library)
+            recorder.begin(int(self._stream(0).handle))
+            self._recorder = recorder
 
     def end(self) -> Any | None:
-        return None
+        recorder, self._recorder = self._recorder, None
+        return None if recorder is None else recorder.end(int(self._stream(0).handle))
 
     def replay(self, recorded: Any) -> None:
-        raise CudaFailure(Reason.LAUNCH, "nothing is recorded")
+        recorded.launch(int(self._stream(0).handle))
 
     def synchronize(self) -> None:
         for stream in self._streams:

@@ -9,16 +9,18 @@ from dataclasses import replace as replaced
 from enum import Enum
 from math import prod
 
+from dslc.cost.targets import NoPlan
 from dslc.cuda.calling import RESULT, Calls, Taken, shape_of
 from dslc.cuda.devices import Device
 from dslc.cuda.drafts import Draft, assembled
-from dslc.cuda.hosted import Hosted
+from dslc.cuda.grouping import grouped, turnable
+from dslc.cuda.hosted import Hosted, opaque
 from dslc.cuda.plan import Buffer, Place, Plan
-from dslc.cuda.programs import as_kernel, lifted, looks_only, sums_products, view_of_node
+from dslc.cuda.programs import as_kernel, lifted, view_of_node
 from dslc.cuda.views import View, plain
 from dslc.fuse.estimate import estimate
-from dslc.fuse.groups import Group, Limits, Neighbours, proposals
-from dslc.fuse.kernels import Cyclic, fold_of, folded
+from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.kernels import fold_of, unfold
 from dslc.fuse.profile import Profiles
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import TensorType
@@ -34,6 +36,7 @@ from dslc.ir.graph import (
     kernel_value,
     replace,
     scope_value,
+    unfolded,
     with_args,
 )
 from dslc.ir.scalar import read, traversal
@@ -44,8 +47,6 @@ from dslc.semantics.vendor import function_named
 
 #: what kernels are called until their text says what they are
 _NAMELESS = "kernel"
-#: nodes behind a product that may be computed with it
-_EPILOGUE = 3
 
 class Why(Enum):
     """Why there is no plan for a graph."""
@@ -57,7 +58,7 @@ class Why(Enum):
     EMPTY = "a graph that computes nothing"
 
 
-class NotPlanned(Exception):
+class NotPlanned(NoPlan):
     """A graph without a plan: why, and which node."""
 
     def __init__(self, why: Why, detail: str = "") -> None:
@@ -99,6 +100,8 @@ def planned(
     Raises:
         NotPlanned: with the reason.
     """
+    # which nodes run together is another matter here than where the file was written
+    graph = unfold(graph)
     used = {arg for node in graph.nodes() for arg in node.args} | set(graph.outputs)
     for node in graph.nodes():
         if isinstance(node, Opaque) and (hosted is None or any(value in used and not value.known for value in node.values)):
@@ -136,7 +139,7 @@ class _Planner:
     def run(self) -> Planned:
         for value, name in zip(self.graph.inputs, self.names, strict=True):
             self.where[value] = self._new(value.type, Place.INPUT, name)
-        graph = self._grouped()
+        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._scratch)
         self.around = Neighbours(graph)
         for node in graph.nodes():
             if isinstance(node, Input) or node.constant:
@@ -148,75 +151,16 @@ class _Planner:
         plan = assembled(self.device.name, self.drafts, self.buffers, inputs, ends, tuple(sorted(self.kernels.items())))
         return Planned(plan, self.programs, self.weights, self.hosts)
 
-    def _grouped(self) -> Graph:
-        """The graph with every vendor's call and every group of other nodes as one kernel node."""
-        around = Neighbours(self.graph)
-        calls = self._calls(around)
-        taken = {node for group in calls for node in group.nodes}
-        groups: list[Group] = []
-        for group in proposals(self.graph, self.rules, Limits(), self.profiles):
-            if len(group.nodes) < 2 or not taken.isdisjoint(group.nodes) or all(looks_only(self.rules, node) for node in group.nodes):
-                continue
-            if self._scratch(fold_of(group).kernel.group) is not None:
-                groups.append(group)
-                taken.update(group.nodes)
-        return _folded(self.graph, calls, groups)
-
-    def _calls(self, around: Neighbours) -> list[Group]:
-        """Products with what is computed of them at once, as far as some lowering says so."""
-        views = self._assumed(around)
-        out: list[Group] = []
-        taken: set[Node] = set()
-        for node in around.nodes:
-            if node in taken or len(node.types) != 1 or not sums_products(self.rules, node):
-                continue
-            chain = [node]
-            best: Group | None = None
-            while True:
-                group = around.group(chain)
-                last = Value(chain[-1])
-                if len(group.outputs) == 1:
-                    kernel = fold_of(group).kernel
-                    given = [views.get(arg) or plain(-1, arg.type.dtype, shape_of(arg.type)) for arg in kernel.args]
-                    if self._taken(kernel, given, self._turnable(around, last)):
-                        best = group
-                users = around.users[chain[-1]]
-                if len(chain) > _EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
-                    break
-                if users[0] in taken or isinstance(users[0], Opaque):
-                    break
-                chain.append(users[0])
-            if best is not None:
-                out.append(best)
-                taken.update(best.nodes)
-        return out
-
-    def _assumed(self, around: Neighbours) -> dict[Value, View]:
-        """Where everything would be if all but views lay in row-major order."""
-        views: dict[Value, View] = {}
-        for value in self.graph.inputs:
-            views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
-        for node in around.nodes:
-            seen = view_of_node(self.rules, node, views)
-            for value in node.values if not isinstance(node, Opaque) else (one for one in node.values if one.known):
-                views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
-        return views
-
-    def _turnable(self, around: Neighbours, value: Value) -> bool:
-        """Whether a result may lie in any order: those who use it only look at it."""
-        users = around.used.get(value, ())
-        return value not in around.final and bool(users) and all(looks_only(self.rules, user) for user in users)
-
-    def _taken(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> bool:
-        """Whether some call computes a kernel, maybe of operands that were copied into order first."""
-        ordered = [plain(one.buffer, one.dtype, one.shape) for one in views]
-        return any(self.calls.best(kernel, tried, turnable) is not None for tried in (views, ordered))
-
     # ---- one node after the other -------------------------------------------------------------------------------------
 
     def _one(self, node: Node) -> None:
         if isinstance(node, Opaque):
             self._host(tuple(value for value in node.values if value.known), node.args)
+            return
+        if isinstance(node, Kernel) and opaque(node.group):
+            values = unfolded(node)
+            self._host(values, node.args)
+            self.where.update((value, self.where[made]) for value, made in zip(node.values, values, strict=True))
             return
         seen = view_of_node(self.rules, node, self.where)
         if seen is not None:
@@ -232,20 +176,20 @@ class _Planner:
 
     def _call(self, node: Node) -> bool:
         """Takes a vendor's call for a node, where a lowering says so; operands that no call takes are copied into order first."""
-        kernel, turnable = as_kernel(node), self._turnable(self.around, Value(node))
+        kernel, turns = as_kernel(node), turnable(self.rules, self.around, Value(node))
         views = [
             plain(-1, arg.type.dtype, shape_of(arg.type)) if arg.constant else self.where[arg] for arg in kernel.args
         ]
-        taken = self.calls.best(kernel, views, turnable)
+        taken = self.calls.best(kernel, views, turns)
         if taken is None:
             loose = [k for k, view in enumerate(views) if not view.plain]
             ordered = [plain(view.buffer, view.dtype, view.shape) for view in views]
             # nothing is copied for a call that does not take it then
-            if not loose or self.calls.best(kernel, ordered, turnable) is None:
+            if not loose or self.calls.best(kernel, ordered, turns) is None:
                 return False
             for k in loose:
                 views[k] = self._copied(kernel.args[k])
-            taken = self.calls.best(kernel, views, turnable)
+            taken = self.calls.best(kernel, views, turns)
         if taken is None:
             return False
         self._take(node, kernel, views, taken)
@@ -458,21 +402,6 @@ class _Planner:
     def _new(self, type: TensorType, place: Place, name: str = "") -> View:
         self.buffers.append(Buffer(place, type.bytes, name))
         return plain(len(self.buffers) - 1, type.dtype, shape_of(type))
-
-
-def _folded(graph: Graph, calls: Sequence[Group], groups: Sequence[Group]) -> Graph:
-    """The graph with groups as one node each, but for those that depend on others in a circle."""
-    try:
-        return folded(graph, [*calls, *groups])
-    except Cyclic:
-        kept = list(calls)
-    for group in groups:
-        try:
-            folded(graph, [*kept, group])
-        except Cyclic:
-            continue
-        kept.append(group)
-    return folded(graph, kept)
 
 
 def _kernel_of(outputs: tuple[Value, ...], holes: Mapping[Value, Value]) -> Kernel:

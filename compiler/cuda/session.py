@@ -13,12 +13,12 @@ from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import DEFAULT, DEVICES, Device
 from dslc.cuda.launch import LASTING, CudaFailure, Launcher, Reason
 from dslc.cuda.launchers import launcher as found_launcher
-from dslc.cuda.plan import BadPlan, Plan, plan_of
+from dslc.cuda.plan import BadPlan, Plan
 from dslc.cuda.planning import Generable, NotPlanned
 from dslc.cuda.runner import Runner, Texts
+from dslc.cuda.stored import stored_plan
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
-from dslc.onnx.metadata import PLAN, metadata
 from dslc.semantics.library import Rules, standard
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Session:
         except CudaFailure as problem:
             self._serve(problem)
         interprets = launcher is not None and texts is None
-        self._texts = texts if interprets or texts is not None else code.texts(self.rules)
-        self._generable = generable or code.generable(self.rules)
+        self._texts = texts if interprets or texts is not None else code.texts(self.rules, self.device)
+        self._generable = generable or code.generable(self.rules, self.device)
 
     @property
     def device(self) -> Device:
@@ -85,11 +85,8 @@ class Session:
         return near[0] if near else DEVICES[DEFAULT]
 
     def _stored(self, model: ModelProto) -> Plan | None:
-        text = metadata(model).get(PLAN)
-        if text is None:
-            return None
         try:
-            return plan_of(text)
+            return stored_plan(model)
         except BadPlan as problem:
             self.notes.append(f"the plan in the file is not used: {problem}")
             return None

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from dslc.cost.cache import CostCache
 from dslc.cost.groups import Group
@@ -16,15 +17,20 @@ from dslc.cost.measure import LEAST, Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.targets import Target, lowerings_on, target_named
 from dslc.cuda.code import generable
+from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import DEFAULT, Device, device_named
 from dslc.cuda.hosted import hosted
+from dslc.cuda.plan import CallStep, HostStep, Plan, text_of
 from dslc.cuda.planning import NotPlanned, planned
 from dslc.cuda.programs import looks_only
 from dslc.ir.graph import Graph, Value, input_value, replace
+from dslc.onnx.importer import Imported
 from dslc.semantics.library import Rules
 
 #: version of the format of models for one node
 _IR = 8
+#: steps of a plan that a report lists
+_SHOWN = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +78,45 @@ class Cuda:
         except NotPlanned:
             return Info(inf)
         return Info(max(LEAST, found.plan.seconds))
+
+
+    def plans(self, rules: Rules, source: Any, imported: Imported, sizes: Mapping[str, int], feeds: Mapping[str, Any]) -> Sheeted:
+        """A plan for a whole model, at the sizes of some inputs.
+
+        Raises:
+            NotPlanned: with the reason.
+        """
+        return Sheeted(plan_model(rules, source, imported, self.device, sizes, feeds, generable(rules, self.device)).plan)
+
+
+@dataclass(frozen=True, slots=True)
+class Sheeted:
+    """A plan, and what a report says of it."""
+
+    plan: Plan
+
+    @property
+    def seconds(self) -> float:
+        return self.plan.seconds
+
+    @property
+    def text(self) -> str:
+        return text_of(self.plan)
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Its calls and kernels with the rules that they come from, memory, and seconds."""
+        plan = self.plan
+        lines = []
+        for step in plan.steps[:_SHOWN]:
+            kind = "call" if isinstance(step, CallStep) else "CPU" if isinstance(step, HostStep) else "kernel"
+            lines.append(f"{kind} {step.name} ({step.rule}): {step.seconds * 1e6:.4g} us")
+        if len(plan.steps) > _SHOWN:
+            lines.append(f"and {len(plan.steps) - _SHOWN} more")
+        counts = ((len(plan.steps), "step"), (plan.streams, "stream"))
+        steps, streams = (f"{count} {word}{'' if count == 1 else 's'}" for count, word in counts)
+        lines.append(f"plan for {plan.device}: {steps} on {streams}, {plan.seconds * 1e6:.4g} us, {plan.shared} bytes shared")
+        return tuple(lines)
 
 
 def target_of(on: str, device: str = DEFAULT, threads: int | None = None) -> Target:

@@ -54,7 +54,8 @@ class Checker:
 
     `left` says how many seconds are left for that, of which `size` bytes of weights take some. `computed` has the weakest type in
     which each output is computed, `meant` says what the original gives by its operators' equations, where anybody knows. `kernels` may
-    be written; `inline` writes functions as their nodes; `growth` is by how much the file's weights may grow.
+    be written; `functions`: so may what ONNX has no nodes for, without a library of kernels; `inline` writes
+    functions as their nodes; `growth` is by how much the file's weights may grow.
     """
 
     def __init__(
@@ -71,10 +72,12 @@ class Checker:
         left: Callable[[], float] = lambda: inf,
         size: int = 0,
         kernels: bool = False,
+        functions: bool = False,
         inline: bool = False,
         growth: float = inf,
     ) -> None:
         self._left, self._bytes, self._kernels, self._inline, self._growth = left, size, kernels, inline, growth
+        self._functions, self._library = kernels or functions or inline, not functions
         self._last: tuple[Candidate, Any] | None = None
         self.story = Story(context)
         self._context = context
@@ -97,12 +100,12 @@ class Checker:
         if self._last is None or self._last[0] is not candidate:
             self._last = None
             graph = candidate.graph
-            if self._kernels or self._inline:
+            if self._functions:
                 graph = graph_as_kernels(self._rules, graph, self._context)
             model = export(self._context, graph, self._rules, self.story.of(candidate).naming, growth=self._growth)
             if self._inline:
                 model = inlined(model)
-            elif model.functions:
+            elif self._library and model.functions:
                 # kernels that were measured, and those of operators that ONNX has no node for
                 texts = texts_of(self._rules, graph.outputs, self._context.opset, candidate.kernels)
                 note(model, texts, self._threads)

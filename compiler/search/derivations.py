@@ -326,6 +326,8 @@ class Derivations:
         graph, _ = abstracted(node.values, node.args)
         kernel = fact_of_kernel(graph).new.outputs[0].node
         assert isinstance(kernel, Kernel)
+        if self.costs.target.pricing is not None:
+            return self._computed(Graph(graph.inputs, kernel.values))
         return seconds_of(kernel, self._profiles, self._machine)
 
     # ---- trials ------------------------------------------------------------------------------------------------
@@ -353,6 +355,9 @@ class Derivations:
         with_kernels = self._with_kernels(fact.new)
         if with_kernels is None:
             return None
+        if self.costs.target.pricing is not None:
+            before, after = self._computed(fact.old), self._computed(with_kernels)
+            return Rival(fact, with_kernels, (), before, after) if before < inf and after < inf else None
         own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]
         subjects = {node.group: Subject(node.group, tuple(arg.constant for arg in node.args)) for node in own}
         kernels: list[Tried] = []
@@ -377,6 +382,12 @@ class Derivations:
         for turn in ("", *TURNS):
             seconds = min(seconds, self._trials.whole(whole, weights, library, turn))
         return seconds
+
+    def _computed(self, program: Graph) -> float:
+        """Seconds of a program by itself, on a target whose times are computed."""
+        assert self.costs.target.pricing is not None
+        nodes = tuple(Neighbours(program).nodes)
+        return self.costs.target.pricing(self.costs, Together(nodes, tuple(node.args for node in nodes))).alone
 
     def _with_kernels(self, program: Graph) -> Graph | None:
         """The program with each connected group of scopes, and of what is computed element by element next to them, as one kernel."""

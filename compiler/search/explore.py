@@ -114,7 +114,7 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
         TimeUp: there was no time to check anything.
     """
     task, settings, clock, journal = referenced.task, referenced.task.settings, run.clock, run.journal
-    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, wanted(settings))
+    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, wanted(settings) or task.target.pricing is not None)
     #: the share of the budget that is kept while costs are measured
     keep = 0.0
 
@@ -166,7 +166,7 @@ def _prices(referenced: Referenced, measurer: Measurer, run: Run) -> CostModel:
             ready(model, texts_of(task.rules, outputs, context.opset))
         return serialized(model)
 
-    if task.settings.on == "cuda":
+    if task.target.plans is not None:
         return begun(task, measurer, {**task.sizes, **seen}, feeds)
     costs = CostModel(task.rules, measurer, build, context.opset, {**task.sizes, **seen})
     costs.begin(graph, referenced.seconds)
@@ -450,7 +450,8 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
     task = ground.referenced.task
-    if not task.settings.derive or not with_kernels(task.settings):
+    computed = task.target.pricing is not None and task.settings.portable == "functions"
+    if not task.settings.derive or not (with_kernels(task.settings) or computed):
         return
     left = _share(ground, run, "deriving programs", DERIVING)
     common = (task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided)

@@ -27,7 +27,7 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     contenders = list(explored.contenders)
     if not contenders:
         return Finished(task, None, explored.reason)
-    if task.settings.on == "cuda":
+    if task.target.plans is not None:
         return by_plans(explored, run)
     if not task.settings.timing:
         cheapest = min(contenders, key=lambda one: one.candidate.cost)

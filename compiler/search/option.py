@@ -33,6 +33,12 @@ class Option:
     also: tuple[str, ...] = ()
 
     def value(self, given: Any) -> Any:
+        """The field's value. Raises ValueError."""
+        if self.choices and isinstance(given, str):
+            known = {one.lower(): one for one in self.choices}
+            if given.lower() not in known:
+                raise ValueError(f"{given!r} is none of {', '.join(self.choices)}")
+            given = known[given.lower()]
         return given if self.read is None else self.read(given)
 
 

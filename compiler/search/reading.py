@@ -42,7 +42,8 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
         named = modules_of(rules, map(str, settings.rules))
         run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), settings.derive)
     run.phase("reading", "reading the model")
-    if settings.on != "cuda" and settings.device != DEFAULT:
+    target = target_of(settings.on, settings.device, settings.threads)
+    if target.plans is None and settings.device != DEFAULT:
         run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")
     began = run.clock.seconds
     model, folder, where = read_model(source)
@@ -53,8 +54,7 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
     if not settings.specialize:
         complete_bind(model, sizes, where)
     writing = WRITING + READ * (run.clock.seconds - began)
-    machine = target_of(settings.on, settings.device, settings.threads).machine
-    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), machine, sizes, writing)
+    return Task(settings, model, folder, where, size_of(model), imported, rules, tuple(chosen), target, sizes, writing)
 
 
 def prove_rules(task: Task, run: Run) -> Proven:

@@ -12,7 +12,6 @@ from dslc.cost.clock import TimeUp
 from dslc.cost.compare import Reference
 from dslc.cost.process import ModelFile
 from dslc.cost.steady import meaning
-from dslc.cuda.target import target_of
 from dslc.onnx.describe import digest
 from dslc.onnx.weakest import computed_types
 from dslc.search.contenders import Checker, folder_of, serialized
@@ -51,7 +50,7 @@ def reference(proven: Proven, cache: CostCache, run: Run) -> Referenced:
     checker = Checker(
         task.imported.context, task.rules, references, [one.inputs for one in originals], task.machine.threads,
         settings.tolerance, file, computed_types(task.imported), _meant(task, references[0].names), run.clock.left,
-        task.size.bytes, with_kernels(settings), settings.portable == "inline", settings.file_growth,
+        task.size.bytes, with_kernels(settings), task.target.plans is not None, settings.portable == "inline", settings.file_growth,
     )  # fmt: skip
     run.referenced = Referenced(proven, file, identity, originals, checker, seconds, key)
     return run.referenced
@@ -79,7 +78,7 @@ def _key(proven: Proven, identity: str) -> str:
     options = (how, s.budget, s.patience, used, s.tolerance, s.specialize, s.timing, s.on, s.device, s.derive, s.trust)
     binds = sorted(tuple(sorted(one.items())) for one in s.bind)
     inputs = None if s.inputs is None else str(Path(s.inputs).resolve())
-    lowerings = target_of(s.on, s.device).lowerings(task.rules).digest
+    lowerings = task.target.lowerings(task.rules).digest
     return f"search:{identity}|{task.rules.digest}|{lowerings}|{options}|{binds}|{inputs}|{task.machine}"
 
 

@@ -11,6 +11,7 @@ from onnx import ModelProto
 from dslc.cost.inputs import Inputs
 from dslc.cost.machine import Machine
 from dslc.cost.process import ModelFile
+from dslc.cost.targets import Target
 from dslc.match import CompiledRule
 from dslc.onnx.context import Imported
 from dslc.prove.verdict import RuleVerdict
@@ -25,7 +26,7 @@ from dslc.semantics.library import Rules
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """What was read: the model, the rules that were asked for, and the machine that it is for."""
+    """What was read: the model, the rules that were asked for, and the target that it is for."""
 
     settings: Settings
     model: ModelProto
@@ -36,11 +37,15 @@ class Task:
     imported: Imported
     rules: Rules
     chosen: tuple[CompiledRule, ...]
-    machine: Machine
+    target: Target
     #: the sizes among the first binding (the rest are values of integer inputs)
     sizes: Mapping[str, int]
     #: seconds that writing the result may take
     writing: float
+
+    @property
+    def machine(self) -> Machine:
+        return self.target.machine
 
 
 @dataclass(frozen=True, slots=True, eq=False)

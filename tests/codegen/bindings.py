@@ -20,6 +20,7 @@ import numpy as np
 from dslc.codegen.cuda.text import Place
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import Code, Tensor
+from dslc.cuda.recording import FUNCTIONS
 from dslc.semantics.library import standard
 from tests.codegen.declared import DECLARED, PYCUDA
 
@@ -358,6 +359,64 @@ class Driver:
     def cuMemcpyDtoHAsync(self, dstHost: int, srcDevice: int, ByteCount: int, hStream: int) -> tuple[Status]:
         ctypes.memmove(dstHost, self.world.device.download(srcDevice, ByteCount), ByteCount)
         return (Status.CUDA_SUCCESS,)
+
+
+class Libcuda:
+    """The driver's library, for what PyCUDA has no words: addresses of streams, and statuses instead of errors."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.graphs: dict[int, list[Callable[[], None]]] = {}
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if not name.startswith("cu"):
+            return found
+
+        def called(*arguments: Any) -> int:
+            # what the function takes is what ctypes would make of it
+            assert len(arguments) == len(FUNCTIONS[name])
+            for given, kind in zip(arguments, FUNCTIONS[name], strict=True):
+                kind.from_param(given)
+            self.world.calls.append(name)
+            if name in self.world.broken:
+                self.world.recording = None
+                return 901
+            return int(found(*arguments))
+
+        return called
+
+    def cuStreamBeginCapture_v2(self, stream: int, mode: int) -> int:
+        assert mode == 2
+        self.world.recording, self.world.joined, self.world.loose = [], {stream - 0x5000}, set()
+        return 0
+
+    def cuStreamEndCapture(self, stream: int, graph: Any) -> int:
+        recorded, self.world.recording = self.world.recording, None
+        if recorded is None or self.world.loose - {stream - 0x5000}:
+            return 904
+        self.graphs[len(self.graphs) + 1] = recorded
+        graph._obj.value = len(self.graphs)
+        return 0
+
+    def cuGraphInstantiateWithFlags(self, launched: Any, graph: Any, flags: int) -> int:
+        launched._obj.value = graph.value
+        return 0
+
+    def cuGraphLaunch(self, launched: Any, stream: int) -> int:
+        for act in self.graphs[launched.value]:
+            act()
+        return 0
+
+    def cuGraphDestroy(self, graph: Any) -> int:
+        return 0
+
+    def cuGraphExecDestroy(self, launched: Any) -> int:
+        return 0
+
+    def cuGetErrorName(self, status: int, words: Any) -> int:
+        words._obj.value = b"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" if status == 901 else b"CUDA_ERROR_STREAM_CAPTURE_UNJOINED"
+        return 0
 
 
 # ---- PyCUDA --------------------------------------------------------------------------------------------------------------------

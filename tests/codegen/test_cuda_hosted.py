@@ -17,6 +17,7 @@ from dslc.cuda.plan import HostStep, plan_of, text_of
 from dslc.ir.graph import Graph
 from dslc.onnx.metadata import PLAN, metadata
 from dslc.semantics.library import standard
+from tests.codegen.plan_checks import faults
 from tests.codegen.test_cuda_launchers import machine
 
 #: nodes that the language has no words for, between others that it has: a product of integers whose operands are quantized on the way
@@ -62,13 +63,22 @@ def test_what_no_device_runs_is_run_by_the_cpu_in_the_middle() -> None:
         session = Session(proto, launcher=FakeDevice(standard(), order))
         for count in (5, 3, 5):
             np.testing.assert_allclose(session.run(None, {"x": rows(count)})[0], by_runtime(proto, rows(count)), rtol=1e-4, atol=1e-6)
-    plan = session.runner({"x": rows(5)}).plan
+    plan = session.runner({"x": rows(40_000)}).plan
     # both nodes, with what is only looked at between them, are one part: nothing goes back to the device in between
     (host,) = (step for step in plan.steps if isinstance(step, HostStep))
-    assert host.rule.startswith("ONNX Runtime: DynamicQuantizeLinear + ")
-    assert host.rule.endswith("MatMulInteger")
-    assert [view.shape for view in host.writes] == [(), (5, 6)]
+    assert host.rule == "ONNX Runtime: DynamicQuantizeLinear + MatMulInteger"
+    assert [view.shape for view in host.writes] == [(), (40_000, 6)]
     assert plan_of(text_of(plan)) == plan
+    assert faults(plan) == []
+
+
+def test_the_cpu_goes_on_where_copies_would_take_longer() -> None:
+    """Of a few rows everything is computed where the numbers are already; of many only what must be."""
+    session = Session(model(QUANTIZED, "N", 12), launcher=FakeDevice(standard()))
+    few, many = (session.runner({"x": rows(count)}).plan for count in (3, 40_000))
+    assert [type(step) for step in few.steps] == [HostStep]
+    assert [type(step) for step in many.steps].count(HostStep) == 1 and len(many.steps) > 2
+    assert few.seconds < many.seconds
 
 
 def test_copies_have_a_price() -> None:

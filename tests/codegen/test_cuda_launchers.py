@@ -27,7 +27,7 @@ from dslc.semantics.apply import apply
 from dslc.semantics.library import standard
 from dslc.semantics.vendor import function_named
 from tests.codegen import declared
-from tests.codegen.bindings import Illegal, World
+from tests.codegen.bindings import Illegal, Libcuda, World
 from tests.codegen.declared import DECLARED
 from tests.codegen.library_bindings import modules
 from tests.codegen.test_cuda_session import by_runtime, model, rows
@@ -50,6 +50,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, pycuda: bool = False, **given: Any)
     for name, module in modules(world, pycuda).items():
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(launchers, "_compiled", world.compiled)
+    monkeypatch.setattr(launchers, "driver", lambda: Libcuda(world))
     return world
 
 
@@ -112,8 +113,9 @@ def test_a_session_on_a_launcher_gives_the_values_of_the_model(monkeypatch: pyte
     assert world.started
     assert ("launch" in world.calls) is not pycuda
     # two streams are recorded as one graph, once; then only the graph is launched
-    assert world.calls.count("graph.Graph.launch") == (0 if pycuda else 3)
-    assert world.calls.count("graph.GraphBuilder.end_building") == (0 if pycuda else 1)
+    launched = "cuGraphLaunch" if pycuda else "graph.Graph.launch"
+    recorded = "cuStreamEndCapture" if pycuda else "graph.GraphBuilder.end_building"
+    assert (world.calls.count(launched), world.calls.count(recorded)) == (3, 1)
     session.close()
     assert not world.device._blocks
     assert world.calls.count("destroy") == world.calls.count("create") > 0
@@ -193,16 +195,29 @@ def test_another_thread_makes_the_device_its_own(monkeypatch: pytest.MonkeyPatch
 # ---- graphs -----------------------------------------------------------------------------------------------------------------
 
 
-def test_what_may_not_be_recorded_is_run_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH
+def test_what_may_not_be_recorded_is_run_as_before(monkeypatch: pytest.MonkeyPatch, pycuda: bool) -> None:
     """A library that cannot be recorded costs the graph, not the run."""
-    world = machine(monkeypatch)
+    world = machine(monkeypatch, pycuda)
+    begin, end = ("cuStreamBeginCapture_v2", "cuStreamEndCapture") if pycuda else ("begin_building", "end_building")
     session = Session(model())
     x = rows(5)
     session.run(None, {"x": x})
-    world.broken["graph.GraphBuilder.end_building"] = Illegal("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: it was not to be")
+    refused = Illegal("CUDA_ERROR_STREAM_CAPTURE_INVALIDATED: it was not to be")
+    world.broken[end if pycuda else f"graph.GraphBuilder.{end}"] = refused
     for _ in range(2):
         np.testing.assert_allclose(session.run(None, {"x": x})[0], by_runtime(x), rtol=1e-4)
-    assert world.calls.count("graph.GraphBuilder.begin_building") == 1
+    assert sum(name.endswith(begin) for name in world.calls) == 1
+
+
+def test_a_driver_without_graphs_runs_step_by_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that is too old for them, or not where it is looked for."""
+    world = machine(monkeypatch, pycuda=True)
+    monkeypatch.setattr(launchers, "driver", lambda: None)
+    session = Session(model())
+    for _ in range(3):
+        np.testing.assert_allclose(session.run(None, {"x": rows(5)})[0], by_runtime(rows(5)), rtol=1e-4)
+    assert not any(name.startswith("cuGraph") for name in world.calls)
 
 
 def test_the_recorder_refuses_what_a_driver_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,138 @@
+"""Which nodes of a graph run as one: a vendor's call with what is computed of its result, a part for the CPU, a generated kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from heapq import heappop, heappush
+
+from dslc.cuda.calling import Calls, shape_of
+from dslc.cuda.devices import Device
+from dslc.cuda.offload import on_the_cpu
+from dslc.cuda.programs import looks_only, sums_products, view_of_node
+from dslc.cuda.views import View, plain
+from dslc.fuse.groups import Group, Limits, Neighbours, proposals
+from dslc.fuse.kernels import Cyclic, fold_of, folded
+from dslc.fuse.profile import Profiles
+from dslc.ir.graph import Graph, Kernel, Node, Opaque, Value
+from dslc.semantics.library import Rules
+
+#: nodes behind a product that may be computed with it
+_EPILOGUE = 3
+
+
+def grouped(
+    rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None]
+) -> Graph:
+    """The graph with everything that runs as one as one kernel node. `scratch`: None where there is no kernel for a group."""
+    return _Grouping(rules, graph, device, calls, profiles, scratch).graph_of_groups()
+
+
+def turnable(rules: Rules, around: Neighbours, value: Value) -> bool:
+    """Whether a result may lie in any order: those who use it only look at it."""
+    users = around.used.get(value, ())
+    return value not in around.final and bool(users) and all(looks_only(rules, user) for user in users)
+
+
+class _Grouping:
+    def __init__(
+        self, rules: Rules, graph: Graph, device: Device, calls: Calls, profiles: Profiles, scratch: Callable[[Graph], object | None]
+    ) -> None:
+        self.rules, self.graph, self.device, self.calls, self.profiles, self.scratch = rules, graph, device, calls, profiles, scratch
+
+    def graph_of_groups(self) -> Graph:
+        """The graph with every vendor's call and every group of other nodes as one kernel node."""
+        around = Neighbours(self.graph)
+        hosts = on_the_cpu(self.rules, around, self.device, self.profiles)
+        calls = self._calls(around, {node for group in hosts for node in group.nodes})
+        taken = {node for group in (*hosts, *calls) for node in group.nodes}
+        groups: list[Group] = []
+        proposed = {group.nodes: group for group in proposals(self.graph, self.rules, Limits(), self.profiles)}
+        # the largest first
+        waiting = [(-len(nodes), k, nodes) for k, nodes in enumerate(proposed)]
+        while waiting:
+            group = proposed[heappop(waiting)[2]]
+            if not taken.isdisjoint(group.nodes):
+                # what calls and other kernels leave of it is smaller, and waits for its turn
+                for rest in _left(group, taken, around):
+                    if rest.nodes not in proposed:
+                        heappush(waiting, (-len(rest.nodes), len(proposed), rest.nodes))
+                        proposed[rest.nodes] = rest
+                continue
+            if len(group.nodes) < 2 or all(looks_only(self.rules, node) for node in group.nodes):
+                continue
+            if self.scratch(fold_of(group).kernel.group) is not None:
+                groups.append(group)
+                taken.update(group.nodes)
+        return _folded(self.graph, [*hosts, *calls], groups)
+
+    def _calls(self, around: Neighbours, hosted: Collection[Node]) -> list[Group]:
+        """Products with what is computed of them at once, as far as some lowering says so, and the CPU does not have them."""
+        views = self._assumed(around)
+        out: list[Group] = []
+        taken = set(hosted)
+        for node in around.nodes:
+            if node in taken or len(node.types) != 1 or not sums_products(self.rules, node):
+                continue
+            chain = [node]
+            best: Group | None = None
+            while True:
+                group = around.group(chain)
+                last = Value(chain[-1])
+                if len(group.outputs) == 1:
+                    kernel = fold_of(group).kernel
+                    given = [views.get(arg) or plain(-1, arg.type.dtype, shape_of(arg.type)) for arg in kernel.args]
+                    if self._taken(kernel, given, turnable(self.rules, around, last)):
+                        best = group
+                users = around.users[chain[-1]]
+                if len(chain) > _EPILOGUE or last in around.final or len(set(users)) != 1 or len(users[0].types) != 1:
+                    break
+                if users[0] in taken or isinstance(users[0], Opaque):
+                    break
+                chain.append(users[0])
+            if best is not None:
+                out.append(best)
+                taken.update(best.nodes)
+        return out
+
+    def _assumed(self, around: Neighbours) -> dict[Value, View]:
+        """Where everything would be if all but views lay in row-major order."""
+        views: dict[Value, View] = {}
+        for value in self.graph.inputs:
+            views[value] = plain(len(views), value.type.dtype, shape_of(value.type))
+        for node in around.nodes:
+            seen = view_of_node(self.rules, node, views)
+            for value in node.values if not isinstance(node, Opaque) else (one for one in node.values if one.known):
+                views[value] = seen or plain(len(views), value.type.dtype, shape_of(value.type))
+        return views
+
+    def _taken(self, kernel: Kernel, views: Sequence[View], turnable: bool) -> bool:
+        """Whether some call computes a kernel, maybe of operands that were copied into order first."""
+        ordered = [plain(one.buffer, one.dtype, one.shape) for one in views]
+        return any(self.calls.best(kernel, tried, turnable) is not None for tried in (views, ordered))
+
+
+def _left(group: Group, taken: Collection[Node], around: Neighbours) -> Iterator[Group]:
+    """The connected rests of a group without some nodes, as far as they may be kernels."""
+    limits = Limits()
+    for rest in around.connected([node for node in group.nodes if node not in taken]):
+        found = around.group(rest) if len(rest) > 1 and around.convex(rest) else None
+        if found is not None and len(found.outputs) <= limits.results and len(found.arguments) <= limits.arguments:
+            yield found
+
+
+def _folded(graph: Graph, calls: Sequence[Group], groups: Sequence[Group]) -> Graph:
+    """The graph with groups as one node each, but for those that depend on others in a circle."""
+    try:
+        return folded(graph, [*calls, *groups])
+    except Cyclic:
+        kept = list(calls)
+    for group in groups:
+        try:
+            folded(graph, [*kept, group])
+        except Cyclic:
+            continue
+        kept.append(group)
+    return folded(graph, kept)
+
+
+__all__ = ["grouped", "turnable"]

@@ -1,0 +1,61 @@
+"""The plan in a model's metadata, as far as dslc would make it: what it says is data, and nothing is run because it is there."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dslc.cost.inputs import drawn_inputs
+from dslc.cuda.code import generable, texts
+from dslc.cuda.costs import plan_model
+from dslc.cuda.devices import DEVICES
+from dslc.cuda.plan import BadPlan, Plan, plan_of
+from dslc.ir.scalar import Sym
+from dslc.onnx.importer import import_model
+from dslc.onnx.metadata import PLAN, metadata
+from dslc.semantics.library import Rules
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+    from dslc.codegen.cuda.text import CudaText
+
+
+def stored_plan(model: ModelProto) -> Plan | None:
+    """The plan that a file has; None where it has none.
+
+    Raises:
+        BadPlan: it has something else in its place.
+    """
+    text = metadata(model).get(PLAN)
+    return None if text is None else plan_of(text)
+
+
+def stored_kernels(rules: Rules, model: ModelProto) -> dict[str, CudaText]:
+    """The texts of a plan's kernels, by their names in it: dslc plans the model again, for the sizes and the device of the plan.
+
+    Raises:
+        NotPlanned: there is no plan at these sizes.
+        DslcError: the model cannot be read.
+    """
+    try:
+        plan = stored_plan(model)
+    except BadPlan:
+        return {}
+    device = None if plan is None else DEVICES.get(plan.device)
+    if plan is None or device is None:
+        return {}
+    imported = import_model(model, rules)
+    shapes = {name: view.shape for name, view in plan.inputs}
+    sizes: dict[str, int] = {}
+    for value in imported.graph.inputs:
+        shape = shapes.get(str(getattr(value.node, "name", "")), ())
+        for size, given in zip(value.type.shape if value.known else (), shape, strict=False):
+            if isinstance(size, Sym):
+                sizes.setdefault(size.name, given)
+    feeds = drawn_inputs(model, sizes).feeds[0]
+    found = plan_model(rules, model, imported, device, sizes, feeds, generable(rules, device))
+    text = texts(rules, device)
+    return {name: text(program) for name, program in found.programs.items()}
+
+
+__all__ = ["stored_kernels", "stored_plan"]
