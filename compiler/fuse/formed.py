@@ -57,6 +57,10 @@ def _behind(chain: list[Node], around: Neighbours, limits: Limits, profiles: Pro
 
 def form_estimates(kernel: Kernel, profiles: Profiles, strict: bool = False) -> Iterator[Estimate]:
     """What the forms of a kernel's program take: what depends on weights alone is computed once, what is between stays in a cache."""
+    found = [profiles.of(node) for node in kernel.group.nodes() if isinstance(node, Call | ScopeNode)]
+    if sum(profile is None or profile.reuse >= Limits().reuse for profile in found) > 1:
+        # a form was seen to pay around one product; others belong to the runtime
+        return
     for _, form in forms(profiles.rules, kernel.group, strict):
         yield _estimate(form, [arg.constant for arg in kernel.args], profiles)
 
