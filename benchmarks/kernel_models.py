@@ -148,6 +148,20 @@ def transposed(w: Writer, names: tuple[str, ...], batch: int, channels: int, siz
     return w.model(w.op("Relu", w.op("ConvTranspose", x, kernel, bias, strides=[2, 2], pads=[1, 1, 1, 1])))
 
 
+def block(w: Writer, names: tuple[str, ...], channels: int, size: int) -> onnx.ModelProto:
+    """A 3x3 convolution as residual networks have it: its bias, what goes around it, and its activation."""
+    x, around = (w.input(name, 1, channels, size, size, symbolic=("", "", *names)) for name in "xr")
+    found = w.op("Conv", x, w.weight(weights(channels, channels, 3, 3)), w.weight(weights(channels)), pads=[1, 1, 1, 1])
+    return w.model(w.op("Relu", w.op("Add", found, around)))
+
+
+def dilated(w: Writer, names: tuple[str, ...], channels: int, size: int, filters: int) -> onnx.ModelProto:
+    """A 3x3 convolution of every other element, and its activation."""
+    x = w.input("x", 1, channels, size, size, symbolic=("", "", *names))
+    kernel, bias = w.weight(weights(filters, channels, 3, 3)), w.weight(weights(filters))
+    return w.model(w.op("Relu", w.op("Conv", x, kernel, bias, pads=[2, 2, 2, 2], dilations=[2, 2])))
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A model at some sizes; `names` are those of its symbolic dimensions, `goal` the ratio over ONNX Runtime to reach."""
@@ -196,6 +210,8 @@ CASES: tuple[Case, ...] = (
     *(Case("grouped convolution", grouped, sizes, ("h", "w"), 1.6) for sizes in ((128, 56, 32), (256, 28, 32))),
     Case("transposed convolution", transposed, (16, 448, 2, 256), ("n",), 4.0),
     Case("transposed convolution", transposed, (1, 256, 8, 128), ("n",), 1.15),
+    *(Case("convolution 3x3", block, sizes, ("h", "w"), goal) for sizes, goal in (((128, 28), 2.9), ((64, 56), 2.4), ((256, 14), 2.2))),
+    *(Case("dilated convolution", dilated, sizes, ("h", "w"), 2.0) for sizes in ((256, 28, 128), (512, 14, 256))),
 )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dslc.errors import Diagnostic, DslcError
-from dslc.semantics.numerics import NONFINITE, numerics_of
+from dslc.semantics.numerics import NONFINITE, error_of, numerics_of
 from dslc.syntax import tree as t
 from dslc.syntax.printer import show
 from dslc.syntax.vocabulary import NUMERICS
@@ -104,6 +104,9 @@ def explain_rule(name: str, libraries: Sequence[str] = ()) -> str:
         lines += ["", f"status: {first}", *more]
     said = numerics_of(syntax)
     lines += [f"numerics: {word} ({NUMERICS[word]})" for word in said]
+    error = error_of(syntax)
+    if error is not None:
+        lines.append(f"error: {error:g} of the largest element at most, in 32 bits")
     if NONFINITE in said:
         lines.append("    `dslc optimize --strict-floats` leaves it out")
     traits = rules.traits.get(full)

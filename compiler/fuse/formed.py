@@ -19,10 +19,12 @@ _BEHIND = 6
 _ROUNDS = 3
 
 
-def formed(around: Neighbours, rules: Rules, limits: Limits, profiles: Profiles) -> Iterator[Iterator[Group]]:
+def formed(
+    around: Neighbours, rules: Rules, limits: Limits, profiles: Profiles, strict: bool = False
+) -> Iterator[Iterator[Group]]:
     """For every node with a form a chain of groups: the node alone, and with one to a few nodes behind it."""
     for node in around.nodes:
-        if not isinstance(node, Call) or not has_form(rules, fold_of(around.group([node])).kernel.group):
+        if not isinstance(node, Call) or not has_form(rules, fold_of(around.group([node])).kernel.group, strict):
             continue
         yield _chain(node, around, limits, profiles)
 
@@ -53,9 +55,13 @@ def _behind(chain: list[Node], around: Neighbours, limits: Limits, profiles: Pro
     return user
 
 
-def form_estimates(kernel: Kernel, profiles: Profiles) -> Iterator[Estimate]:
+def form_estimates(kernel: Kernel, profiles: Profiles, strict: bool = False) -> Iterator[Estimate]:
     """What the forms of a kernel's program take: what depends on weights alone is computed once, what is between stays in a cache."""
-    for _, form in forms(profiles.rules, kernel.group):
+    found = [profiles.of(node) for node in kernel.group.nodes() if isinstance(node, Call | ScopeNode)]
+    if sum(profile is None or profile.reuse >= Limits().reuse for profile in found) > 1:
+        # a form was seen to pay around one product; others belong to the runtime
+        return
+    for _, form in forms(profiles.rules, kernel.group, strict):
         yield _estimate(form, [arg.constant for arg in kernel.args], profiles)
 
 

@@ -89,6 +89,7 @@ def fused(
     folder: str | Path | None = None,
     kernels: int = KERNELS,
     templates: Templates | None = None,
+    strict: bool = False,
 ) -> Fused:
     """Graphs that compute the same with some groups of nodes as kernels, built and measured to be faster than their nodes.
 
@@ -100,16 +101,17 @@ def fused(
         folder: of dslc's caches.
         kernels: how many different ones a library has at most.
         templates: of lowerings, which are tried wherever they fit.
+        strict: whether infinities, NaN and overflows must stay what they are.
     """
-    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates).run()
+    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates, strict).run()
 
 
 class _Fusing:
     def __init__(
         self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
-        folder: str | Path | None, kernels: int, templates: Templates | None,
+        folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool,
     ) -> None:  # fmt: skip
-        self.graph, self.kernels, self.clock = graph, kernels, clock
+        self.graph, self.kernels, self.clock, self.strict = graph, kernels, clock, strict
         self.began, self.seconds = clock.now(), min(seconds, clock.left())
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
@@ -119,8 +121,8 @@ class _Fusing:
             speeds = EVERYDAY if self.late else machine(costs.measurer)
         except TimeUp:
             speeds, self.late = EVERYDAY, True
-        self.prices = Prices(graph, costs, self.profiles, speeds, self.around)
-        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING), templates)
+        self.prices = Prices(graph, costs, self.profiles, speeds, self.around, strict)
+        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING), templates, strict)
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()
@@ -141,7 +143,7 @@ class _Fusing:
     def run(self) -> Fused:
         rules = self.prices.costs.rules
         groups = list(proposals(self.graph, rules, self.limits, self.profiles))
-        chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles)]
+        chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles, self.strict)]
         groups += [group for chain in chains for group in chain]
         written = list(self.templates.groups(self.graph, self.around)) if self.templates else []
         self.offers = [self.prices.offer(group) for group in dict.fromkeys((*groups, *written))]

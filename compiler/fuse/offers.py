@@ -51,6 +51,7 @@ class Prices:
     profiles: Profiles
     machine: Speeds
     around: Neighbours
+    strict: bool = False
     _together: dict[Node, Together] = field(default_factory=dict)
     _alone: dict[object, float] = field(default_factory=dict)
     _kernels: dict[Graph, float] = field(default_factory=dict)
@@ -79,7 +80,7 @@ class Prices:
         program = fold.kernel.group
         found = self._kernels.get(program)
         if found is None:
-            others = (each.seconds(self.machine) for each in form_estimates(fold.kernel, self.profiles))
+            others = (each.seconds(self.machine) for each in form_estimates(fold.kernel, self.profiles, self.strict))
             found = self._kernels[program] = min([seconds_of(fold.kernel, self.profiles, self.machine), *others])
         return found
 

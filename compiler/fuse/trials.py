@@ -31,7 +31,7 @@ from dslc.fuse.profile import Sizes
 from dslc.fuse.templates import Templates, Written
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Graph, Value
-from dslc.match.forms import generated, tells_nonfinite, ways
+from dslc.match.forms import generated, stated_error, tells_nonfinite, ways
 from dslc.onnx.exporter import node_model
 from dslc.onnx.functions import Function, function_of
 from dslc.onnx.inputs import draw, input_specs
@@ -106,6 +106,8 @@ class Tried:
     kernel: float
     variants: int
     lowering: str = ""
+    #: how far its results were from those of its nodes, relative to the largest element
+    error: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -128,6 +130,7 @@ class Trials:
         folder: of dslc's caches.
         left: seconds that are left for building and measuring.
         templates: of lowerings, whose kernels are tried beside those that are generated.
+        strict: whether infinities and NaN must be where the nodes have them.
     """
 
     rules: Rules
@@ -137,6 +140,7 @@ class Trials:
     folder: str | Path | None = None
     left: Callable[[], float] = lambda: inf
     templates: Templates | None = None
+    strict: bool = False
     _functions: dict[Graph, Function] = field(default_factory=dict)
     #: seconds that the compiler took for a kernel, where one was compiled
     _pace: float = 0.0
@@ -301,7 +305,8 @@ class Trials:
             raise _Out(Why.FAULT, f"{type(problem).__name__}: {problem}") from problem
 
     def _generated(self, group: Graph, which: slice) -> list[Generated]:
-        return [Generated(variant, generate(self.rules, graph, variant)) for graph, variant in ways(self.rules, group)[which]]
+        every = ways(self.rules, group, self.strict)[which]
+        return [Generated(variant, generate(self.rules, graph, variant)) for graph, variant in every]
 
     def _measured(
         self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float = 0.0
@@ -387,8 +392,11 @@ class Trials:
             return Dropped(subject.program, Why.LATE if problem.late else Why.NOT_RUN, str(problem), found.nodes)
         except (NotBuilt, _Out) as problem:
             return Dropped(subject.program, Why.NOT_BUILT, str(problem), found.nodes)
-        answer = compare(before, after)
-        return found if answer.same else Dropped(subject.program, Why.DIFFERS, answer.problem, found.nodes)
+        stated = None if found.variant is None else stated_error(self.rules, found.variant.form)
+        answer = compare(before, after, stated)
+        if not answer.same:
+            return Dropped(subject.program, Why.DIFFERS, answer.problem, found.nodes)
+        return replace(found, error=answer.max_rel_error)
 
     def _kernel_model(self, subject: Subject, text: KernelText) -> bytes:
         inputs, outputs = self._types(subject.program.inputs), self._types(subject.program.outputs)

@@ -26,7 +26,7 @@ from dslc.prove.known.lock import lock_path, read_lock
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.definitions import SubstitutionDef
 from dslc.semantics.library import Rules
-from dslc.semantics.numerics import keeps_nonfinite
+from dslc.semantics.numerics import error_of, keeps_nonfinite
 
 #: the rule sets of libraries whose substitutions are tried
 KERNELS = "kernels"
@@ -34,10 +34,15 @@ KERNELS = "kernels"
 _FORMS, _PLAIN = 4, 1
 
 
-def forms(rules: Rules, group: Graph) -> Iterator[tuple[str, Graph]]:
-    """What each substitution and each of its choices makes of a group, applied wherever it fits; with a name that stays the same."""
+def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[str, Graph]]:
+    """What each substitution and each of its choices makes of a group, applied wherever it fits; with a name that stays the same.
+
+    `strict`: without those that say that they change infinities, NaN or overflows.
+    """
     found: dict[str, Graph] = {}
     for rule, operators in _compiled(rules):
+        if strict and not keeps_nonfinite(rule.definition.syntax):
+            continue
         if not operators <= {node.op for node in group.nodes() if isinstance(node, Call)}:
             continue
         for match in find_matches(rule, GraphIndex(group)):
@@ -47,19 +52,19 @@ def forms(rules: Rules, group: Graph) -> Iterator[tuple[str, Graph]]:
     yield from found.items()
 
 
-def has_form(rules: Rules, group: Graph) -> bool:
+def has_form(rules: Rules, group: Graph, strict: bool = False) -> bool:
     """Whether a substitution fits anywhere."""
-    return next(forms(rules, group), None) is not None
+    return next(forms(rules, group, strict), None) is not None
 
 
-def ways(rules: Rules, group: Graph) -> list[tuple[Graph, Variant]]:
+def ways(rules: Rules, group: Graph, strict: bool = False) -> list[tuple[Graph, Variant]]:
     """How a kernel of a group may be written, the best guess first: its forms in their variants, and the group as it stands.
 
     Raises:
         NotGenerated: in no way.
     """
     out: list[tuple[Graph, Variant]] = []
-    for name, form in forms(rules, group):
+    for name, form in forms(rules, group, strict):
         try:
             own = [variant for variant in variants(rules, form) if variant.filtered]
         except NotGenerated:
@@ -81,8 +86,18 @@ def generated(rules: Rules, group: Graph, variant: Variant) -> KernelText:
 
 def tells_nonfinite(rules: Rules, form: str) -> bool:
     """Whether a form gives infinities and NaN where the group does: a name of `forms`, or none."""
-    definition = rules.substitutions.get(form.partition("(")[0])
+    definition = _definition(rules, form)
     return definition is None or keeps_nonfinite(definition.syntax)
+
+
+def stated_error(rules: Rules, form: str) -> float | None:
+    """By how much the rule of a form says that results may be off; None where it does not say, and for no form."""
+    definition = _definition(rules, form)
+    return None if definition is None else error_of(definition.syntax)
+
+
+def _definition(rules: Rules, form: str) -> SubstitutionDef | None:
+    return rules.substitutions.get(form.partition("(")[0])
 
 
 def _name(match: Match) -> str:
@@ -138,4 +153,4 @@ def _proved(rules: Rules, definition: SubstitutionDef) -> bool:
     return found is not None and found.status == "proved"
 
 
-__all__ = ["KERNELS", "forms", "generated", "has_form", "tells_nonfinite", "ways"]
+__all__ = ["KERNELS", "forms", "generated", "has_form", "stated_error", "tells_nonfinite", "ways"]

@@ -499,7 +499,9 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     templates = Templates(task.rules, task.settings.trust)
     for note in templates.notes:
         run.note(note)
-    looked = Fusions(task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock, templates)
+    looked = Fusions(
+        task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock, templates, task.settings.strict_floats
+    )
     # what was derived from them is fused as they are
     bases = list(dict.fromkeys((*reached.offered[:1], reached.best, ground.start)))
     for k, base in enumerate(bases):
@@ -516,7 +518,7 @@ def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
             run.cut("building kernels")
         for note in (*templates.notes, *filter(None, [unbuilt(found)])):
             run.note(note)
-        run.kernels.update((one, told(found)) for one in made)
+        run.kernels.update((one, told(task.rules, found)) for one in made)
         yield from made
 
 

@@ -14,6 +14,7 @@ from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Why
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, kernel_value
+from dslc.match.forms import stated_error
 from dslc.search.candidate import KERNELS, Candidate
 from dslc.search.settings import Settings
 from dslc.semantics.library import Rules
@@ -33,12 +34,13 @@ class Fusions:
     sizes: Mapping[str, int]
     clock: Clock
     templates: Templates | None = None
+    strict: bool = False
 
     def of(self, base: Candidate, seconds: float) -> tuple[list[Candidate], Fused]:
         """A candidate with some of its nodes as kernels, the best by prediction first, and the story."""
         found = fused(
             base.graph, self.rules, self.costs, self.opset, self.clock, sizes=dict(self.sizes), seconds=seconds,
-            templates=self.templates,
+            templates=self.templates, strict=self.strict,
         )  # fmt: skip
         saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
         made = []
@@ -61,7 +63,7 @@ def fact_of_kernel(program: Graph) -> Fact:
     return Fact(KERNELS, program, Graph(program.inputs, kernel_value(program, program.inputs)))
 
 
-def told(found: Fused) -> list[str]:
+def told(rules: Rules, found: Fused) -> list[str]:
     """What a report says of the kernels of a result: their nodes, in how many places, and what was measured."""
     lines = []
     for kept in found.story.kept:
@@ -69,7 +71,12 @@ def told(found: Fused) -> list[str]:
         places = "" if kept.places == 1 else f", in {kept.places} places"
         places += f", by the template of {kept.tried.lowering}" if kept.tried.lowering else ""
         was, now = kept.tried.nodes * 1e3, kept.tried.kernel * 1e3
+        form = "" if kept.tried.variant is None else kept.tried.variant.form
+        places += f", by {form}" if form else ""
         lines.append(f"kernel {kept.tried.name}: {words}{places}: {now:.4g} ms instead of {was:.4g} ms by itself")
+        stated = stated_error(rules, form)
+        if stated is not None:
+            lines[-1] += f", off by {kept.tried.error:.2g} of the largest element ({stated:g} is what the rule says)"
     return lines
 
 

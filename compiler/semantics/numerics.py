@@ -1,4 +1,4 @@
-"""What a rule says of floating-point numbers: `verify numerics = reassociates`, or a list of such words."""
+"""What a rule says of floating-point numbers: `verify numerics = reassociates`, or a list of such words, and `error = 1e-5`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,25 @@ NONFINITE = "nonfinite"
 def entries(syntax: t.Node) -> tuple[t.Entry, ...]:
     """The `numerics` entries of a rule."""
     return tuple(node for node in t.walk(syntax) if isinstance(node, t.Entry) and node.name == "numerics")
+
+
+def errors(syntax: t.Node) -> tuple[t.Entry, ...]:
+    """The `error` entries of a rule."""
+    said = (entry for node in t.walk(syntax) if isinstance(node, t.Verify) for entry in node.entries)
+    return tuple(entry for entry in said if entry.name == "error")
+
+
+def error_in(entry: t.Entry) -> float | None:
+    """The number of an `error` entry: above 0 and at most 1; None where it holds something else."""
+    value = entry.value
+    number = float(value.value) if isinstance(value, t.Float | t.Int) else 0.0
+    return number if 0.0 < number <= 1.0 else None
+
+
+def error_of(syntax: t.Node) -> float | None:
+    """By how much results in 32 bits may be off, relative to the largest element; None where a rule does not say."""
+    found = [error for entry in errors(syntax) if (error := error_in(entry)) is not None]
+    return max(found, default=None)
 
 
 def words(entry: t.Entry) -> tuple[str, ...]:

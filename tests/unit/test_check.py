@@ -220,6 +220,9 @@ def test_an_error_as_text_has_its_hint() -> None:
         ("[exact, cancels]", True),
         ("[nonfinite, nonfinite]", True),
         ("1", True),
+        ("cancels, error = 1e-5", False),
+        ("cancels, error = 2", True),
+        ("cancels, error = cancels", True),
     ],
 )
 def test_what_a_rule_says_of_floating_point_numbers_is_of_the_vocabulary(tmp_path: Path, numerics: str, wrong: bool) -> None:
@@ -234,7 +237,7 @@ substitution odd(X: T[*S]) -> Y {{
 """
     findings = [finding for finding in check_text(tmp_path, text) if finding.code == "E0326"]
     assert bool(findings) == wrong
-    assert all("nonfinite" in finding.hint or "exact" in finding.message for finding in findings)
+    assert all("nonfinite" in finding.hint or "exact" in finding.message or "error" in finding.message for finding in findings)
 
 
 def test_a_tensor_of_rank_0_is_read_with_and_without_brackets(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from dslc.semantics.definitions import OperatorDef, PropertyDef, SubstitutionDef
 from dslc.semantics.env import Env, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
-from dslc.semantics.numerics import entries, words
+from dslc.semantics.numerics import entries, error_in, errors, words
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES, KEYWORDS, NUMERICS
@@ -62,6 +62,10 @@ def check_substitution(rules: Rules, sub: SubstitutionDef, report: Report) -> No
     _partial(rules, sub, report)
     for entry in entries(syntax):
         _numerics(entry, report)
+    for entry in errors(syntax):
+        if error_in(entry) is None:
+            hint = "by how much a result in 32 bits may be off, relative to its largest element"
+            report.add("E0326", "`error` is a number above 0 and at most 1", entry.value.span, hint=hint)
     for param in syntax.params:
         if param.name not in used_left and param.name not in scope.used:
             report.add("W0005", f"the tensor `{param.name}` is never used", param.span)
