@@ -18,7 +18,8 @@ from dslc.ir.graph import Graph
 
 if TYPE_CHECKING:
     from dslc.cost.evaluation import Evaluation
-    from dslc.cost.model import CostModel, Key, Small
+    from dslc.cost.model import CostModel, Small
+    from dslc.cost.start import Key
 
 #: rounds over what is measured: over little, and over more
 _TURNS, _FEW, _TURNS_OF_MANY = 5, 60, 3

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from dslc.cost.model import CostModel
 
 Layed = tuple[Info, Port]
-#: a graph costs at least such a part of the original
-LEAST = 0.02
 
 
 class Evaluation:
@@ -50,11 +48,12 @@ class Evaluation:
         start = model.start
         self.infos: list[Info | None]
         if seconds is not None:
-            self.infos, self.cost = [model.known(model.key(group)) for group in self.groups], seconds
+            self.infos, self._sum = [model.known(model.key(group)) for group in self.groups], seconds
+            self.cost = seconds
             return
         if start is None:
             self.infos = list(model.infos(self.groups))
-            self.cost = sum(info.body for info in self.infos if info is not None) + self.beside()
+            self.cost = self._sum = sum(info.body for info in self.infos if info is not None) + self.beside()
             return
         keys = [model.key(group) for group in self.groups]
         more = Counter(keys)
@@ -66,12 +65,12 @@ class Evaluation:
         for key, group in start.groups.items():
             if more[key] and key not in bodies:
                 bodies[key] = model.infos([group])[0].body
-        self.cost = start.seconds + sum(count * bodies[key] for key, count in more.items() if count)
-        if self.cost < inf:
+        #: what the sums of groups say; what is measured alone may add up to more than the whole takes
+        self._sum = start.seconds + sum(count * bodies[key] for key, count in more.items() if count)
+        if self._sum < inf:
             start.evaluation.refresh()
-            self.cost += self.beside() - start.evaluation.beside()
-            # what is measured alone may add up to more than the whole takes, and more may seem to be saved than there is
-            self.cost = max(self.cost, LEAST * start.seconds)
+            self._sum += self.beside() - start.evaluation.beside()
+        self.cost = model.believed(self._sum)
 
     def beside(self) -> float:
         """Seconds for changes of layout, and what pairs take more or less than each of both, as far as that is known."""
@@ -117,7 +116,7 @@ class Evaluation:
         if least > 0 and sum(self._measured(k).alone for k in gone) + nearby <= least:
             return self.cost, concerned
         infos = self._model.infos(fresh)
-        cost = self.cost - concerned + sum(info.body for info in infos)
+        cost = self._sum - concerned + sum(info.body for info in infos)
         old = [self._measured(k) for k in gone]
         if any(_in_blocks(info) for info in (*infos, *old)):
             if sorted(map(_layout, infos)) != sorted(map(_layout, old)):
@@ -126,7 +125,7 @@ class Evaluation:
                     self._measured(k)
             layed = [(info, port_of(group)) for info, group in zip(infos, fresh, strict=True)]
             cost += self._changes(set(gone), layed, change.now) - self._changes()
-        return cost, concerned
+        return self._model.believed(cost), self._model.share * concerned
 
     def _divided(self, new: Mapping[Value, Value]) -> tuple[_Change, list[int], list[int], list[Group]]:
         """What a replacement changes; the groups around it; those that are gone, and those that are there instead."""

@@ -12,6 +12,7 @@ from math import inf, log2
 from typing import Any
 
 from dslc.cost import kinds
+from dslc.cost.clock import TimeUp
 from dslc.cost.confirm import confirmed
 from dslc.cost.evaluation import Evaluation
 from dslc.cost.groups import Group, groups_of
@@ -20,6 +21,8 @@ from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
+from dslc.cost.process import WorkerFailed
+from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
@@ -58,8 +61,8 @@ _REST = 0.1
 
 #: how many times what a guess says a group may take
 _SLACK = 4.0
-
-Key = tuple[int, ...]
+#: a graph costs at least such a part of the original
+_LEAST_LEFT = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,6 @@ class Small:
     inputs: tuple[Value, ...]
     weights: tuple[Value, ...]
     outputs: tuple[Value, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Start:
-    """The original graph, what it takes as a whole in seconds, and its groups."""
-
-    seconds: float
-    evaluation: Evaluation
-    keys: Mapping[Key, int]
-    groups: Mapping[Key, Group]
 
 
 class CostModel:
@@ -118,6 +111,7 @@ class CostModel:
         self._together: Mapping[Hashable, float] = {}
         #: what other graphs are compared with, where that is known as a whole
         self.start: Start | None = None
+        self._alone: float | None = None
         #: seconds of a run without nodes, as of the last `confirm`
         self.overhead = 0.0
         self._local: weakref.WeakKeyDictionary[Node, int] = weakref.WeakKeyDictionary()
@@ -191,10 +185,30 @@ class CostModel:
 
     def part(self) -> float:
         """Seconds of those groups of the original that were measured, each by itself: at times more than the whole takes."""
-        if self.start is None:
-            return 0.0
-        self.start.evaluation.refresh()
-        return sum(info.body for info in self.start.evaluation.infos if info is not None) + self.start.evaluation.beside()
+        return 0.0 if self.start is None else self.start.part(self._infos, self._excused)
+
+    @property
+    def share(self) -> float:
+        """Which part of what groups take by themselves they take in the original."""
+        return 1.0 if self.start is None else self.start.share(self.part(), self._run_alone)
+
+    def believed(self, seconds: float) -> float:
+        """What a graph takes for which the sums of groups say so many seconds: a gain counts as far as groups take less by it than
+        they do in the original."""
+        if self.start is None or seconds == inf:
+            return seconds
+        whole = self.start.seconds
+        # noise must not leave nothing of a graph
+        return max(whole + self.share * (seconds - whole), _LEAST_LEFT * whole)
+
+    def _run_alone(self) -> float:
+        """Seconds of a run without nodes, where that is known."""
+        if self._alone is None:
+            try:
+                self._alone = 0.0 if self.target.pricing is not None else self.measurer.run_alone()
+            except (WorkerFailed, TimeUp):
+                self._alone = 0.0
+        return self._alone
 
     def most(self, group: Group) -> float:
         """More seconds than a group takes: what was measured, or several times its part of the original by operations and bytes."""
@@ -230,6 +244,8 @@ class CostModel:
         found = confirmed(self, graphs)
         self._infos.update(found.infos)
         self._together, self.overhead = found.together, found.overhead
+        if self.start is not None:
+            self.start.forget()
         if self.start is not None:
             self.start.evaluation.refresh()
         return found.cut

@@ -190,7 +190,7 @@ def _predicted(start: Candidate, costs: CostModel, found: Sequence[Contender], r
         seconds |= {one: one.cost * seconds[start] / max(start.cost, 1e-12) for one in every if one not in plain}
     except TimeUp:
         run.cut("measuring")
-    return Predicted(start, seconds, costs.part())
+    return Predicted(start, seconds)
 
 
 # ---- searching and checking, until nothing is found guilty ----------------------------------------------------------------

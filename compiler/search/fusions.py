@@ -46,7 +46,7 @@ class Fusions:
         made = []
         for graph in found.graphs:
             programs = list(kernels(graph))
-            gain = sum(saved.get(name(program), 0.0) for program in programs)
+            gain = self.costs.share * sum(saved.get(name(program), 0.0) for program in programs)
             facts = tuple(fact_of_kernel(program) for program in programs)
             cost = max(base.cost - gain, 0.05 * base.cost)
             made.append(Candidate(graph, cost, base, KERNELS, len(programs), facts, {**base.kernels, **found.texts}))

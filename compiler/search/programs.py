@@ -7,7 +7,8 @@ from math import inf
 
 from dslc.cost.clock import TimeUp
 from dslc.cost.groups import Group
-from dslc.cost.model import CostModel, Key
+from dslc.cost.model import CostModel
+from dslc.cost.start import Key
 from dslc.egraph.extract.program import program_of
 from dslc.egraph.extract.table import Extraction
 from dslc.egraph.graph import EGraph

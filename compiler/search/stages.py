@@ -88,18 +88,14 @@ class Referenced:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """Seconds of candidates as costs were measured last, and of what was measured of the original."""
+    """Seconds of candidates as costs were measured last."""
 
     start: Candidate
     seconds: Mapping[Candidate, float] = field(default_factory=dict)
-    part: float = 0.0
 
     def ratio(self, found: Candidate) -> float:
-        """How many times as fast a candidate should be: what it saves of the original, or of what was measured of that where these
-        parts by themselves take longer than the whole."""
-        before = self.seconds.get(self.start, self.start.cost)
-        whole = max(before, self.part)
-        return whole / max(whole - before + self.seconds.get(found, found.cost), 1e-12)
+        """How many times as fast a candidate should be."""
+        return self.seconds.get(self.start, self.start.cost) / max(self.seconds.get(found, found.cost), 1e-12)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

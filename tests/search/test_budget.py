@@ -211,6 +211,39 @@ def test_differences_are_the_same_with_the_rest_measured_and_without() -> None:
     assert count >= 4
 
 
+class Alone(Listed):
+    """A run without nodes takes half a microsecond."""
+
+    def run_alone(self, turn: str = "") -> float:
+        return 5e-7
+
+
+def test_groups_that_take_longer_than_the_whole_save_their_part_of_it() -> None:
+    """By themselves four groups take 4 us, the whole 2 us: one of them is a quarter of that, not a half."""
+    graph = Graph((x(8, 16),), (op("exp", op("transpose", op("transpose", op("cumsum", x(8, 16), axis=0), perm=(1, 0)), perm=(1, 0))),))
+    costs = CostModel(RULES, Alone(), lambda inputs, outputs: b"", 17)
+    costs.begin(graph, 2e-6)
+    rules = [rule for rule in compile_all(RULES) if rule.definition.name == "std.transpose_of_transpose"]
+    (match,) = find_matches(rules[0], GraphIndex(graph), limit=5)
+    state = costs.evaluate(graph)
+    costs.infos(state.groups)
+    assert (costs.part(), costs.share) == pytest.approx((4e-6, 1.5e-6 / 4e-6))
+    new = replacements(match)
+    # three of four nodes are left, and the run itself
+    wanted = 0.5e-6 + 1.5e-6 * 3 / 4
+    assert state.after(new)[0] == pytest.approx(wanted)
+    assert costs.graph_cost(rewritten(graph, new)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("seconds", [4.5e-6, 1e-3])
+def test_groups_that_take_no_longer_than_the_whole_save_what_they_take(seconds: float) -> None:
+    graph = network()
+    costs = CostModel(RULES, Alone(), lambda inputs, outputs: b"", 17)
+    costs.begin(graph, seconds + 6e-6)
+    costs.infos(costs.evaluate(graph).groups)
+    assert costs.share == 1.0
+
+
 class ByBytes(Listed):
     """What touches more memory costs more."""
 
