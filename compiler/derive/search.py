@@ -7,7 +7,8 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from itertools import islice, product
@@ -20,7 +21,7 @@ from dslc.derive.solving import Miss, Missed, Shaped, nearer, shaped
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import instances, missed, products_of
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
-from dslc.ir.scalar import Apply, Read, Reduce, walk
+from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
@@ -32,6 +33,8 @@ _WAYS = 16
 _WHOLE, _MEMBERS, _JOINING = 0.25, 0.5, 0.7
 #: programs of one call at its sizes, with other layouts before and behind it, that are made
 _LAYOUTS = 2
+#: a beam is this part of the whole at first
+_WIDENING = (3, 1)
 #: expressions that are asked why they are not an operator
 _ASKED = 200
 
@@ -83,6 +86,20 @@ def distance(value: Value, views: Views | None = None) -> int:
     return total
 
 
+def uneven(value: Value) -> int:
+    """How much of an expression treats otherwise what is alike, as the sides of a window are.
+
+    Lengths that are summed in several scopes, one each, and tensors with indexes of several iterators that are not of equally many.
+    """
+    lengths, places = Counter[Scalar](), 0
+    for node in topological([value.node]):
+        if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
+            lengths.update(set(node.scope.body.extents))
+            for each in each_of(Read, node.scope.body):
+                places += max(0, len({len(at.free) for at in each.index} - {0, 1}) - 1)
+    return sum(count - 1 for count in lengths.values()) + places
+
+
 class Search:
     """One search; `programs` are the best so far at any moment."""
 
@@ -104,6 +121,7 @@ class Search:
         self._sizes: dict[Shaped, list[float]] = {}
         self._known: dict[Value, float] = {}
         self._alone = False
+        self._near: dict[Value, tuple[tuple[Step, Value], ...]] = {}
         self._instances: dict[Value, tuple[tuple[str, Value], ...]] = {}
         self._prices: dict[Node, float] = {}
         self._heavy: dict[ScopeNode, bool] = {}
@@ -145,32 +163,54 @@ class Search:
         self.steps.late = late
         paths = self.paths
         paths[start] = ()
-        layer = [start]
         best = {start: self._programs(start, ())}
         complete = True
-        for _ in range(self.limits.max_depth):
-            fresh: list[Value] = []
-            for state in layer:
-                if late() or len(paths) >= self.limits.max_states:
-                    complete = False
-                    break
-                for step, new in self.steps.near(state):
-                    if new not in paths and len(paths) < self.limits.max_states:
-                        paths[new] = (*paths[state], step)
-                        fresh.append(new)
-            for new in fresh:
-                # at least the first of a layer, whatever time is left
-                best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
-            if not fresh:
-                break
-            layer, cut = self._kept(fresh, best, paths)
-            complete = complete and not cut
-            if late():
-                complete = False
+        # few of each layer at first, so that what takes several derivations is found before all that takes two was looked at
+        for beam in dict.fromkeys(-(-self.limits.beam // part) for part in _WIDENING):
+            complete = self._layers(start, beam, best, late)
+            if complete or late() or len(paths) >= self.limits.max_states:
                 break
         self.states = len(paths)
         self.seen = tuple(paths)
         return complete
+
+    def _layers(self, start: Value, beam: int, best: dict[Value, float], late: Callable[[], bool]) -> bool:
+        """Derivations from one expression, so many of each layer taken further; whether that was all within the depth."""
+        paths = self.paths
+        layer = [start]
+        complete = True
+        for depth in range(1, self.limits.max_depth + 1):
+            found: dict[Value, None] = {}
+            for state in layer:
+                if late() or len(paths) >= self.limits.max_states:
+                    complete = False
+                    break
+                for step, new in self._children(state):
+                    if new not in paths and len(paths) < self.limits.max_states:
+                        paths[new] = (*paths[state], step)
+                    if len(paths.get(new, ())) == depth:
+                        found[new] = None
+            fresh = [new for new in found if new not in best]
+            for new in fresh:
+                # at least the first of a layer, whatever time is left
+                best[new] = inf if new is not fresh[0] and late() else self._programs(new, paths[new])
+            if not found:
+                break
+            layer, cut = self._kept([*found], best, paths, beam)
+            complete = complete and not cut
+            if late():
+                complete = False
+                break
+        return complete
+
+    def _children(self, state: Value) -> tuple[tuple[Step, Value], ...]:
+        """The expressions one derivation away, found once, as far as time allows."""
+        known = self._near.get(state)
+        if known is None:
+            known = tuple(self.steps.near(state))
+            if not self.steps.late():
+                self._near[state] = known
+        return known
 
     # ---- several products ----------------------------------------------------------------------------------
 
@@ -244,12 +284,14 @@ class Search:
                     found = nearer(found, why)
         return found or Missed(Miss.NO_TABLE)
 
-    def _kept(self, fresh: list[Value], best: dict[Value, float], paths: Mapping[Value, tuple[Step, ...]]) -> tuple[list[Value], bool]:
+    def _kept(
+        self, fresh: list[Value], best: Mapping[Value, float], paths: Mapping[Value, tuple[Step, ...]], beam: int
+    ) -> tuple[list[Value], bool]:
         """Those that are taken further: for the rules that led to them, for their price, and for their distance."""
-        if len(fresh) <= self.limits.beam:
+        if len(fresh) <= beam:
             return fresh, False
         if not self.limits.guided:
-            return fresh[: self.limits.beam], True
+            return fresh[: beam], True
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value, self.steps.views) for value in fresh}
         # of those that are alike in all that is known of them, as rows and columns are, one goes before the others
@@ -258,8 +300,9 @@ class Search:
         for value in fresh:
             key = (best[value], far[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
             again[value] = alike[key] = alike.get(key, -1) + 1
-        cheap = sorted(fresh, key=lambda value: (again[value], best[value], far[value], order[value]))
-        near = sorted(fresh, key=lambda value: (again[value], far[value], _scopes(value), best[value], order[value]))
+        odd = {value: uneven(value) for value in fresh}
+        cheap = sorted(fresh, key=lambda value: (again[value], odd[value], best[value], far[value], order[value]))
+        near = sorted(fresh, key=lambda value: (again[value], odd[value], far[value], _scopes(value), best[value], order[value]))
         kept: dict[Value, None] = {}
         # of every set of rules that led here some, as what pays in the end may look worse on its way
         groups: dict[tuple[str, ...], list[Value]] = {}
@@ -273,10 +316,10 @@ class Search:
         ]
         for turn in range(max(map(len, queues))):
             for members in queues:
-                if turn < len(members) and len(kept) < self.limits.beam // 2:
+                if turn < len(members) and (turn == 0 or len(kept) < beam // 2):
                     kept[members[turn]] = None
         for k, value in enumerate(near):
-            if len(kept) >= self.limits.beam:
+            if len(kept) >= beam:
                 break
             # a price says more than a distance
             kept.update(dict.fromkeys((*cheap[2 * k : 2 * k + 2], value)))

@@ -43,7 +43,7 @@ def assert_proved(rules: Rules, program: Program, value: Value) -> None:
 
 
 #: as many as the window of a row needs to become a product of the image as it is
-STATES = 25
+STATES = 35
 ROW = "conv(X: f32[1, 3, 5, 4], K: f32[2, 3, 1, 3], pads=[0, 1, 0, 1])"
 COLUMN = "conv(X, L: f32[2, 3, 3, 1], pads=[1, 0, 1, 0])"
 
