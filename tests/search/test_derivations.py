@@ -16,6 +16,7 @@ from onnx import helper, numpy_helper
 import dslc
 from dslc.codegen.host.compiler import NAMES
 from dslc.cost.cache import CostCache
+from dslc.cost.clock import TimeUp
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
@@ -204,6 +205,26 @@ def test_figure_15_what_reads_one_image_has_one_call(capsys: pytest.CaptureFixtu
     assert found.after is not None and error(model, found.after) < 1e-5
     with capsys.disabled():
         print(f"{one.ratio:.2f} times as fast")
+
+
+@compiles
+def test_what_was_measured_is_taken_whatever_there_was_no_time_for() -> None:
+    """The second program of a pair of nodes comes too late: the first one is there."""
+    tried: list[object] = []
+
+    class Late(Siblings):
+        def _worth_building(self, *given: Any) -> Any:
+            return 2 * Siblings._worth_building(self, *given)[:1]
+
+        def _measured(self, fact: Any) -> Any:
+            tried.append(fact)
+            if len(tried) > 1:
+                raise TimeUp
+            return Siblings._measured(self, fact)
+
+    found = looked(crossed(8, 4, 8), margin=0.0, finder=Late)
+    assert len(tried) == 2 and found.tale.late
+    assert len(found.tale.taken) == 1 and found.candidates
 
 
 @compiles
