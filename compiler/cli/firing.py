@@ -11,7 +11,8 @@ from dslc.interpret import Floats, InterpretError, Redraw, run
 from dslc.interpret.check_rule import difference, draw
 from dslc.interpret.domain import Domain
 from dslc.interpret.field import Field
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, ScopeNode, Value
+from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
 from dslc.semantics.definitions import DerivationDef, TestDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
@@ -94,6 +95,9 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
     if rule is None:
         message = f"no derivation of this library is named `{test.syntax.name}`"
         return [Diagnostic("E0214", message, statement.span, hint="a test with `derives` bears the name of its derivation")]
+    wrong = [problem for graph in (before, after) for problem in _no_expression(rules, graph, statement.span)]
+    if wrong:
+        return wrong
     made = list(_derived(rules, rule, before))
     if _normal(rules, rule, after) in made:
         return []
@@ -104,6 +108,9 @@ def derives(rules: Rules, test: TestDef, statement: t.Derives, before: Graph, af
 
 
 def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph) -> list[Diagnostic]:
+    wrong = _no_expression(rules, graph, statement.span)
+    if wrong:
+        return wrong
     found = next(_derived(rules, rule, graph), None)
     if found is not None and statement.silent:
         return [Diagnostic("E0506", f"`{rule.name}` applies here, and should not", statement.span, hint=f"it makes {_shown(found)}")]
@@ -112,6 +119,46 @@ def _applies(rules: Rules, rule: DerivationDef, statement: t.Fires, graph: Graph
     if found is not None:
         return _equal(rules, Graph(graph.inputs, graph.outputs[-1:]), Graph(graph.inputs, (found,)), statement.span, rule.name)
     return []
+
+
+def _no_expression(rules: Rules, graph: Graph, span: Span) -> list[Diagnostic]:
+    """E0326 where the last value is no tensor, E0401 where it reads outside of another one."""
+    from dslc.ir.graph import topological
+
+    if not graph.outputs:
+        hint = "`given A: f32[4, 3]` declares one to read"
+        return [Diagnostic("E0326", "the last value here is no tensor of others", span, hint=hint)]
+    (value,) = expand(rules, graph.outputs[-1:])
+    place = next((found for node in topological([value.node]) if isinstance(node, ScopeNode) for found in _beside(node)), None)
+    return [] if place is None else [Diagnostic("E0401", place, span, hint="`other=0` says what lies outside")]
+
+
+def _beside(node: ScopeNode) -> Iterator[str]:
+    """Reads that are sure to leave their tensors: under no condition, and without a value outside."""
+    from dslc.analysis.numeric import Unknown, interval
+    from dslc.derive.pieces import sum_ranges
+
+    scope = node.scope
+    at: dict[Scalar, tuple[int, int]] = {**sum_ranges(scope.body)}
+    at |= {it: (0, size - 1) for it, size in zip(scope.iters, scope.extents, strict=True) if isinstance(size, int)}
+    if any(_is_choice(part) for part in walk(scope.body)):
+        return
+    for each in walk(scope.body):
+        if isinstance(each, Read) and each.other is None:
+            for index, size in zip(each.index, node.args[each.operand].type.shape, strict=True):
+                if any(isinstance(part, Apply) and part.name not in {"+", "*"} for part in walk(index)):
+                    # of these an interval may be too wide
+                    continue
+                try:
+                    least, most = interval(index, at)
+                except Unknown:
+                    continue
+                if isinstance(size, int) and (least < 0 or most >= size):
+                    yield f"{index} runs from {least} to {most}, beside a tensor of {size}"
+
+
+def _is_choice(part: Scalar) -> bool:
+    return part.where is not None if isinstance(part, Reduce) else isinstance(part, Apply) and part.name == "select"
 
 
 def _derived(rules: Rules, rule: DerivationDef, graph: Graph) -> Iterator[Value]:

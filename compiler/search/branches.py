@@ -46,17 +46,21 @@ class Branches(Derivations):
                     continue
                 searched += 1
                 best: Rival | None = None
-                for made, worth in self._made(region)[: self.built]:
-                    found += 1
-                    fact = Fact(f"mutant by {calls[0].op}, {len(calls)} branches as one", region, program(region.inputs, made))
-                    cheap = worth * self.margin < price and validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
-                    one = self._measured(fact) if cheap else None
-                    if one is not None:
-                        measured.append(one)
-                        if one.ratio >= self.margin and (best is None or one.after < best.after):
-                            best = one
-                if best is not None:
-                    taken.append((best, old, leaves))
+                try:
+                    for made, worth in self._made(region)[: self.built]:
+                        found += 1
+                        fact = Fact(f"mutant by {calls[0].op}, {len(calls)} branches as one", region, program(region.inputs, made))
+                        cheap = worth * self.margin < price
+                        proved = cheap and validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
+                        one = self._measured(fact) if proved else None
+                        if one is not None:
+                            measured.append(one)
+                            if one.ratio >= self.margin and (best is None or one.after < best.after):
+                                best = one
+                finally:
+                    # what was measured by now is kept, whatever there was no time for
+                    if best is not None:
+                        taken.append((best, old, leaves))
         except TimeUp:
             late = True
         tale = Tale(searched, found, tuple(measured), tuple(one for one, _, _ in taken), late)

@@ -158,6 +158,8 @@ class Derivations:
     margin: float = MARGIN
     #: programs of one expression that are built
     built: int = BUILT
+    #: seconds for building what promises to be faster, where that may take longer than looking for it
+    longer: Callable[[], float] | None = None
     #: what was derived so far of each operator
     found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     _profiles: Profiles = field(init=False)
@@ -166,7 +168,7 @@ class Derivations:
 
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
-        self._trials = Trials(self.rules, self.costs.measurer, self._profiles.sizes, self.opset, left=self.left)
+        self._trials = Trials(self.rules, self.costs.measurer, self._profiles.sizes, self.opset, left=self.longer or self.left)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """A candidate with everything that is faster, and one for each rule of it where there are several; the best first."""

@@ -51,8 +51,9 @@ HEAVY = 1 << 28
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
 #: of what is left beside that, the share of kernels, and of this what mutants and derivations may take at most; and where there are
-#: some, which gain more than rules do and have fewer contenders beside them, what is kept after them
-KERNELS, MUTATING, DERIVING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.15, 0.4, 12, 0.4
+#: some, which gain more than rules do and have fewer contenders beside them, what is kept after them; derived programs that promise to
+#: be faster are built until so much of the time of kernels is over
+KERNELS, MUTATING, DERIVING, BUILDING, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 0.15, 0.4, 0.7, 12, 0.4
 #: kernels that are predicted to be so many times as fast as the search's best need no other contenders beside it
 CLEARLY = 1.5
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
@@ -455,13 +456,15 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     if not task.settings.derive or not (with_kernels(task.settings) or computed):
         return
     left = _share(ground, run, "deriving programs", DERIVING)
+    # what promises to be faster may take longer to build than kernels that need not be
+    longer = _share(ground, run, "deriving programs", BUILDING)
     common = (task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided)
     bases = (*reached.offered[:1], reached.best, ground.start)
-    siblings = Siblings(*common)
+    siblings = Siblings(*common, longer=longer)
     pairs = [*_found(siblings, run, "deriving programs", bases[-2:])]
     yield from pairs
     # what was mutated, or derived in pairs, is derived further
-    yield from _found(Derivations(*common, found=siblings.found), run, "deriving programs", (*pairs[:1], *bases))
+    yield from _found(Derivations(*common, found=siblings.found, longer=longer), run, "deriving programs", (*pairs[:1], *bases))
 
 
 def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float]:

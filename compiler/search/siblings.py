@@ -50,19 +50,22 @@ class Siblings(Derivations):
                 whole, leaves = abstracted((*old, *(node.values[0] for node in pair)), leaves_of(nodes))
                 region, sums = program(whole.inputs, whole.outputs[:2]), whole.outputs[2:]
                 best: Rival | None = None
-                for made, rule in self._worth_building(sums, pair, price):
-                    found += 1
-                    new = replace(region.outputs, dict(zip(sums, made, strict=True)))
-                    fact = Fact(rule, region, program(region.inputs, new))
-                    proved = validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
-                    one = self._measured(fact) if proved else None
-                    if one is not None:
-                        measured.append(one)
-                        if one.ratio >= self.margin and (best is None or one.after < best.after):
-                            best = one
-                if best is not None:
-                    taken.append((best, old, leaves))
-                    owned.update(nodes)
+                try:
+                    for made, rule in self._worth_building(sums, pair, price):
+                        found += 1
+                        new = replace(region.outputs, dict(zip(sums, made, strict=True)))
+                        fact = Fact(rule, region, program(region.inputs, new))
+                        proved = validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
+                        one = self._measured(fact) if proved else None
+                        if one is not None:
+                            measured.append(one)
+                            if one.ratio >= self.margin and (best is None or one.after < best.after):
+                                best = one
+                finally:
+                    # what was measured by now is kept, whatever there was no time for
+                    if best is not None:
+                        taken.append((best, old, leaves))
+                        owned.update(nodes)
         except TimeUp:
             late = True
         tale = Tale(searched, found, tuple(measured), tuple(one for one, _, _ in taken), late)

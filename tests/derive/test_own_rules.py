@@ -62,3 +62,21 @@ def test_einnet_s_may_be_left_out(halves: Path) -> None:
 def test_optimize_has_it_beside_those_of_einnet(halves: Path) -> None:
     names = {rule.name for rule in derivations_of(load_many(["std", halves]))}
     assert "halves.sum_in_halves" in names and "einnet.pair_stacking" in names
+
+
+@pytest.mark.parametrize(
+    "statement, code",
+    [
+        ("derives { Y = {[i: 4] i} => Y = {[i: 4] i} }", "E0326"),
+        ("derives { Y = {[i: 4] sum[r: 7] A[i, r]} => Y = {[i: 4] sum[r: 6] A[i, r]} }", "E0401"),
+        ("fires { Y = {[i: 4] sum[r: 6] A[i + 1, r]} }", "E0401"),
+        ("fires { Y = {[i: 4] sum[r: 6] A[i + 1, r, other=0]} }", None),
+        ("derives { Y = {[i: 4] sum[r: 6] A[i, r]} => Y = {[i: 4] sum[r: 6] A[i, r]} }", "E0505"),
+    ],
+)
+def test_a_test_of_it_that_says_something_else_fails(halves: Path, statement: str, code: str | None) -> None:
+    file = halves.with_name("tested.rules")
+    file.write_text(halves.read_text() + f"test sum_in_halves {{\n  given A: f32[4, 6]\n  {statement}\n}}\n")
+    rules = load_many([file])
+    found = {problem.code for each in run_tests(rules, modules=modules_of(rules, [file])) for problem in each.diagnostics}
+    assert found == ({code} if code else set())

@@ -151,13 +151,13 @@ def test_vectors_of_iterators_are_equal_where_all_of_them_are(rules: Rules, tmp_
     assert several > 0
 
 
-@pytest.mark.parametrize("name", ["two sums", "a triangle", "no diagonal", "half of a sum", "a place farther"])
+@pytest.mark.parametrize("name", ["two sums", "a triangle", "half of a sum"])
 def test_what_is_proved_of_a_wrong_rule_s_programs_is_right(rules: Rules, tmp_path: Path, name: str) -> None:
     """Programs that a mistake led to differ, and none of these is proved."""
     start = convolution(rules)
     inputs = [*start.node.args]
     own = derivation(tmp_path, WRONG[name])
-    found = Search(rules, [rules.derivations["einnet.summation_splitting"], own], Limits(max_depth=2, max_states=25)).run(start)
+    found = Search(rules, [rules.derivations["einnet.summation_splitting"], own], Limits(max_depth=2, max_states=15)).run(start)
     wrong = 0
     for program in found.programs:
         (new,) = expand(rules, (program.value,))
