@@ -186,7 +186,8 @@ def fact(applied: Applied | Stated) -> tuple[Fact, tuple[Value, ...]]:
         for node in topological(value.node for value in (*old, *new))
         if not node.args
         for value in node.values
-        if isinstance(node, Input) or number_of(value) is None
+        # a call of no arguments stands for itself
+        if isinstance(node, Input) or (isinstance(node, Constant) and number_of(value) is None)
     ]
     return fact_of(applied.rule.name, old, new, leaves)
 

@@ -160,7 +160,8 @@ class _Searching:
 
         self._options, self._limits, self._start = options, limits, start
         self._given, self._rules = without_layouts(rules), sorted(rules, key=lambda rule: rule.name)
-        self._operators = [frozenset(site.operator for site in rule.left.sites) for rule in self._rules]
+        # a term variable stands for any operator
+        self._operators = [frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules]
         self._random = Random(seed)
         self._moves = list(moves)
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}

@@ -13,6 +13,7 @@ from dslc.egraph.explain import fact, used
 from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import Caps, Limits, saturate, step
+from dslc.egraph.story import kept
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.graph import Graph, Node, Value, replace, with_args
@@ -131,3 +132,18 @@ def test_a_merged_pair_of_products_is_one_fact_of_two_results() -> None:
     told, leaves = fact(one)
     assert (told.rule, len(told.old.outputs), len(leaves)) == ("std.merge_matmuls", 2, 3)
     assert program_of(egraph, found) != graph
+
+
+def test_a_call_of_no_arguments_is_part_of_a_fact_and_no_hole() -> None:
+    """A mean as a product with ones: what stands for holes is in the e-graph, and the program can be told again."""
+    x = tensor("x", 5, 7)
+    graph = Graph((x,), (call("reduce_mean", x, axes=(1,), keepdims=True),))
+    egraph = EGraph.of(graph)
+    saturate(egraph, named(directions(), "mean_by_matmul"), Limits(rounds=2))
+    found = extract(egraph, lambda node: 0.1 if "matmul" in getattr(node, "op", "") else 1.0 if node.args else 0.0)
+    assert found is not None
+    (one,) = used(egraph, found)
+    told, leaves = fact(one)
+    assert told.old.inputs and len(told.old.inputs) == len(leaves)
+    again = kept(egraph, found, graph)
+    assert any("matmul" in getattr(node, "op", "") for node in again.memo)
