@@ -130,6 +130,22 @@ def test_a_convolution_of_groups_is_a_convolution(rules: Rules) -> None:
     assert dense and error(rules, over, dense[0]) < 1e-9
 
 
+def test_a_depthwise_convolution_is_a_convolution_of_its_channels_as_images(rules: Rules) -> None:
+    over = region(rules, "std.conv", (1, 30, 6, 5), (30, 1, 3, 3), groups=30, pads=(1, 1, 1, 1))
+    # found at two channels
+    dense = [v for _, (v, *_) in found(rules, over, 60, share=0.0) if core(v)["groups"] == 1]
+    assert core(dense[0])["shapes"][0] == (30, 1, 6, 5)
+    assert error(rules, over, dense[0]) < 1e-9
+
+
+def test_the_images_of_a_batch_are_groups(rules: Rules) -> None:
+    over = region(rules, "std.conv", (16, 5, 6, 5), (7, 5, 3, 3), pads=(1, 1, 1, 1))
+    groups = [v for _, (v, *_) in found(rules, over, 240, share=0.0) if core(v)["groups"] == 16]
+    # the weights are repeated for each
+    assert core(groups[0])["shapes"] == [(1, 80, 6, 5), (112, 5, 3, 3)]
+    assert error(rules, over, groups[0]) < 1e-9
+
+
 @pytest.mark.parametrize("batch", [1, 16])
 def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
     over = region(rules, "std.matmul", (batch, 6, 8), (8, 10))
@@ -157,6 +173,15 @@ def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_
     assert corrections(rules, old, tiles[0]) == []
     by_guard, *_ = corrections(rules, old, tiles[0], limit=0.54)
     assert error(rules, over, by_guard.value(rules)) < 1e-9
+
+
+@pytest.mark.parametrize(("size", "batch"), [(10, 1), (14, 16)])
+def test_space_to_depth_is_found(rules: Rules, size: int, batch: int) -> None:
+    over = region(rules, "std.conv", (batch, 20, size, size), (30, 20, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
+    cheap = [v for m, (v, *_) in found(rules, over, 450, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
+    # 16 products for 9
+    assert [(batch, 80, size // 2, size // 2), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
+    assert error(rules, over, cheap[0]) < 1e-9
 
 
 def test_a_strided_convolution_of_three_positions_has_stride_one(rules: Rules) -> None:
