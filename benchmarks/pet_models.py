@@ -3,10 +3,10 @@
     python -m benchmarks.pet_models [resnet18 csrnet bert light-inception-v1 ...] [--seconds 5] [--measure 60]
 
 The dear linear operators of a network, equal ones once, are mutated; the cheapest mutant of each kind takes its place where it is
-cheaper, its correction included. Prices are estimates, for a processor and for a GPU whose table has a column for the algorithm: a dense 3x3
-convolution of stride 1 may be Winograd's, with 2.25 times fewer products; a dilated, strided or grouped one is an implicit product. The
-price without fusion is that with each change of layout and each correction by itself. `--measure` adds `dslc optimize` with mutants and
-without them, at so many seconds each: ratios over ONNX Runtime on this machine.
+cheaper, its correction included. Prices are estimates, for a processor and for a GPU whose table has a column for the algorithm: a
+dense 3x3 convolution of stride 1 may be Winograd's, with 2.25 times fewer products; one that is dilated, strided or grouped is an
+implicit product. The price without fusion is that with each change of layout and each correction by itself. `--measure` adds
+`dslc optimize` with mutants and without them, at so many seconds each: ratios over ONNX Runtime on this machine.
 """
 
 from __future__ import annotations

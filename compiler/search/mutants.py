@@ -180,8 +180,8 @@ class Mutants(Derivations):
             tiles = [(_estimate(self.rules, value), value) for value in cut]
             for price, value in sorted(tiles, key=lambda each: each[0])[: self.tilings]:
                 self._regions[value] = region
-                (op,) = {node.op for node in topological([value.node]) if isinstance(node, Call)}
-                programs.append(Program(value, (), (op,), price))
+                ops = tuple(node.op for node in topological([value.node]) if isinstance(node, Call))
+                programs.append(Program(value, (), ops[-1:], price))
             found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 
