@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from dslc.analysis.counts import known_flops
 from dslc.derive.pieces import Operands, View, Views, view_of
 from dslc.derive.solving import Matching, Miss, Missed, nearer
 from dslc.derive.tables import Pattern, around, patterns_of
-from dslc.ir.graph import Call, ScopeNode, Value
+from dslc.ir.graph import Call, ScopeNode, Value, with_args
+from dslc.ir.holes import hole
 from dslc.ir.scalar import Apply, Read, Reduce, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.apply import rules_cache
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -118,7 +122,7 @@ def _matched(rules: Rules, plain: View, joined: View | None, operands: Operands,
 
 
 def summed(rules: Rules, node: Call) -> float:
-    """How many products an operator adds for each element of its result, as far as its operands' sizes tell; 1 without a table."""
+    """How many products an operator adds for each element of its result, as far as its operands' sizes tell."""
     for pattern in patterns_of(rules, node.op):
         if [len(shape) for shape in pattern.shapes] != [len(arg.type.shape) for arg in node.args]:
             continue
@@ -129,7 +133,13 @@ def summed(rules: Rules, node: Call) -> float:
             ]
             count *= next((size for size in sizes if isinstance(size, int)), 128 if sizes else 1)
         return count
-    return 1.0
+    # an operator without a table: half of what its expression counts, a product and a sum each
+    try:
+        flops = known_flops(expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args)))))
+    except (Mismatch, EvalError):
+        flops = None
+    elements = node.values[0].type.elements if node.values[0].type.is_static else 0
+    return max(1.0, flops / 2 / elements) if flops and elements else 1.0
 
 
 __all__ = ["Miss", "Missed", "instances", "missed", "products_of", "summed", "targets_of"]
