@@ -8,14 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import prod
 
+from dslc.analysis.counts import known_flops
 from dslc.derive.equations import put, scalar_of, solved_linear
 from dslc.derive.pieces import Operands, View, Views, view_of
 from dslc.derive.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
 from dslc.derive.tables import Pattern, around, patterns_of
-from dslc.ir.graph import Call, ScopeNode, Value
+from dslc.ir.graph import Call, ScopeNode, Value, with_args
+from dslc.ir.holes import hole
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.ir.scopes import inline
 from dslc.semantics.apply import rules_cache
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -165,12 +169,17 @@ def _numbers(found: Mapping[Iter, Scalar]) -> dict[Iter, int]:
 
 
 def summed(rules: Rules, node: Call) -> float:
-    """How many products an operator adds for each element of its result, as far as its operands' sizes tell; 1 without a table."""
-    found = sizes_in(rules, node)
-    if found is None:
-        return 1.0
-    pattern, sizes, _ = found
-    return float(prod(sizes.get(it, 128) for it in pattern.sums))
+    """How many products an operator adds for each element of its result, as far as its operands' sizes tell."""
+    if found := sizes_in(rules, node):
+        pattern, sizes, _ = found
+        return float(prod(sizes.get(it, 128) for it in pattern.sums))
+    # an operator without a table: half of what its expression counts, a product and a sum each
+    try:
+        flops = known_flops(expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args)))))
+    except (Mismatch, EvalError):
+        flops = None
+    elements = node.values[0].type.elements if node.values[0].type.is_static else 0
+    return max(1.0, flops / 2 / elements) if flops and elements else 1.0
 
 
 __all__ = ["Miss", "Missed", "instances", "missed", "products_of", "sizes_in", "summed", "targets_of"]

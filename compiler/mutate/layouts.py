@@ -377,7 +377,12 @@ def resized(
             # a digit that was all of the dimension is all of it again
             options.append([tuple(new[k] if size > 1 or len(dim) == 1 else 1 for size in own)])
         else:
-            options.append([(new[k] // d, d) for d in range(2, new[k]) if new[k] % d == 0])
+            cuts = [(new[k] // d, d) for d in range(2, new[k]) if new[k] % d == 0]
+            if prod(own) != old[k]:
+                # what was padded, or cut, is that again
+                rests = [(part, rest) for part in own for rest in dict.fromkeys((-(-new[k] // part), new[k] // part))]
+                cuts += [pair for one, other in rests for pair in ((one, other), (other, one)) if one * other != new[k] and other > 0]
+            options.append(list(dict.fromkeys(cuts)))
     for chosen in product(*options):
         sizes = list(layout.sizes)
         known: dict[int, int] = {}

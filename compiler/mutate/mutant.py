@@ -33,6 +33,8 @@ class Options:
     #: operations of a mutant, as a multiple of the region's
     operations: float = 4.0
     seconds: float = inf
+    #: seconds are those of this process, whatever else the machine does
+    processor: bool = False
     #: programs that are computed at most
     tries: float = inf
     seed: int = 0
@@ -109,13 +111,17 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Mutants, the cheapest first; what was tried and computed, and whether that was everything within the depth."""
+    """Mutants, the cheapest first; what was tried and computed, and whether that was everything within the depth.
+
+    `after`: the seconds after which each was found.
+    """
 
     mutants: tuple[Mutant, ...]
     tried: int
     computed: int
     seconds: float
     complete: bool
+    after: tuple[float, ...] = ()
 
 
 def made(rules: Rules, mutant: Mutant, small: Graph, region: Graph) -> Iterator[Value]:

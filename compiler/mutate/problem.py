@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dslc.analysis.counts import known_flops
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.linearity import linear_classes
 from dslc.ir.dtype import TensorType
@@ -24,6 +25,8 @@ from dslc.semantics.library import Rules
 
 #: what a dimension becomes that no window slides over: the first of these that nothing else has become, even ones for even sizes
 _EVEN, _ODD = (4, 6, 8, 10), (3, 5, 7, 9)
+#: the same where windows slide over so much that the small instance has more operations than this
+_LEAST, LARGE = (2, 4, 6, 8), 4e6
 #: what an attribute counts is made fewer where it is more than this
 FEW = 4
 
@@ -92,14 +95,18 @@ def _is_number(value: Value) -> bool:
 def problem_of(rules: Rules, region: Graph) -> Problem:
     """A region with its small instance; the region itself where nothing can be smaller."""
     small = _counted(rules, region) or region
-    shapes = _shrunk(rules, small)
-    if shapes is not None:
+    found = small
+    for even in (_EVEN, _LEAST):
+        shapes = _shrunk(rules, small, even)
         # an attribute that is a size (as many groups as channels) is that size at small sizes as well
-        for renamed in ({}, _renamed(small, shapes)):
-            made = _over(rules, small, shapes, renamed)
-            if made is not None:
-                return Problem(region, made)
-    return Problem(region, small)
+        options = () if shapes is None else (_over(rules, small, shapes, each) for each in ({}, _renamed(small, shapes)))
+        made = next((each for each in options if each is not None), None)
+        if made is None:
+            break
+        found = made
+        if (known_flops(expand(rules, found.outputs)) or 0.0) <= LARGE:
+            break
+    return Problem(region, found)
 
 
 def _renamed(region: Graph, shapes: Sequence[Shape]) -> dict[int, int]:
@@ -197,7 +204,7 @@ class _Sizes:
         self.fixed.add(self.root(at))
 
 
-def _shrunk(rules: Rules, region: Graph) -> tuple[Shape, ...] | None:
+def _shrunk(rules: Rules, region: Graph, even: Sequence[int]) -> tuple[Shape, ...] | None:
     """Small shapes of the inputs; None where they are as they were."""
     sizes = _Sizes()
     for node in region.nodes():
@@ -214,7 +221,7 @@ def _shrunk(rules: Rules, region: Graph) -> tuple[Shape, ...] | None:
                 shape.append(size)
                 continue
             if root not in chosen:
-                small = next((n for n in (_ODD if size % 2 else _EVEN) if n not in used and n < size), size)
+                small = next((n for n in (_ODD if size % 2 else even) if n not in used and n < size), size)
                 chosen[root] = small
                 used.add(small)
             shape.append(chosen[root])

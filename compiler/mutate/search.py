@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from heapq import nsmallest
-from itertools import combinations, islice, permutations, product, zip_longest
+from itertools import combinations, permutations, product, zip_longest
 from math import inf, prod
 
 import numpy as np
@@ -26,13 +26,13 @@ from dslc.interpret.run import InterpretError, run_scopes
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Value
 from dslc.ir.normal import Normalizer
-from dslc.ir.scopes import restrict
 from dslc.mutate.cores import DERIVED, Core, Numbers, Place, arity, choices, instance, is_linear, operators, together
-from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse, layouts, repeated
+from dslc.mutate.layouts import Layout, Shape, alike, gathered, identity, inverse
 from dslc.mutate.mutant import OPTIONS, Argument, Found, Mutant, Options, Step, fraction, made
 from dslc.mutate.pool import Fitted, Operand, Pool
 from dslc.mutate.problem import Problem, shape_of
 from dslc.mutate.shapes import Shapes
+from dslc.mutate.ways import Ways, middle
 from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules
 
@@ -44,16 +44,12 @@ COMPUTING = 4.0
 LOOKING = 0.02
 #: programs of more operations are computed in the middle first, at so many positions at most
 LARGE, MIDDLE = 1e5, 512
-#: positions of the region at which it is looked what some elements are needed for
-SHARED = 2048
 #: operations that are computed again take so many times as long as those of an operator
 AGAIN = 8.0
 #: the sizes of tensors of which an operator is asked whether it takes their ranks at all, and the choices of attributes for that
 SIZE, FEW = 4, 3
 #: the part of the time for one operator alone, where a region is one operator and where it is several
 ALONE, FIRST = 0.75, 0.25
-#: other layouts of an operand that the first operators of a chain are tried with
-WAYS = 12
 
 
 def search(rules: Rules, problem: Problem, options: Options = OPTIONS) -> Found:
@@ -78,9 +74,6 @@ class _Search:
     wanted: Shape = field(init=False)
     #: what the region computes
     result: Array = field(init=False)
-    #: ways back by the shape of the operator's result
-    backs: dict[Shape, list[Layout]] = field(init=False, default_factory=dict)
-    ties: dict[Shape, list[Layout]] = field(init=False, default_factory=dict)
     operations: float = field(init=False)
     domain: Field = field(init=False)
     began: float = field(init=False)
@@ -95,11 +88,12 @@ class _Search:
     #: of operators that fitted: which sizes divide each other
     _together: dict[tuple[str, tuple[int, ...]], tuple[tuple[Place, Place], ...] | None] = field(init=False, default_factory=dict)
     complete: bool = True
+    #: seconds after which each was found
+    _when: dict[Mutant, float] = field(init=False, default_factory=dict)
     #: what chains are made of now; None while there is one operator
     _effort: _Effort | None = field(init=False, default=None)
     _choices: dict[bool, list[tuple[str, int, list[Core]]]] = field(init=False, default_factory=dict)
     _operators: dict[tuple[bool, tuple[int, ...]], list[tuple[str, list[Core]]]] = field(init=False, default_factory=dict)
-    _others: dict[Shape, list[Layout]] = field(init=False, default_factory=dict)
     _kept: set[object] = field(init=False, default_factory=set)
     _terms: set[Value] = field(init=False, default_factory=set)
     _cores: dict[tuple[str, tuple[Shape, ...], bool, bool], list[Fitted]] = field(init=False, default_factory=dict)
@@ -108,17 +102,11 @@ class _Search:
     _shapes: Shapes = field(init=False)
     #: the middle of what operators compute
     _parts: dict[Value, Value] = field(init=False, default_factory=dict)
-    #: the region in scopes, and its inputs' elements
-    _region: tuple[Value, ...] = field(init=False, default=())
-    _feeds: dict[Value, Array] = field(init=False, default_factory=dict)
-    #: layouts of inputs that leave out little; the middle of the region, and the share of it that differs without some elements
-    _enough: dict[int, list[Layout]] = field(init=False, default_factory=dict)
-    _most: tuple[Value, Array] | None = field(init=False, default=None)
-    _without: dict[tuple[int, bytes], float] = field(init=False, default_factory=dict)
+    _ways: Ways = field(init=False)
     _normal: Normalizer = field(init=False, default_factory=Normalizer)
 
     def __post_init__(self) -> None:
-        self.began = time.monotonic()
+        self.began = self._now()
         self.numbers = Numbers(self.problem)
         (out,) = self.problem.small.outputs
         self.wanted = shape_of(out)
@@ -130,17 +118,13 @@ class _Search:
     def run(self) -> Found:
         pool = self._computed()
         if pool is None:
-            return Found((), 0, 0, time.monotonic() - self.began, True)
-        for layout in layouts(self.wanted, self._factors(self.wanted)):
-            lost = {d for dim in layout.source for d in dim if layout.sizes[d] > 1} - {d for dim in layout.result for d in dim}
-            if not lost and not any(layout.shifts):
-                self.backs.setdefault(layout.shape, []).append(layout)
+            return Found((), 0, 0, self._now() - self.began, True)
         several = len(self.problem.calls) > 1
         first = FIRST if several else ALONE
         self._all(pool, self.began + self.options.seconds * first, self.options.tries * (first if several else 1))
         for effort in _Effort:
             # each takes half of the time that is left, so that those after it have some
-            now = time.monotonic()
+            now = self._now()
             share = 2 if effort is not list(_Effort)[-1] else 1
             self._effort = effort
             self._reached.clear()
@@ -153,10 +137,15 @@ class _Search:
             kinds.setdefault((*(step.core.op for step in each.before), each.core.op), []).append(each)
         best = [each for turn in zip_longest(*kinds.values()) for each in turn if each is not None]
         complete = self.complete and not self._late()
-        return Found(tuple(best[: self.options.best]), self.tried, self.computed, time.monotonic() - self.began, complete)
+        best = best[: self.options.best]
+        seconds = self._now() - self.began
+        return Found(tuple(best), self.tried, self.computed, seconds, complete, tuple(self._when[each] for each in best))
+
+    def _now(self) -> float:
+        return time.process_time() if self.options.processor else time.monotonic()
 
     def _late(self, end: float = inf) -> bool:
-        now = time.monotonic()
+        now = self._now()
         return now > end or now - self.began > self.options.seconds or self.tried >= self.options.tries
 
     def _computed(self) -> Pool | None:
@@ -168,17 +157,14 @@ class _Search:
         try:
             scopes = expand(self.rules, self.problem.small.outputs)
             inputs = [draw(value.type, self.domain, rng, 0, False) for value in values]
-            self._region, self._feeds = scopes, dict(zip(values, inputs, strict=True))
-            (self.result,) = run_scopes(scopes, self._feeds, self.domain)
+            feeds = dict(zip(values, inputs, strict=True))
+            (self.result,) = run_scopes(scopes, feeds, self.domain)
+            self._ways = Ways(self.problem, self.numbers, self.domain, scopes[0], feeds, self.options.share)
         except (InterpretError, Redraw):
             return None
         self.operations = max(1.0, known_flops(scopes) or 1.0)
         pairs = enumerate(zip(values, inputs, strict=True))
         return Pool(tuple(Operand(k, array, value.constant) for k, (value, array) in pairs))
-
-    def _factors(self, shape: Shape) -> list[list[int]]:
-        own = set(self.numbers.factors)
-        return [sorted({f for f in range(2, n + 1) if n % f == 0} | {f for f in own if f < n}) for n in shape]
 
     # ---- programs ----------------------------------------------------------------------------------------------
 
@@ -204,7 +190,7 @@ class _Search:
         going = {number: self._turn(pool, *turn) for number, turn in enumerate(turns)}
         spent = [0.0] * len(turns)
         while going:
-            if time.monotonic() > end:
+            if self._now() > end:
                 self.complete = False
                 return
             number = min(going, key=lambda each: spent[each])
@@ -219,7 +205,7 @@ class _Search:
     def _turn(self, pool: Pool, changed: Sequence[int], same: bool) -> Iterator[list[tuple[Fitted, tuple[Argument, ...]]]]:
         """Operators on the tensors, of which some have other layouts: the region's own operators, or all others."""
         region = {node.op for node in self.problem.calls}
-        for chosen in alike([self._useful(pool.operands[k]) for k in changed]):
+        for chosen in alike([self._ways.useful(pool.operands[k]) for k in changed]):
             given = dict(zip(changed, chosen, strict=True))
             own = [Argument(each.number, given.get(k, identity(each.shape))) for k, each in enumerate(pool.operands)]
             yield list(self._applied(pool, own, lambda op: (op in region) is same))
@@ -253,64 +239,6 @@ class _Search:
     @property
     def _plain(self) -> bool:
         return self._effort in (_Effort.PLAIN, _Effort.LAYOUTS)
-
-    def _ways(self, shape: Shape) -> list[Layout]:
-        """Other layouts of a tensor, those first that keep its rank, cut the last dimensions, and by numbers of attributes."""
-        if shape not in self._others:
-            found = [layout for layout in layouts(shape, self._factors(shape)) if not layout.identity]
-            # as often as there are images, or rows of a batch
-            found += repeated(shape, self.numbers.counts)
-            found.sort(key=lambda each: self._far(each, shape))
-            # windows slide over several dimensions, which are cut alike; other changes are of one dimension
-            kinds: tuple[list[Layout], list[Layout]] = ([], [])
-            for each in found:
-                kinds[sum(size > 1 for size in each.sizes[len(shape) :]) < 2].append(each)
-            self._others[shape] = [each for pair in zip_longest(*kinds) for each in pair if each is not None]
-        return self._others[shape]
-
-    def _useful(self, operand: Operand) -> list[Layout]:
-        """Other layouts of a tensor without those that leave out what too much of the region's result needs."""
-        if operand.number >= len(self.problem.inputs):
-            return self._ways(operand.shape)
-        found = self._enough.get(operand.number)
-        if found is None:
-            ways = self._ways(operand.shape)
-            found = self._enough[operand.number] = [way for way in ways if way.keeps(operand.shape) or self._is_enough(operand, way)]
-        return found
-
-    def _is_enough(self, operand: Operand, way: Layout) -> bool:
-        """Whether the region gives most of its result without what a layout of one of its tensors leaves out."""
-        kept = np.zeros(operand.array.size + 1, bool)
-        kept[gathered(way, operand.shape)] = True
-        key = (operand.number, kept[:-1].tobytes())
-        if key not in self._without:
-            value = self.problem.small.inputs[operand.number]
-            less = np.where(kept[:-1].reshape(operand.shape), operand.array, 0)
-            try:
-                if self._most is None:
-                    region = _middle(self._region[0], SHARED)
-                    self._most = region, run_scopes((region,), self._feeds, self.domain)[0]
-                region, whole = self._most
-                (result,) = run_scopes((region,), {**self._feeds, value: less}, self.domain)
-                self._without[key] = float((result != whole).mean())
-            except (InterpretError, Redraw):
-                self._without[key] = 0.0
-        return self._without[key] <= self.options.share
-
-    def _few_ways(self, shape: Shape) -> list[Layout]:
-        """Of the other layouts a few of each rank, those first that cut nothing."""
-        ranks: dict[int, list[Layout]] = {}
-        for each in sorted(self._ways(shape), key=lambda way: sum(size > 1 for size in way.sizes)):
-            ranks.setdefault(len(each.shape), []).append(each)
-        return list(islice((each for ways in zip_longest(*ranks.values()) for each in ways if each is not None), WAYS))
-
-    def _far(self, layout: Layout, shape: Shape) -> tuple[int, ...]:
-        ratio = prod(layout.shape) / prod(shape)
-        # the numbers of attributes are what windows step by, and they slide along the last dimensions together
-        sizes = [size for size in layout.sizes[len(shape) :] if size > 1]
-        other = sum(not all(size in known for size in sizes) for known in (self.numbers.steps, self.numbers.factors))
-        cuts = [axis for axis, dim in enumerate(layout.source) if len(dim) > 1]
-        return abs(len(layout.shape) - len(shape)), int(2 * max(ratio, 1 / ratio)), other, -min(cuts) if len(cuts) > 1 else 0
 
     def _arguments(self, pool: Pool, count: int, own: Sequence[Argument]) -> Iterator[tuple[Argument, ...]]:
         if count == len(own):
@@ -353,7 +281,7 @@ class _Search:
                 self.work += self._shapes.asked - asked + LOOKING
                 if shape is None or not prod(shape):
                     continue
-                if not last or shape in self.backs or prod(shape) > prod(self.wanted):
+                if not last or shape in self._ways.backs or prod(shape) > prod(self.wanted):
                     scope = self._shapes.scope(core, shapes)
                     operations = inf if scope is None else known_flops((scope,)) or (inf if last else float(prod(shape)))
                     # other attributes may say the same
@@ -389,7 +317,7 @@ class _Search:
         # what is complete with one more comes before what needs several
         for last in (True, False):
             for number, each in enumerate(firsts):
-                now = time.monotonic()
+                now = self._now()
                 if self._late(end):
                     self.complete = False
                     return
@@ -402,14 +330,14 @@ class _Search:
     def _firsts(self, pool: Pool, end: float) -> list[Pool]:
         """What is left after one operator: the cheapest of so many steps and on so many tensors, as none must crowd out others."""
         made: dict[tuple[int, int], list[Pool]] = {}
-        until = time.monotonic() + (end - time.monotonic()) / 3
+        until = self._now() + (end - self._now()) / 3
         count = len(pool.operands)
         changes: list[list[list[Argument]]] = []
         for taken in (*combinations(range(count), 2), *combinations(range(count), 1)):
             own = [Argument(pool.operands[k].number, identity(pool.operands[k].shape)) for k in taken]
             changes.append([own])
             if self._effort is not _Effort.PLAIN and pool.steps + 3 <= self.options.depth:
-                ways = [self._few_ways(pool.of(arg.input).shape) for arg in own]
+                ways = [self._ways.few(pool.of(arg.input).shape) for arg in own]
                 pairs = [(k, way) for each in zip_longest(*ways) for k, way in enumerate(each) if way is not None]
                 changes[-1] += [[Argument(arg.input, way) if j == k else arg for j, arg in enumerate(own)] for k, way in pairs]
         # operands take turns: the last ones have as much time as the first
@@ -476,7 +404,7 @@ class _Search:
             return
         flat = np.append(result.reshape(-1), 0)
         best: Mutant | None = None
-        for ties, ways in ((False, self.backs.get(shape, [])), (True, self._tied(shape))):
+        for ties, ways in ((False, self._ways.backs.get(shape, [])), (True, self._ways.tied(shape))):
             for layout in ways:
                 share = float((flat[self._places(layout, ties, shape)] != self.result).mean())
                 if share <= limit and (best is None or share < best.share):
@@ -485,22 +413,15 @@ class _Search:
             return
         if self._is_new(best, pool):
             self.found.append(best)
+            self._when[best] = self._now() - self.began
 
     def _occurs(self, pool: Pool, fitted: Fitted, args: tuple[Argument, ...]) -> bool:
         """Whether any of the region's elements is in the middle of a result: what is large is computed there first."""
         part = self._parts.get(fitted.scope)
         if part is None:
-            part = self._parts[fitted.scope] = _middle(fitted.scope, MIDDLE)
+            part = self._parts[fitted.scope] = middle(fitted.scope, MIDDLE)
         result = self._result(pool, replace(fitted, scope=part), args)
         return result is not None and bool(np.isin(result[result != 0], self.result).any())
-
-    def _tied(self, shape: Shape) -> list[Layout]:
-        if prod(shape) <= prod(self.wanted):
-            return []
-        if shape not in self.ties:
-            every = layouts(shape, self._factors(shape), True, self.wanted)
-            self.ties[shape] = [layout for layout in every if not any(layout.shifts)]
-        return self.ties[shape]
 
     def _places(self, layout: Layout, ties: bool, shape: Shape) -> Array:
         """Where in an operator's result of a shape each element of the region's is."""
@@ -555,17 +476,6 @@ def shape_of_type(type: TensorType) -> Shape:
 def _slides(layout: Layout) -> bool:
     """Whether a layout leaves the dimensions alone that windows slide over."""
     return len(layout.result) == len(layout.source) and layout.result[2:] == layout.source[2:] and not any(layout.shifts)
-
-
-def _middle(value: Value, most: int) -> Value:
-    """The middle of what a scope computes, of at most so many positions."""
-    shape = shape_of(value)
-    sizes = list(shape)
-    while prod(sizes) > most:
-        axis = sizes.index(max(sizes))
-        sizes[axis] = -(-sizes[axis] // 2)
-    boxes = {k: ((whole - size) // 2, size) for k, (whole, size) in enumerate(zip(shape, sizes, strict=True)) if size < whole}
-    return restrict(value, boxes) if boxes else value
 
 
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:

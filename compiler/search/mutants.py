@@ -20,6 +20,7 @@ from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topologi
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.mutate.correct import LIMIT, Corrected, corrections, differing, fact_of, whole, wrong_at
+from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import Applied, PartialRule, applied, sites
 from dslc.mutate.problem import is_linear_call, is_linear_region, problem_of
 from dslc.mutate.regions import regions
@@ -36,6 +37,8 @@ SECONDS, SEARCHING = 8.0, 0.4
 PRICED, CORRECTED = 32, 6
 #: operators of a region, and how often what was taken is mutated again
 OPERATORS, ROUNDS = 4, 4
+#: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced
+TILINGS = 4
 #: regions of several operators that are looked at
 REGIONS = 6
 
@@ -51,6 +54,8 @@ class Mutants(Derivations):
     options: Options = field(default_factory=lambda: Options(seconds=SECONDS))
     operators: int = OPERATORS
     rounds: int = ROUNDS
+    #: tilings that overlap
+    tilings: int = TILINGS
     #: why what would pay by its price is not offered, for a report
     notes: dict[str, None] = field(init=False, default_factory=dict)
     _rules: dict[Value, Applied] = field(init=False, default_factory=dict)
@@ -170,6 +175,13 @@ class Mutants(Derivations):
                 for value in made(self.rules, mutant, problem.small, problem.region):
                     self._regions[value] = region
                     programs.append(Program(value, (), (mutant.core.op,), _estimate(self.rules, value)))
+            # what touches at seams is wrong there, what overlaps is not
+            cut = overlapping(self.rules, region) if self.tilings else ()
+            tiles = [(_estimate(self.rules, value), value) for value in cut]
+            for price, value in sorted(tiles, key=lambda each: each[0])[: self.tilings]:
+                self._regions[value] = region
+                ops = tuple(node.op for node in topological([value.node]) if isinstance(node, Call))
+                programs.append(Program(value, (), ops[-1:], price))
             found = self.found[program] = tuple(sorted(programs, key=lambda each: each.seconds))
         return found
 

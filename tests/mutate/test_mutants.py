@@ -19,11 +19,13 @@ from dslc.ir.holes import hole, program
 from dslc.mutate.cores import Core, Numbers, choices
 from dslc.mutate.correct import Corrected, corrections, differing, fact_of
 from dslc.mutate.joined import joined
-from dslc.mutate.layouts import alike, gathered, identity, laid, layouts
+from dslc.mutate.layouts import alike, gathered, identity, inverse, laid, layouts
 from dslc.mutate.mutant import Argument
+from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import applied, compiled
 from dslc.mutate.problem import problem_of, shape_of
 from dslc.mutate.search import Mutant, Options, made, search
+from dslc.prove.exact import Equal, compare
 from dslc.prove.strided import Box
 from dslc.search.validate import validate
 from dslc.semantics.apply import apply
@@ -130,6 +132,22 @@ def test_a_convolution_of_groups_is_a_convolution(rules: Rules) -> None:
     assert dense and error(rules, over, dense[0]) < 1e-9
 
 
+def test_a_depthwise_convolution_is_a_convolution_of_its_channels_as_images(rules: Rules) -> None:
+    over = region(rules, "std.conv", (1, 30, 6, 5), (30, 1, 3, 3), groups=30, pads=(1, 1, 1, 1))
+    # found at two channels
+    dense = [v for _, (v, *_) in found(rules, over, 60, share=0.0) if core(v)["groups"] == 1]
+    assert core(dense[0])["shapes"][0] == (30, 1, 6, 5)
+    assert error(rules, over, dense[0]) < 1e-9
+
+
+def test_the_images_of_a_batch_are_groups(rules: Rules) -> None:
+    over = region(rules, "std.conv", (16, 5, 6, 5), (7, 5, 3, 3), pads=(1, 1, 1, 1))
+    groups = [v for _, (v, *_) in found(rules, over, 240, share=0.0) if core(v)["groups"] == 16]
+    # the weights are repeated for each
+    assert core(groups[0])["shapes"] == [(1, 80, 6, 5), (112, 5, 3, 3)]
+    assert error(rules, over, groups[0]) < 1e-9
+
+
 @pytest.mark.parametrize("batch", [1, 16])
 def test_products_of_a_batch_are_one_product(rules: Rules, batch: int) -> None:
     over = region(rules, "std.matmul", (batch, 6, 8), (8, 10))
@@ -157,6 +175,15 @@ def test_table_3_a_convolution_of_which_53_percent_differ_is_refused_unless_the_
     assert corrections(rules, old, tiles[0]) == []
     by_guard, *_ = corrections(rules, old, tiles[0], limit=0.54)
     assert error(rules, over, by_guard.value(rules)) < 1e-9
+
+
+@pytest.mark.parametrize(("size", "batch"), [(10, 1), (14, 16)])
+def test_space_to_depth_is_found(rules: Rules, size: int, batch: int) -> None:
+    over = region(rules, "std.conv", (batch, 20, size, size), (30, 20, 3, 3), stride=(2, 2), pads=(1, 1, 1, 1))
+    cheap = [v for m, (v, *_) in found(rules, over, 450, share=0.0, operations=2.0) if core(v)["stride"] == (1, 1)]
+    # 16 products for 9
+    assert [(batch, 80, size // 2, size // 2), (30, 80, 2, 2)] in [core(v)["shapes"] for v in cheap]
+    assert error(rules, over, cheap[0]) < 1e-9
 
 
 def test_a_strided_convolution_of_three_positions_has_stride_one(rules: Rules) -> None:
@@ -260,3 +287,57 @@ def test_a_transposed_convolution_has_mutants(rules: Rules) -> None:
     over = region(rules, "std.conv_transpose", (2, 4, 2, 2), (4, 3, 4, 4), stride=(2, 2), pads=(1, 1, 1, 1))
     every = [v for _, values in found(rules, over, 300, share=0.0) for v in values]
     assert all(error(rules, over, v) < 1e-9 for v in every)
+
+
+# ---- sizes that do not divide -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(37,), (13, 11), (2, 7, 5), (1, 3, 11, 13)])
+def test_what_is_padded_and_cut_again_is_what_there_was(rules: Rules, shape: tuple[int, ...]) -> None:
+    """Padding is exact whatever does not divide: primes, other ranks, two dimensions at once."""
+    value = hole(0, TensorType(DType.F32, shape))
+    array = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    padded = [
+        one for one in layouts(shape, [(2, 3, 4)] * len(shape))
+        if one.keeps(shape) and not any(one.shifts) and one.taken != shape
+    ]  # fmt: skip
+    assert len(padded) > 2
+    for one in padded[::5]:
+        back = laid(laid(value, one), inverse(one), shape)
+        (new,) = run(rules, (back,), {value: array}, Floats())
+        assert np.array_equal(new, array), one
+    # and that is proved
+    back = laid(laid(value, padded[-1]), inverse(padded[-1]), shape)
+    assert isinstance(compare(rules, (laid(value, identity(shape)),), (back,), seconds=5.0), Equal)
+
+
+PADDED: dict[str, tuple[str, list[tuple[int, ...]], dict[str, Any], tuple[int, ...]]] = {
+    "a row of 37 positions": ("conv", [(1, 2, 37), (3, 2, 3)], {"pads": (1, 1)}, (2, 2, 19)),
+    "13x11 with windows of 5x3": ("conv", [(1, 1, 13, 11), (2, 1, 5, 3)], {"pads": (2, 1, 2, 1)}, (4, 1, 7, 6)),
+    "a product of seven rows": ("matmul", [(7, 3), (3, 5)], {}, (2, 4, 3)),
+    "seven images, of 5x4": ("conv", [(7, 1, 5, 4), (2, 1, 3, 1)], {"pads": (1, 0, 1, 0)}, (4, 1, 5, 8)),
+}
+
+
+@pytest.mark.parametrize("name", PADDED)
+def test_sizes_that_do_not_divide_have_mutants(rules: Rules, name: str) -> None:
+    op, shapes, attrs, wanted = PADDED[name]
+    over = region(rules, f"std.{op}", *shapes, **attrs)
+    (old,) = over.outputs
+    one = next(v for _, values in found(rules, over, 250) for v in values if core(v)["shapes"][0] == wanted)
+    # what is wrong is wrong at the seams alone, and corrected
+    where = differing(rules, old, one)
+    assert where is not None and where.proved and where.share < 0.5
+    assert error(rules, over, corrections(rules, old, one, limit=0.5)[0].value(rules)) < 1e-9
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 38, 38), (2, 2, 13, 7)])
+def test_tiles_that_overlap_are_right_everywhere(rules: Rules, shape: tuple[int, ...]) -> None:
+    over = region(rules, "std.conv", shape, (4, shape[1], 5, 5), pads=(2, 2, 2, 2))
+    (old,) = over.outputs
+    tiles = {core(v)["shapes"][0]: v for v in overlapping(rules, old) if core(v).get("stride") == (1, 1)}
+    parts = [-(-size // 4) + 4 for size in shape[2:]]
+    one = tiles[16 * shape[0], shape[1], parts[0], parts[1]]
+    assert error(rules, over, one) < 1e-9
+    where = differing(rules, old, one)
+    assert where is not None and where.proved and not where.boxes

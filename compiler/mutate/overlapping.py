@@ -1,0 +1,136 @@
+"""Tiles that overlap: a region's result in parts, each by an operator on what it reads.
+
+They are right everywhere, where tiles that only touch each other are wrong beside the seams; what the parts share is read twice.
+
+`Y[h] = sum[r] X[h + r] * K[r]` is `Y[(a, b)] = sum[r] X[10 * a + b + r] * K[r]`, which an operator that knows images computes from the
+images `X'[a, u] = X[10 * a + u]`. That is found as derived programs are: by matching what an operator computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from math import prod
+
+from dslc.derive.targets import instances, targets_of
+from dslc.errors import DslcError
+from dslc.ir.graph import Call, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.scalar import Iter, Num, Read, Scalar, apply, num, read, traversal, walk
+from dslc.ir.scopes import substitute
+from dslc.mutate.problem import shape_of
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
+from dslc.semantics.library import Rules
+
+#: parts of a dimension
+PARTS = (2, 4)
+#: ways to compute one tiling by operators that are looked at
+WAYS = 12
+
+
+def overlapping(rules: Rules, old: Value, parts: Sequence[int] = PARTS) -> Iterator[Value]:
+    """Programs of a region in tiles that overlap, over its holes; of every choice of dimensions and parts those by its own operators.
+
+    None for a region of several expressions, or of symbolic sizes.
+    """
+    try:
+        (value,) = expand(rules, (old,))
+    except (Mismatch, EvalError):
+        return
+    if not isinstance(value.node, ScopeNode) or any(isinstance(arg.node, ScopeNode) for arg in value.node.args):
+        return
+    scope = value.node.scope
+    if not all(isinstance(extent, int) for extent in scope.extents):
+        return
+    sliding = _sliding(scope)
+    targets = targets_of(rules, [node.op for node in topological([old.node]) if isinstance(node, Call)])
+    seen: set[Value] = set()
+    for axes in (sliding, *((axis,) for axis in sliding if len(sliding) > 1)):
+        for count in parts:
+            tiled = _tiled(value, axes, count) if axes else None
+            if tiled is None:
+                continue
+            try:
+                for _, made in islice(instances(rules, tiled, targets), WAYS):
+                    back = _untiled(made, scope, axes, old)
+                    if back not in seen:
+                        seen.add(back)
+                        yield back
+            except (Mismatch, EvalError, DslcError):
+                continue
+
+
+def _sliding(scope: Scope) -> tuple[int, ...]:
+    """The iterators of a result along which windows slide: they are added to others in an index."""
+    found: dict[int, None] = {}
+    for part in walk(scope.body):
+        if isinstance(part, Read):
+            for at in part.index:
+                if not isinstance(at, Iter | Num) and len(at.free) > 1:
+                    found.update((k, None) for k, it in enumerate(scope.iters) if it in at.free)
+    # merged dimensions are added as well, and cut nothing
+    merged, start = set(), 0
+    for count in scope.groups or ():
+        if count > 1:
+            merged.update(range(start, start + count))
+        start += count
+    return tuple(k for k in sorted(found) if k not in merged and int(str(scope.extents[k])) > 1)
+
+
+def _tiled(value: Value, axes: Sequence[int], count: int) -> Value | None:
+    """`{[n, h, w] f}` as `{[n, a, b, h', w'] f}` with `h = a * tile + h'`; None where that would read outside of a tensor."""
+    node = value.node
+    assert isinstance(node, ScopeNode)
+    scope = node.scope
+    sizes = {axis: -(-int(str(scope.extents[axis])) // count) for axis in axes}
+    if any(size < 2 for size in sizes.values()):
+        return None
+    beyond = any(sizes[axis] * count != scope.extents[axis] for axis in axes)
+    if beyond and any(isinstance(part, Read) and part.other is None and _reads(part, scope, axes) for part in walk(scope.body)):
+        return None
+    # the tiles stand beside the first dimension: they are images
+    first = next((k for k in range(len(scope.extents)) if k not in axes), 0)
+    order: list[tuple[int, bool]] = []
+    for k in range(len(scope.extents)):
+        order.append((k, False))
+        if k == first:
+            order += [(axis, True) for axis in axes]
+    at = {pair: traversal(place) for place, pair in enumerate(order)}
+    index: dict[Iter, Scalar] = {}
+    for k, it in enumerate(scope.iters):
+        inner: Scalar = at[k, False]
+        index[it] = apply("+", apply("*", at[k, True], num(sizes[k])), inner) if k in sizes else inner
+    extents = tuple(count if outer else sizes.get(k, scope.extents[k]) for k, outer in order)
+    return scope_value(Scope(extents, substitute(scope.body, index), scope.dtype), node.args)
+
+
+def _reads(part: Read, scope: Scope, axes: Sequence[int]) -> bool:
+    return any(scope.iters[axis] in at.free for axis in axes for at in part.index)
+
+
+def _untiled(made: Value, scope: Scope, axes: Sequence[int], old: Value) -> Value:
+    """What tiles hold in the place where the region has it."""
+    shape, sizes = shape_of(old), shape_of(made)
+    # the positions of the region's iterators: merged dimensions are taken apart
+    index: list[Scalar] = []
+    for axis, count in enumerate(scope.groups or (1,) * len(scope.extents)):
+        own = [int(str(size)) for size in scope.extents[len(index) : len(index) + count]]
+        for k in range(count):
+            inner = prod(own[k + 1 :])
+            index.append(apply("%", apply("//", traversal(axis), num(inner)), num(own[k])) if count > 1 else traversal(axis))
+    first = next((k for k in range(len(index)) if k not in axes), 0)
+    places: list[Scalar] = []
+    for k, at in enumerate(index):
+        tile = num(sizes[_place(k, first, axes)])
+        places.append(apply("%", at, tile) if k in axes else at)
+        if k == first:
+            places += [apply("//", index[axis], num(sizes[_place(axis, first, axes)])) for axis in axes]
+    return scope_value(Scope(shape, read(0, tuple(places)), old.type.dtype), (made,))
+
+
+def _place(axis: int, first: int, axes: Sequence[int]) -> int:
+    """Where an iterator of the region is among those of the tiles."""
+    return axis + (len(axes) if axis > first else 0)
+
+
+__all__ = ["overlapping"]
