@@ -4,6 +4,9 @@
     python3 benchmarks/gpu.py --wheels WHEELS --device h100   # on the device's machine, which may be offline: tests, then the table
     python -m benchmarks.gpu --fake                           # no device: the same code, with times that say nothing
 
+`--python 3.12 --have FILE` carries for another Python, without what that machine has (its `pip freeze`). `--networks` takes real
+networks instead of small models.
+
 Rows are kept in a file as they are made, so that a run that is stopped goes on where it was. Times are medians of rounds in which the
 programs take turns, of runs whose inputs are on the device; the values of each are compared with ONNX Runtime's on the CPU first.
 Where there is no device, it says so and ends with 0.
@@ -14,11 +17,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 #: what the tests of a device need
 TESTS = ("pytest", "hypothesis")
+#: what is carried in a version that needs less: later ones bring compilers, 200 MB, which nothing here calls
+LIGHT = ("nvidia-cudnn-frontend<1.19",)
 #: rounds in which programs take turns, runs of a round, and how far values may be apart (as a part of the largest one)
 ROUNDS, RUNS, APART = 9, 50, {"f32": 2e-3, "f16": 3e-2}
 
@@ -334,11 +341,34 @@ def line(row: Row) -> str:
 # ---- a machine without a network ----------------------------------------------------------------------------------------------
 
 
-def carry(folder: Path) -> int:
-    """All packages that the benchmark needs, as files."""
+def carry(folder: Path, python: str, have: Sequence[str]) -> int:
+    """All packages that the benchmark needs, as files for a Python (`3.12`) on Linux, but those that the machine has."""
     folder.mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-m", "pip", "wheel", "--wheel-dir", str(folder), f"{ROOT}[cuda]", *TESTS]
-    return subprocess.run(command, cwd=folder).returncode
+    pip = [sys.executable, "-m", "pip"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["cuda"], *TESTS, *LIGHT]
+    tags = ["manylinux1", "manylinux2010", "manylinux2014", *(f"manylinux_2_{minor}" for minor in range(5, 41))]
+    platforms = [word for tag in tags for word in ("--platform", f"{tag}_x86_64")]
+    foreign = ["--only-binary=:all:", "--implementation", "cp", "--python-version", python, *platforms]
+    # the tree itself is as good for any Python
+    commands = ([*pip, "wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(ROOT)],
+                [*pip, "download", "-q", "--dest", str(folder), *foreign, *wanted])  # fmt: skip
+    for command in commands:
+        code = subprocess.run(command, cwd=folder).returncode
+        if code:
+            return code
+    there = {_plain(name) for name in have} - {_plain(project["name"])}
+    for wheel in folder.glob("*.whl"):
+        if _plain(wheel.name.partition("-")[0]) in there:
+            wheel.unlink()
+    size = sum(wheel.stat().st_size for wheel in folder.glob("*.whl"))
+    print(f"{len(list(folder.glob('*.whl')))} packages, {size / 2**20:.1f} MiB")
+    return 0
+
+
+def _plain(name: str) -> str:
+    """The name of a package as it is compared: `nvidia_cudnn_frontend` is `nvidia-cudnn-frontend`."""
+    return re.split(r"[\s=<>!~;@\[]", name.strip(), maxsplit=1)[0].replace("_", "-").replace(".", "-").lower()
 
 
 def environment(folder: Path, home: Path) -> Path:
@@ -346,6 +376,10 @@ def environment(folder: Path, home: Path) -> Path:
     python = home / "bin" / "python"
     if not python.exists():
         subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", str(home)], check=True)
+        # an environment that was made in another one does not see its packages
+        for own in home.glob("lib/python*/site-packages"):
+            there = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+            (own / "machine.pth").write_text("".join(f"{path}\n" for path in there), encoding="utf-8")
     offline = ["--no-index", "--find-links", str(folder.resolve())]
     # the tree itself, as it is here; what it needs comes from the folder
     subprocess.run([str(python), "-m", "pip", "install", "-q", *offline, "dslc[cuda]", *TESTS], check=True)
@@ -355,6 +389,8 @@ def environment(folder: Path, home: Path) -> Path:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--carry", type=Path, metavar="WHEELS", help="fetch the packages that are needed into a folder, and end")
+    parser.add_argument("--python", default=f"{sys.version_info[0]}.{sys.version_info[1]}", help="with --carry: the machine's Python")
+    parser.add_argument("--have", type=Path, help="with --carry: names of packages that the machine has, one a line (`pip freeze`)")
     parser.add_argument("--wheels", type=Path, help="install from this folder into an environment of its own, test, then measure")
     parser.add_argument("--device", default="h100", choices=["a100", "h100", "h200"], help="the data sheet that plans are made by")
     parser.add_argument("--row", action="append", help="only models whose name begins so")
@@ -365,7 +401,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--fake", action="store_true", help="no device: small sizes, values by the interpreter, times that say nothing")
     options = parser.parse_args(arguments)
     if options.carry is not None:
-        return carry(options.carry)
+        have = options.have.read_text("utf-8").split("\n") if options.have is not None else []
+        return carry(options.carry.resolve(), options.python, [name for name in have if name.strip()])
     if options.wheels is not None:
         python = environment(options.wheels, options.wheels / "environment")
         rest = [word for word in sys.argv[1:] if word not in {"--wheels", str(options.wheels)} and not word.startswith("--wheels=")]

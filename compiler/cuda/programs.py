@@ -132,7 +132,11 @@ def _with_numbers(value: Value) -> Value:
         # outside of its bounds it may be another one
         if number is not None and (one.other is None or one.other is as_scalar(number)):
             return as_scalar(number)
-        return read(place[one.operand], one.index, one.other) if one.operand in place else None
+        if one.operand not in place:
+            return None
+        # where it reads, and what it is outside, may be read as well
+        index = tuple(rebuild(each, leaf) for each in one.index)
+        return read(place[one.operand], index, None if one.other is None else rebuild(one.other, leaf))
 
     if any(isinstance(one, Read) and one.operand not in place and leaf(one) is None for one in walk(node.scope.body)):
         return value

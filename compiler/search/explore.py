@@ -115,8 +115,8 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
         TimeUp: there was no time to check anything.
     """
     task, settings, clock, journal = referenced.task, referenced.task.settings, run.clock, run.journal
-    kernels = wanted(settings) or task.target.pricing is not None
-    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, kernels)
+    later = wanted(settings) or task.target.pricing is not None
+    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, later)
     #: the share of the budget that is kept while costs are measured
     keep = 0.0
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dslc.codegen.cuda.text import at
 from dslc.codegen.generate import generate
 from dslc.codegen.host.compiler import NAMES
 from dslc.codegen.host.library import build
@@ -41,7 +42,7 @@ class Room:
     def size(self, dim: Dim) -> Dim:
         if isinstance(dim, int) or self._sizes is None:
             return dim
-        return self._sizes[str(dim)]
+        return at(dim, {dimension(name): size for name, size in self._sizes.items()})
 
     def input(self, *shape: Dim, dtype: DType = DType.F32) -> Value:
         found = input_value(f"h{len(self.inputs)}", TensorType(dtype, tuple(self.size(dim) for dim in shape)))

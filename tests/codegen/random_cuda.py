@@ -7,6 +7,7 @@ by NVRTC for old and new devices, against the interpreter.
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 import tempfile
 from collections import Counter
@@ -30,6 +31,8 @@ from dslc.semantics.library import standard
 from tests.codegen.groups import Case, different, drawn, group
 from tests.codegen.random_groups import drawn_group
 
+#: one run of a text; small as it is, it ends in less, or not at all
+_SECONDS = 100.0
 ARCHITECTURES = ("sm_80", "sm_90")
 #: variants that are drawn beside the one that is taken where nothing is said; small tiles, so that small groups have several
 VARIANTS = (
@@ -90,9 +93,9 @@ def _run(one: Attempt, sizes: Mapping[str, int], shim: Shim) -> Iterator[str]:
     arrays, expected = arrays_of(one.case, sizes)
     for reverse, grid in ((False, None), (True, 2)):
         try:
-            found = shim.run(one.text, arrays, reverse=reverse, grid=grid)
-        except (Stopped, ValueError) as problem:
-            yield str(problem)
+            found = shim.run(one.text, arrays, reverse=reverse, grid=grid, seconds=_SECONDS)
+        except (Stopped, ValueError, subprocess.TimeoutExpired) as problem:
+            yield f"{type(problem).__name__}: {str(problem)[:200]}"
             continue
         yield from different(found, expected, one.case.tolerance)
 

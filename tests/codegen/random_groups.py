@@ -16,6 +16,7 @@ import numpy as np
 from dslc.errors import DslcError
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Input, Value
+from dslc.ir.scalar import Scalar
 from dslc.semantics.env import Mismatch
 from tests.codegen.groups import Build, Case, M, N, Room
 
@@ -125,7 +126,7 @@ def _sized(room: Room, value: Any) -> Any:
     """Attributes may name unknown sizes."""
     if isinstance(value, tuple):
         return tuple(_sized(room, one) for one in value)
-    return room.size(value) if value is N or value is M else value
+    return room.size(value) if isinstance(value, Scalar) else value
 
 
 def _elements(value: Value) -> int:

@@ -17,6 +17,7 @@ from dslc.cuda.matching import found
 from dslc.cuda.patterns import pattern_of
 from dslc.cuda.plan import BadPlan, CallStep, KernelStep, Place, Plan, Unfit, plan_of, text_of
 from dslc.cuda.planning import NotPlanned, Planned, Why, planned
+from dslc.cuda.programs import one_scope
 from dslc.cuda.runner import Runner
 from dslc.cuda.views import plain
 from dslc.cuda.windows import summed_of
@@ -24,7 +25,7 @@ from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
 from dslc.ir.constants import array_value
 from dslc.ir.dtype import DType, TensorType
-from dslc.ir.graph import Graph, Value, input_value, opaque
+from dslc.ir.graph import Graph, Value, input_value, opaque, scope_value
 from dslc.ir.scalar import dimension
 from dslc.ir.scopes import inline
 from dslc.semantics.apply import apply
@@ -96,6 +97,20 @@ def test_operands_that_are_pieces_of_others() -> None:
     # every other column has no leading dimension, and is copied first
     assert agrees(op("matmul", op("slice", A, start=(0, 0), size=(4, 5), step=(1, 2)), B), A, B) == ["kernel", GEMM]
     assert agrees(op("matmul", op("slice", A, start=(3, 7), size=(4, 5), step=(-1, -1)), B), A, B) == ["kernel", GEMM]
+
+
+def test_what_is_outside_of_a_tensor_may_be_an_argument() -> None:
+    """A number, which is no argument of the one scope: those behind it move up."""
+    X, Y = tensor("X", 3, 4), tensor("Y", 5, 4)
+    outside = array_value(np.float32(2.0))
+    value = op("add", op("pad", X, outside, before=(1, 0), after=(1, 0)), op("mul", Y, Y))
+    assert agrees(value, X, Y) == ["kernel"]
+    found = one_scope(standard(), Graph((X, Y), (value,)))
+    assert found is not None
+    feeds = {hole: np.random.default_rng(0).standard_normal(hole.type.shape).astype(np.float32) for hole in (X, Y)}
+    scope, order = found
+    one, several = (run(standard(), (each,), feeds, Floats())[0] for each in (scope_value(scope, order), value))
+    np.testing.assert_allclose(one, several)
 
 
 def test_one_tensor_as_both_operands() -> None:
