@@ -139,7 +139,7 @@ def _problem(problem: Exception, span: Span, code: str) -> list[Diagnostic]:
     if isinstance(problem, DslcError) and problem.diagnostics:
         return [d if d.span is not None else replace(d, span=span) for d in problem.diagnostics]
     if isinstance(problem, Mismatch):
-        return [Diagnostic("E0306", problem.reason, problem.span or span)]
+        return [Diagnostic("E0306", problem.reason, problem.span or span, hint=problem.hint)]
     if isinstance(problem, Unbound):
         return [Diagnostic("E0201", f"nothing is named `{problem.name}` here", problem.span or span)]
     return [Diagnostic(code, str(problem), span)]
@@ -309,12 +309,14 @@ def _numeric(value: Any, dtype: type[np.float64] | None = None) -> Array:
 def _array(value: Any) -> Array:
     """A list of the language as a tensor: bool, int64 or f32."""
     array = _numeric(value)
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 def _literal(value: Any, like: Array | None) -> Array:
     array = _numeric(value)
-    return array if like is None else array.astype(like.dtype)
+    with np.errstate(over="ignore"):
+        return array if like is None else array.astype(like.dtype)
 
 
 def _same(left: Any, right: Any, close: bool) -> bool:

@@ -676,7 +676,7 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
     try:
         values = apply_operator(env.rules, op, tensors, attrs)
     except Mismatch as problem:
-        raise problem.again(expr.span, within=op.short) from None
+        raise problem.again(expr.span, within=op.short, hint=f"it is declared as `{op.signature}`") from None
     if len(values) == 1:
         return values[0]
     names = tuple(output.name for output in op.syntax.outputs)
