@@ -33,7 +33,8 @@ from dslc.prove.run.provers import Definition, subjects
 from dslc.prove.run.verify import chosen, verify
 from dslc.prove.run.worker import definition_of
 from dslc.prove.verdict import RELIABLE, RuleVerdict
-from dslc.semantics.library import BUILTIN, Rules, modules_of
+from dslc.semantics.installed import BUILTIN
+from dslc.semantics.library import Rules, modules_of
 
 
 @dataclass

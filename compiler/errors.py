@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 Severity = Literal["error", "warning", "note"]
@@ -35,6 +36,15 @@ class SourceText:
         return self.text[start:end]
 
 
+def shown_path(path: str) -> str:
+    """A path as one who works in the current folder writes it: below that folder without the way to it."""
+    try:
+        below = Path(path).relative_to(Path.cwd())
+    except (ValueError, OSError):  # elsewhere, relative already, or the folder is gone
+        return path
+    return str(below)
+
+
 @dataclass(frozen=True, eq=False)
 class Span:
     """The characters [start, end) of a source."""
@@ -49,7 +59,7 @@ class Span:
 
     def __str__(self) -> str:
         line, column = self.source.position(self.start)
-        return f"{self.source.path}:{line}:{column}"
+        return f"{shown_path(self.source.path)}:{line}:{column}"
 
     def starts_in(self, outer: Span) -> bool:
         """Whether these characters begin within those of another span."""
@@ -88,7 +98,7 @@ class Diagnostic:
     fix: Fix | None = None
 
     def __str__(self) -> str:
-        where = str(self.span) if self.span else self.path
+        where = str(self.span) if self.span else shown_path(self.path)
         return f"{where}: {self.code} {self.message}" if where else f"{self.code} {self.message}"
 
 

@@ -30,7 +30,7 @@ def files_of(names: Sequence[str]) -> list[Path]:
     for name in names:
         path = Path(name)
         if not path.exists() and path.suffix != ".rules" and "/" not in name:
-            from dslc.semantics.library import find_library
+            from dslc.semantics.installed import find_library
 
             folder, rest = find_library(name)
             if folder is None:

@@ -167,7 +167,8 @@ def _sides(
     """A rule and an instance of it at the given shapes: the first that differs in part, else the first."""
     from dslc.cli.why_not import find_rule
     from dslc.errors import SourceText, Span, error
-    from dslc.semantics.library import find_library, load_many
+    from dslc.semantics.installed import find_library
+    from dslc.semantics.library import load_many
 
     file, _, short = name.rpartition("::")
     own = [file] if file.endswith(".rules") else []

@@ -149,7 +149,7 @@ def _library_name(wanted: str | None, out: Path) -> str:
     Raises:
         DslcError: E0906 where the wanted name is none.
     """
-    from dslc.semantics.library import find_library
+    from dslc.semantics.installed import find_library
 
     if wanted is None:
         folder, _ = find_library(out.stem)

@@ -56,7 +56,7 @@ dependencies = ["dslc"]
 packages = ["{module}"]
 
 [tool.setuptools.package-data]
-"{module}" = ["*.rules"]
+"{module}" = ["*.rules", "**/*.j2", "dslc.lock"]
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from math import inf
 from pathlib import Path
@@ -56,9 +57,12 @@ def command(
     from dslc.search.pipeline import optimize
 
     target = destination(model, output, in_place, dry_run)
+    written = [model] if target is None else [model, target]
     for other in (report_file, settings.dump_egraph):
         if other is not None:
+            apart(other, written)
             writable(other)
+            written.append(other)
     with interrupts() as pressed, progress(clock, quiet, verbose) as shown:
         settings = replace(settings, progress=shown, interrupts=pressed)
         try:
@@ -89,6 +93,8 @@ def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool)
     """
     from dslc.errors import error
 
+    if dry_run and in_place:
+        raise click.UsageError("say either --dry-run or --in-place")
     if dry_run:
         return None
     if in_place and output is not None:
@@ -100,6 +106,14 @@ def destination(model: Path, output: Path | None, in_place: bool, dry_run: bool)
         raise error("E0908", f"{target} is the input", path=str(target), hint="name another output, or say --in-place")
     writable(target)
     return target
+
+
+def apart(path: Path, others: Sequence[Path]) -> None:
+    """Raises DslcError E0908 where a file that is written would be one of the others."""
+    from dslc.errors import error
+
+    if path.resolve() in {other.resolve() for other in others}:
+        raise error("E0908", f"{path} is another file of this command", path=str(path), hint="give each a name of its own")
 
 
 def writable(path: Path) -> None:

@@ -97,5 +97,7 @@ def _type(about: Option) -> Any:
     if about.type is Path:
         return click.Path(path_type=Path)
     if about.least is not None:
-        return click.IntRange(min=int(about.least)) if about.type is int else click.FloatRange(min=about.least)
+        if about.type is int:
+            return click.IntRange(min=int(about.least), max=None if about.most is None else int(about.most))
+        return click.FloatRange(min=about.least, max=about.most)
     return about.type

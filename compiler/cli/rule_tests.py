@@ -139,7 +139,7 @@ def _problem(problem: Exception, span: Span, code: str) -> list[Diagnostic]:
     if isinstance(problem, DslcError) and problem.diagnostics:
         return [d if d.span is not None else replace(d, span=span) for d in problem.diagnostics]
     if isinstance(problem, Mismatch):
-        return [Diagnostic("E0306", problem.reason, problem.span or span)]
+        return [Diagnostic("E0306", problem.reason, problem.span or span, hint=problem.hint)]
     if isinstance(problem, Unbound):
         return [Diagnostic("E0201", f"nothing is named `{problem.name}` here", problem.span or span)]
     return [Diagnostic(code, str(problem), span)]
@@ -291,21 +291,38 @@ def _numbers(value: Any) -> Any:
     return float(value) if isinstance(value, Fraction) else value
 
 
+def _numeric(value: Any, dtype: type[np.float64] | None = None) -> Array:
+    """A number or a list of lists of them.
+
+    Raises:
+        Mismatch: rows of different lengths, text, or integers of more than 64 bits.
+    """
+    try:
+        array = np.asarray(_numbers(value), dtype=dtype)
+    except (ValueError, TypeError):
+        raise Mismatch("rows of different lengths are no tensor") from None
+    if array.dtype.kind not in "bif":
+        raise Mismatch("an integer does not fit 64 bits" if array.dtype.kind in "Ou" else "text is no tensor")
+    return array
+
+
 def _array(value: Any) -> Array:
     """A list of the language as a tensor: bool, int64 or f32."""
-    array = np.asarray(_numbers(value))
-    return array.astype(np.float32) if array.dtype.kind == "f" else array
+    array = _numeric(value)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float32) if array.dtype.kind == "f" else array
 
 
 def _literal(value: Any, like: Array | None) -> Array:
-    array = np.asarray(_numbers(value))
-    return array if like is None else array.astype(like.dtype)
+    array = _numeric(value)
+    with np.errstate(over="ignore"):
+        return array if like is None else array.astype(like.dtype)
 
 
 def _same(left: Any, right: Any, close: bool) -> bool:
     if not close:
         return bool(left == right)
-    a, b = np.asarray(_numbers(left), dtype=np.float64), np.asarray(_numbers(right), dtype=np.float64)
+    a, b = _numeric(left, np.float64), _numeric(right, np.float64)
     return a.shape == b.shape and bool(np.allclose(a, b, rtol=_CLOSE))
 
 

@@ -51,7 +51,7 @@ def command(
         outputs = sample(rules, definition, given_shapes, values, types)
     except Mismatch as problem:
         raise DslcError(
-            [Diagnostic("E0306", f"{definition.short}: {problem.reason}", problem.span or definition.syntax.span)]
+            [Diagnostic("E0306", f"{definition.short}: {problem.reason}", problem.span or definition.syntax.span, hint=problem.hint)]
         ) from None
     facts = describe(rules, definition, outputs)
     if output_format == "json":

@@ -152,7 +152,8 @@ def _mistakes(rules: Rules, names: Sequence[str]) -> list[Diagnostic]:
     """The errors that `dslc check` finds in what the files define; the libraries of dslc itself are checked by its tests."""
     from dslc.interpret.check import check_bounds
     from dslc.semantics.check import check
-    from dslc.semantics.library import BUILTIN, modules_of
+    from dslc.semantics.installed import BUILTIN
+    from dslc.semantics.library import modules_of
     from dslc.syntax.names import check_names
 
     modules = [module for module in modules_of(rules, names) if module.library not in BUILTIN]
@@ -230,7 +231,7 @@ def _unequal_types(rules: Rules, definition: SubstitutionDef, seed: int) -> tupl
     import numpy as np
 
     from dslc.interpret.check import check_sides
-    from dslc.semantics.library import BUILTIN
+    from dslc.semantics.installed import BUILTIN
 
     if definition.module.library in BUILTIN:
         return ()

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from dslc.errors import Diagnostic, DslcError, error
 
@@ -41,8 +42,11 @@ def given_inputs(path: str | Path, model: Any) -> Inputs:
         try:
             with np.load(file, allow_pickle=False) as arrays:
                 feeds.append({name: arrays[name] for name in arrays.files})
-        except (OSError, ValueError, EOFError, AttributeError) as problem:
-            raise error("E0902", f"not a readable .npz file: {problem}", path=str(file)) from None
+        except OSError as problem:
+            raise error("E0902", f"not a readable .npz file: {problem.strerror or problem}", path=str(file)) from None
+        except (ValueError, EOFError, AttributeError, BadZipFile):
+            hint = "`numpy.savez(FILE, NAME=array, ...)` writes one, with an array for each input"
+            raise error("E0902", "not a readable .npz file", path=str(file), hint=hint) from None
         _check(feeds[-1], model, str(file))
     return Inputs(tuple(feeds))
 

@@ -98,7 +98,8 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
     try:
         graph = read_program(rules, f"{head}{body}\n}}\n", short=True)
     except Mismatch as problem:
-        raise error("E0306", problem.reason, _moved(problem.span, source, parts) or Span(source, 0, len(text))) from None
+        span = _moved(problem.span, source, parts) or Span(source, 0, len(text))
+        raise error("E0306", problem.reason, span, hint=problem.hint) from None
     except DslcError as problem:
         # what is wrong with the text stands in the way of all that follows
         raise DslcError([_of_call(one, source, parts) for one in problem.diagnostics][:1]) from None
@@ -156,6 +157,11 @@ def _of_call(problem: Diagnostic, source: SourceText, parts: Sequence[tuple[int,
     """A finding in the program around a call as one in the call."""
     moved = [(each, _moved(each.span, source, parts)) for each in problem.secondary]
     labels = tuple(replace(each, span=span) for each, span in moved if span is not None)
+    begin, _, length = parts[0]
+    if problem.code == "E0104" and labels and problem.span is not None and problem.span.start >= begin + length:
+        # what closes there is of the program around the call
+        place = labels[0].span
+        return replace(problem, code="E0103", message=f"this `{place.text}` is never closed", span=place, secondary=())
     return replace(problem, span=_moved(problem.span, source, parts) or Span(source, 0, len(source.text)), secondary=labels)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 from dslc.diagnostics.registry import pages
-from dslc.errors import Diagnostic, Span
+from dslc.errors import Diagnostic, Span, shown_path
 
 FORMATS = ("full", "concise", "json", "github", "sarif")
 _COLORS = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "note": "\x1b[1;36m"}
@@ -89,7 +89,7 @@ def _one_full(diagnostic: Diagnostic, paint: Callable[[str, str], str]) -> list[
                 lines.append(f"{'':{gutter}}{paint(_BLUE, ':::')} {label.span}")
                 lines += _snippets([label], gutter, paint)
     elif diagnostic.path:
-        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {diagnostic.path}")
+        lines.append(f"{'':{gutter}}{paint(_BLUE, '-->')} {shown_path(diagnostic.path)}")
     for name, text in (("counterexample", diagnostic.counterexample), ("help", diagnostic.hint)):
         if text:
             first, *rest = text.splitlines()
@@ -121,12 +121,17 @@ def concise(findings: Sequence[Diagnostic]) -> str:
     return "".join(f"{diagnostic}\n" for diagnostic in findings)
 
 
+def _path(diagnostic: Diagnostic) -> str:
+    """The file that a finding is about, as it is shown; empty where it is about none."""
+    return shown_path(diagnostic.span.source.path if diagnostic.span else diagnostic.path)
+
+
 def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
     found: dict[str, Any] = {
         "code": diagnostic.code,
         "severity": diagnostic.severity,
         "message": diagnostic.message,
-        "path": diagnostic.span.source.path if diagnostic.span else diagnostic.path or None,
+        "path": _path(diagnostic) or None,
     }
     if diagnostic.span is not None:
         line, column, end_line, end_column = _extent(diagnostic.span)
@@ -144,7 +149,7 @@ def _as_dict(diagnostic: Diagnostic) -> dict[str, Any]:
         }
     if diagnostic.secondary:
         found["secondary"] = [
-            {"path": s.span.source.path, "line": _extent(s.span)[0], "column": _extent(s.span)[1], "message": s.message}
+            {"path": shown_path(s.span.source.path), "line": _extent(s.span)[0], "column": _extent(s.span)[1], "message": s.message}
             for s in diagnostic.secondary
         ]
     return found
@@ -169,10 +174,10 @@ def github(findings: Sequence[Diagnostic]) -> str:
         fields = [f"title={_escape(f'dslc {diagnostic.code}', True)}"]
         if diagnostic.span is not None:
             line, column, end_line, end_column = _extent(diagnostic.span)
-            place = [f"file={_escape(diagnostic.span.source.path, True)}", f"line={line}", f"col={column}"]
+            place = [f"file={_escape(_path(diagnostic), True)}", f"line={line}", f"col={column}"]
             fields = [*place, f"endLine={end_line}", f"endColumn={end_column}", *fields]
         elif diagnostic.path:
-            fields.insert(0, f"file={_escape(diagnostic.path, True)}")
+            fields.insert(0, f"file={_escape(_path(diagnostic), True)}")
         text = diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")
         lines.append(f"::{kind} {','.join(fields)}::{_escape(text)}\n")
     return "".join(lines)
@@ -200,7 +205,7 @@ def sarif(findings: Sequence[Diagnostic]) -> str:
             "level": diagnostic.severity,
             "message": {"text": diagnostic.message + (f"\nhelp: {diagnostic.hint}" if diagnostic.hint else "")},
         }
-        path = diagnostic.span.source.path if diagnostic.span else diagnostic.path
+        path = _path(diagnostic)
         if path:
             location: dict[str, Any] = {"artifactLocation": {"uri": path.replace(os.sep, "/")}}
             if diagnostic.span is not None:

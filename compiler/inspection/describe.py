@@ -27,7 +27,7 @@ def describe(rules: Rules, op: OperatorDef, outputs: tuple[Value, ...]) -> dict[
     node = outputs[0].node
     facts: dict[str, Any] = {
         "name": op.name,
-        "signature": signature(op),
+        "signature": f"operator {op.signature}",
         "doc": op.syntax.doc or "",
         "definition": [_text(s) for s in op.syntax.statements if isinstance(s, _DEFINING)],
         "traits": traits(rules, op),
@@ -64,11 +64,6 @@ _DEFINING = t.Attr | t.Where | t.Let | t.LetMany | t.Function | t.Equation | t.E
 
 def _text(statement: t.Node) -> str:
     return " ".join(statement.span.text.split())
-
-
-def signature(op: OperatorDef) -> str:
-    """The line before the brace, as it was written."""
-    return " ".join(op.syntax.span.text.split("{")[0].split())
 
 
 def plain(value: Any) -> Any:

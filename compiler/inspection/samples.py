@@ -15,8 +15,8 @@ from dslc.semantics.assume import bind_equalities, dtype_choices, size_names
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.elaborate import elaborate, expand
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
-from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import Rules
+from dslc.semantics.operator_env import entries
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 
@@ -158,7 +158,7 @@ def _options(attr: t.Attr, shape: tuple[Any, ...], env: Env) -> list[Any]:
     kind, rank = attr.type.name, len(shape)
     if attr.type.dims is not None:
         try:
-            count = int(evaluate(attr.type.dims[0], env))
+            count = entries(attr.type, env)
         except (Unbound, EvalError, Mismatch):
             count = rank
         return [(2,) * count, (1,) * count, (3,) * count, (0,) * count, (4,) * count, *_lists(shape)]

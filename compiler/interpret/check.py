@@ -70,7 +70,8 @@ def check_bounds(rules: Rules, op: OperatorDef) -> list[Diagnostic]:
             if reason.endswith("does not hold"):
                 message = f"no sizes and attributes were found that satisfy the guards of `{op.short}`"
                 return [Diagnostic("W0009", message, span, severity="warning", hint=f"most often: {reason}")]
-            return [Diagnostic("E0306", f"no small shapes fit `{op.short}`: {reason}", span)]
+            hint = problem.hint if isinstance(problem, Mismatch) else ""
+            return [Diagnostic("E0306", f"no small shapes fit `{op.short}`: {reason}", span, hint=hint)]
     return found
 
 
@@ -81,6 +82,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
         wheres = [s for s in (*sub.syntax.left, *sub.syntax.right) if isinstance(s, t.Where)]
         return [_vacuous(sub, empty, wheres)]
     reasons: Counter[str] = Counter()
+    hints: dict[str, str] = {}
     meaningless: Counter[Diagnostic] = Counter()
     instances = last = 0
     for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _ATTEMPTS)):
@@ -88,6 +90,8 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
             instance = instantiate(rules, sub, rng, terms, _DTYPES[attempt % len(_DTYPES)] if attempt >= 100 else (DType.F32,))
         except Rejected as reason:
             reasons[str(reason)] += 1
+            if isinstance(reason.__cause__, Mismatch):
+                hints[str(reason)] = reason.__cause__.hint
             if isinstance(reason.__cause__, EvalError):
                 meaningless.update(d for d in reason.__cause__.diagnostics if _inside(d, sub))
             if instances and attempt - last > _FURTHER:
@@ -108,9 +112,9 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     common = max(reasons, key=lambda reason: reasons[reason])
     right = [reason for reason in reasons if reason.startswith("right side")]
     if right:
-        why = max(right, key=lambda each: reasons[each])[12:]
-        message = f"the right side of `{sub.syntax.name}` fits no sizes at which the left side fits: {why}"
-        return [Diagnostic("E0306", message, _bind(sub.syntax.right, None) or sub.syntax.span)]
+        why = max(right, key=lambda each: reasons[each])
+        message = f"the right side of `{sub.syntax.name}` fits no sizes at which the left side fits: {why[12:]}"
+        return [Diagnostic("E0306", message, _bind(sub.syntax.right, None) or sub.syntax.span, hint=hints.get(why, ""))]
     wheres = [s for s in sub.syntax.left if isinstance(s, t.Where)]
     if wheres and "does not hold" in common:
         message = f"no sizes were found at which the guards of `{sub.syntax.name}` hold"

@@ -37,8 +37,30 @@ def _mixed(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return go
 
 
+#: bits of an exact number: a short text (`9 ^ 9 ^ 9`) could stand for one that fills the memory
+_MOST_BITS = 1 << 16
+
+
+def bits(value: int | Fraction) -> int:
+    """How many bits an exact number takes."""
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
+
+
+def bounded(value: Any) -> Any:
+    """A number, where it is a float or not too long.
+
+    Raises:
+        OverflowError: more than 2^16 bits.
+    """
+    if isinstance(value, int | Fraction) and bits(value) > _MOST_BITS:
+        raise OverflowError("a number of too many digits")
+    return value
+
+
 def _power(a: Any, b: Any) -> Any:
     if isinstance(b, int) and isinstance(a, int | Fraction) and not (b < 0 and a == 0):
+        if a not in (0, 1, -1) and abs(b) * bits(a) > _MOST_BITS:
+            raise OverflowError("a power of too many digits")
         return _whole(Fraction(a) ** b)
     return float(a) ** float(b)
 

@@ -24,7 +24,7 @@ class Scalar:
     """Base of all scalar expressions. Build them with the functions of this module, never by the class."""
 
     # equality and hash are those of the object: no node exists twice
-    __slots__ = ("__weakref__", "_key", "_text", "binds", "free", "integral", "reads")
+    __slots__ = ("__weakref__", "_key", "_text", "binds", "free", "integral", "reads", "weight")
     _pool: ClassVar[dict[Any, weakref.KeyedRef[Any, Scalar]]] = {}
     _key: tuple[Any, ...]
     _text: str | None
@@ -36,6 +36,8 @@ class Scalar:
     reads: bool
     #: whether a reduction occurs in it, which binds iterators
     binds: bool
+    #: how many nodes it has when it is written out
+    weight: int
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (type(self)._make, self._key)  # type: ignore[attr-defined]
@@ -66,7 +68,7 @@ def _new(key: tuple[Any, ...], parts: tuple[Any, ...], free: frozenset[Iter], in
     cls = key[0]
     node = cls.__new__(cls)
     node._key, node._text = parts, None
-    node.free, node.integral, node.reads, node.binds = free, integral, False, False
+    node.free, node.integral, node.reads, node.binds, node.weight = free, integral, False, False, 1
     Scalar._pool[key] = weakref.KeyedRef(node, _forget, key)
     return node
 
@@ -77,13 +79,14 @@ def _above(key: tuple[Any, ...], parts: tuple[Any, ...], children: tuple[Scalar,
     node = cls.__new__(cls)
     node._key, node._text, node.integral = parts, None, False
     reads = binds = False
-    free = _NONE
+    free, weight = _NONE, 1
     for child in children:
+        weight += child.weight
         if child.free and child.free is not free:
             free = free | child.free if free else child.free
         reads = reads or child.reads
         binds = binds or child.binds
-    node.free, node.reads, node.binds = free, reads, binds
+    node.free, node.reads, node.binds, node.weight = free, reads, binds, weight
     Scalar._pool[key] = weakref.KeyedRef(node, _forget, key)
     return node
 

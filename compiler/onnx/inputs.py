@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ _MOVES = frozenset({
 })  # fmt: skip
 _INDEXES = {"Gather": 1, "GatherElements": 1, "ScatterElements": 1, "Scatter": 1}
 _RECURRENT = frozenset({"LSTM", "GRU", "RNN"})
+#: elements of an input: more are in no memory, and further ones not even in an index
+_MOST_ELEMENTS = 1 << 40
 _BYTES = frozenset({TensorProto.UINT8, TensorProto.INT8})
 
 
@@ -107,6 +110,8 @@ def draw(specs: Sequence[InputSpec], seed: int) -> dict[str, Any]:
 
 
 def _draw(spec: InputSpec, generator: np.random.Generator) -> Any:
+    if prod(spec.shape) > _MOST_ELEMENTS:
+        raise MemoryError(f"{spec.name} of {'x'.join(map(str, spec.shape))}")
     if spec.elem_type == TensorProto.STRING:
         return np.full(spec.shape, "a", dtype=object)
     dtype = helper.tensor_dtype_to_np_dtype(spec.elem_type)

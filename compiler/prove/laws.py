@@ -10,7 +10,8 @@ from pathlib import Path
 from dslc.errors import error
 from dslc.interpret.check_rule import as_substitution
 from dslc.semantics.definitions import PropertyDef, SubstitutionDef
-from dslc.semantics.library import Rules, find_library, load_many
+from dslc.semantics.installed import find_library
+from dslc.semantics.library import Rules, load_many
 from dslc.syntax import tree as t
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
+from math import isnan
 from textwrap import wrap
 from typing import Any
 
@@ -25,6 +26,7 @@ class Option:
     metavar: str = ""
     choices: tuple[str, ...] = ()
     least: float | None = None
+    most: float | None = None
     many: bool = False
     shown: Any = None
     read: Callable[[Any], Any] | None = None
@@ -39,6 +41,8 @@ class Option:
             if given.lower() not in known:
                 raise ValueError(f"{given!r} is none of {', '.join(self.choices)}")
             given = known[given.lower()]
+        if isinstance(given, float) and isnan(given):
+            raise ValueError("nan is no number that can be compared")
         return given if self.read is None else self.read(given)
 
 

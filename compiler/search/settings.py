@@ -91,6 +91,10 @@ def bindings(given: Mapping[str, int | Sequence[int]] | Sequence[str]) -> list[d
             numbers = []
         if not equals or not name or not numbers or min(numbers) < 0:
             raise ValueError(f"{text!r} is no NAME=N")
+        if max(numbers) >= 2**63:
+            raise ValueError(f"{text!r} does not fit 64 bits, as sizes must")
+        if name.strip() in sizes:
+            raise ValueError(f"{name.strip()} is bound twice; several sizes are written {name.strip()}=1,8")
         sizes[name.strip()] = numbers
     return each_binding(sizes)
 

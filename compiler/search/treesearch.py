@@ -77,7 +77,7 @@ class Mcts:
         more="A random sample where it matches at more.",
     ))  # fmt: skip
     near: float = field(default=0.75, metadata=option(
-        "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, metavar="P",
+        "Share of rules that are applied near the best program (default: 0.75).", type=float, least=0, most=1, metavar="P",
         more="The others are applied anywhere.",
     ))  # fmt: skip
     mixed: bool = field(default=False, metadata=option(

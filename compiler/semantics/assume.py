@@ -20,7 +20,7 @@ from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import Env, EvalError, Mismatch, Unbound
 from dslc.semantics.evaluate import evaluate, truth
 from dslc.semantics.library import Rules
-from dslc.semantics.operator_env import bind_attributes, bind_statements, declare
+from dslc.semantics.operator_env import bind_attributes, bind_statements, declare, entries
 from dslc.semantics.types import bind_equal, shape_of
 from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
@@ -254,7 +254,7 @@ def _values(attr: t.Attr, env: Env, rank: int, level: str) -> list[Any]:
     if kind == "string":
         return [attr.default.value if isinstance(attr.default, t.Str) else ""]
     if attr.type.dims is not None:
-        count = int(evaluate(attr.type.dims[0], env))
+        count = entries(attr.type, env)
         if level == "symbolic":
             return [tuple(sym(f"{name}{k}") for k in range(count))]
         return [tuple(_NUMBERS[(n + k) % 3] for k in range(count)) for n in range(3)]

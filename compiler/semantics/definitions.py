@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TypeAlias
 
 from dslc.ir.scalar import Number
@@ -40,6 +41,11 @@ class OperatorDef:
     @property
     def short(self) -> str:
         return self.syntax.name
+
+    @cached_property
+    def signature(self) -> str:
+        """What it takes and gives, as it was written: `relu(X: T[*S]) -> Y: T[*S]`."""
+        return " ".join(self.syntax.span.text.split("{")[0].split()).removeprefix("operator ")
 
     @property
     def attrs(self) -> tuple[t.Attr, ...]:

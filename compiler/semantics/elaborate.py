@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from dslc.ir.dtype import TensorType
@@ -38,9 +40,32 @@ def elaborate(rules: Rules, op: OperatorDef | str, arg_types: tuple[TensorType, 
     key = (definition.name, arg_types, tuple((name, type(value).__name__, value) for name, value in attrs))
     found = cache.get(key)
     if found is None:
-        found = cache[key] = _elaborate(rules, definition, arg_types, attrs)
+        with _once(rules, ("elaborate", key), definition):
+            found = cache[key] = _elaborate(rules, definition, arg_types, attrs)
     assert isinstance(found, Instance)
     return found
+
+
+@contextmanager
+def _once(rules: Rules, key: Hashable, op: OperatorDef) -> Iterator[None]:
+    """While the meaning of an operator is looked for, it must not be needed itself.
+
+    Raises:
+        EvalError: E0317 where it is, or where one needs another without end.
+    """
+    open_ones = rules_cache(rules, "elaborating")
+    if key in open_ones:
+        raise fail("E0317", f"`{op.short}` needs itself", op.syntax.span)
+    outermost = not open_ones
+    open_ones[key] = op
+    try:
+        yield
+    except RecursionError:
+        if not outermost:
+            raise
+        raise fail("E0317", f"`{op.short}` is expanded without end", op.syntax.span) from None
+    finally:
+        del open_ones[key]
 
 
 def _elaborate(rules: Rules, op: OperatorDef, arg_types: tuple[TensorType, ...], attrs: Attrs) -> Instance:
@@ -73,8 +98,9 @@ def expanded(rules: Rules, op: str, arg_types: tuple[TensorType, ...], attrs: At
     key = (op, arg_types, tuple((name, type(value).__name__, value) for name, value in attrs))
     found = cache.get(key)
     if found is None:
-        instance = elaborate(rules, op, arg_types, attrs)
-        found = cache[key] = Instance(instance.params, expand(rules, instance.outputs))
+        with _once(rules, ("expanded", key), rules.operator(op)):
+            instance = elaborate(rules, op, arg_types, attrs)
+            found = cache[key] = Instance(instance.params, expand(rules, instance.outputs))
     assert isinstance(found, Instance)
     return found
 

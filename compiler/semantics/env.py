@@ -40,16 +40,21 @@ class MismatchKind(Enum):
 class Mismatch(Exception):
     """Types, sizes or guards that do not fit; an expected outcome of matching, so it carries a reason, no diagnostic."""
 
+    #: what may help, of the outermost operator that it came up in
+    hint = ""
+
     def __init__(self, reason: str, span: Span | None = None, kind: MismatchKind = MismatchKind.FIT) -> None:
         super().__init__(reason)
         self.reason = reason
         self.span = span
         self.kind = kind
 
-    def again(self, span: Span | None = None, within: str = "") -> Mismatch:
+    def again(self, span: Span | None = None, within: str = "", hint: str = "") -> Mismatch:
         """The same, of the same class and kind, at a place where none was known and inside what `within` names."""
         reason = f"{within}: {self.reason}" if within else self.reason
-        return type(self)(reason, self.span or span, self.kind)
+        found = type(self)(reason, self.span or span, self.kind)
+        found.hint = hint or self.hint
+        return found
 
 
 def fail(code: str, message: str, span: Span | None, hint: str = "") -> EvalError:

@@ -32,6 +32,8 @@ from dslc.syntax.vocabulary import CONVERT, FUNCTIONS_1, INDEX_FUNCTIONS, PREDIC
 _CONSTANTS: dict[str, Number] = {"true": True, "false": False, "pi": math.pi, "nan": math.nan}
 _MAX_UNROLL = 1_000_000
 MAX_EXPANSIONS = 50
+#: nodes of an expression when it is written out: a short text can stand for one that fills the memory
+_MAX_WEIGHT = 200_000
 
 
 def truth(value: Any) -> Any:
@@ -71,7 +73,8 @@ def elements(exprs: tuple[t.Expr, ...], env: Env) -> tuple[Any, ...]:
             value = evaluate(element.value, env)
             if not isinstance(value, tuple):
                 raise fail("E0326", "`*` splices a list, and this is none", element.span)
-            out.extend(value)
+            out.extend(_bounded(value, element))
+            _bounded(out, element)
         else:
             out.append(evaluate(element, env))
     return tuple(out)
@@ -161,9 +164,18 @@ def _binary(expr: t.Binary, env: Env) -> Any:
         # cut towards zero: no factor may be taken out of it
         return apply("trunc", raw_apply("/", as_scalar(left), as_scalar(right)))
     try:
-        return lists.arithmetic(expr.op, left, right)
+        return _bounded(lists.arithmetic(expr.op, left, right), expr)
     except Mismatch as problem:
         raise problem.again(expr.span) from None
+
+
+def _bounded(value: Any, expr: t.Expr) -> Any:
+    """A value that is neither too long a list nor too large an expression."""
+    if isinstance(value, Scalar) and value.weight > _MAX_WEIGHT:
+        raise fail("E0327", "this expression has too many parts when it is written out", expr.span)
+    if isinstance(value, tuple | list) and len(value) > _MAX_UNROLL:
+        raise fail("E0327", "this list has too many elements", expr.span)
+    return value
 
 
 def _of_integers(left: Any, right: Any, env: Env) -> bool:
@@ -634,7 +646,7 @@ def _expand(function: t.Function, expr: t.Call, env: Env, outer: Env) -> Any:
         raise fail(
             "E0317", f"`{function.name}` is expanded without end", expr.span, hint="`let` functions are never recursive"
         )
-    return evaluate(function.body, inner)
+    return _bounded(evaluate(function.body, inner), expr)
 
 
 def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...] | None = None) -> Any:
@@ -664,7 +676,7 @@ def _operator_call(op: OperatorDef, expr: t.Call, env: Env, args: tuple[Any, ...
     try:
         values = apply_operator(env.rules, op, tensors, attrs)
     except Mismatch as problem:
-        raise problem.again(expr.span, within=op.short) from None
+        raise problem.again(expr.span, within=op.short, hint=f"it is declared as `{op.signature}`") from None
     if len(values) == 1:
         return values[0]
     names = tuple(output.name for output in op.syntax.outputs)

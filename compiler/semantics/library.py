@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from importlib import metadata, resources
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +35,12 @@ from dslc.semantics.definitions import (
     TestDef,
     Traits,
 )
+from dslc.semantics.installed import find_library
 from dslc.semantics.trait_laws import OF_ONE, OF_TWO, trait_laws
 from dslc.syntax import tree as t
 from dslc.syntax.kept import parse_kept
 from dslc.syntax.parser import read_source
 from dslc.syntax.vocabulary import KEYWORDS
-
-BUILTIN = {name: f"dslc.rules.{name}" for name in ("std", "einnet", "pet", "targets", "taso", "taso_generated")}
-
 
 # a file's `library` line and imports stand within so many characters
 _HEAD = 20_000
@@ -246,33 +242,6 @@ def _members(folder: Path) -> frozenset[Path]:
     return frozenset(reached)
 
 
-@functools.cache
-def _installed() -> Mapping[str, str]:
-    """The packages of installed libraries, by the names of these."""
-    points = metadata.entry_points(group="dslc.libraries")
-    return {point.name: point.value.replace(":", ".") for point in points}
-
-
-def find_library(name: str) -> tuple[Path | None, str]:
-    """The folder of a library, and what of the dotted name is left (a file).
-
-    Looked for in the folders of `$DSLC_PATH`, then among the libraries of dslc, then among the installed ones.
-    """
-    parts = name.split(".")
-    for size in range(len(parts), 0, -1):
-        head, rest = ".".join(parts[:size]), ".".join(parts[size:])
-        for place in filter(None, os.environ.get("DSLC_PATH", "").split(os.pathsep)):
-            if any((Path(place) / head).glob("*.rules")):
-                return Path(place) / head, rest
-        package = BUILTIN.get(head) or _installed().get(head)
-        if package is not None:
-            try:
-                return Path(str(resources.files(package))), rest
-            except ModuleNotFoundError:
-                continue
-    return None, name
-
-
 class _Binder:
     """Fills a module's names: its own definitions, then its imports."""
 
@@ -326,14 +295,14 @@ class _Binder:
                     continue  # a rule or test: imported for its effect, not as a name
                 options = [n for s in sources for n in s.names]
                 self._findings.append(
-                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", _word(item, name), hint=_nearest(name, options))
+                    Diagnostic("E0202", f"`{item.module}` has no `{name}`", word_of(item, name), hint=_nearest(name, options))
                 )
                 continue
             if name.startswith("_"):
-                self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", _word(item, name)))
+                self._findings.append(Diagnostic("E0206", f"`{name}` is private to its file", word_of(item, name)))
             clash = self._module.names.get(name)
             if clash is not None and clash is not found:
-                self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", _word(item, name)))
+                self._findings.append(Diagnostic("E0204", f"`{name}` is defined here and imported", word_of(item, name)))
             self._module.names[name] = found
 
 
@@ -356,7 +325,7 @@ def _unmet(need: t.Requires) -> list[Diagnostic]:
     return []
 
 
-def _word(item: t.Import, name: str) -> Span:
+def word_of(item: t.Import, name: str) -> Span:
     """Where an import names something."""
     names = item.span.text.find("(")
     found = re.search(rf"\b{re.escape(name)}\b", item.span.text[names:]) if names >= 0 else None

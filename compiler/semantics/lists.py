@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dslc.ir.fold import FOLD1, FOLD2, exact_divide
+from dslc.ir.fold import FOLD1, FOLD2, bounded, exact_divide
 from dslc.ir.scalar import Iter, Num, Scalar, apply, as_scalar
 from dslc.semantics.assuming import Assuming, joint
 from dslc.semantics.env import Mismatch, ScopeBuilder
@@ -34,14 +34,20 @@ def arithmetic(op: str, a: Any, b: Any) -> Any:
         if op == "-":
             return a - b
         if op == "*":
-            return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else a * b
+            return float(a) * float(b) if isinstance(a, float) or isinstance(b, float) else bounded(a * b)
         if op == "/":
             return exact_divide(a, b)
         return FOLD2[op](a, b)
     except ZeroDivisionError:
         raise Mismatch(f"division by zero in {a} {op} {b}") from None
     except OverflowError:
-        raise Mismatch(f"the result of {a} {op} {b} is too large") from None
+        raise Mismatch(f"the result of {_short(a)} {op} {_short(b)} is too large") from None
+
+
+def _short(value: Any) -> str:
+    """A number as a message shows it: one of many digits by its first ones."""
+    text = str(value) if not isinstance(value, int | Fraction) or max(value.numerator, value.denominator) < 10**40 else ""
+    return text or "a number of many digits"
 
 
 def paired(a: Any, b: Any) -> list[tuple[Any, Any]]:

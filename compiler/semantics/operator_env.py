@@ -21,6 +21,9 @@ from dslc.semantics.scopes import Ranges, build_scope, declared_by_places, range
 from dslc.semantics.types import shape_of, solve
 from dslc.syntax import tree as t
 
+#: numbers in an attribute of a declared length
+_MOST_ENTRIES = 10_000
+
 Argument = Value | Number | None
 
 
@@ -256,7 +259,7 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
     if kind in {"ints", "floats", "axes", "permutation"} or type.dims is not None:
         values = raw if isinstance(raw, tuple) else None
         if type.dims is not None:
-            count = int(plain(evaluate(type.dims[0], env)))
+            count = entries(type, env)
             values = values if values is not None else (raw,) * count
             if len(values) != count and not _any_length(type):
                 raise Mismatch(f"`{attr.name}` has {len(values)} entries where {count} are expected")
@@ -273,6 +276,19 @@ def normalise(attr: t.Attr, raw: Any, rank: int, env: Env) -> Any:
         position = _one("int", raw, wrong)
         return position + rank if isinstance(position, int) and position < 0 else position
     return _one(kind, raw, wrong)
+
+
+def entries(type: t.TypeExpr, env: Env) -> int:
+    """How many numbers an attribute of a type such as `int[rank(D)]` has.
+
+    Raises:
+        EvalError: E0327 where they are more than any operator has use for.
+    """
+    assert type.dims is not None
+    count = int(plain(evaluate(type.dims[0], env)))
+    if count > _MOST_ENTRIES:
+        raise fail("E0327", f"an attribute of more than {_MOST_ENTRIES} numbers", type.span)
+    return count
 
 
 def _any_length(type: t.TypeExpr) -> bool:

@@ -17,7 +17,7 @@ _VALUES = frozenset("NAME INT NUMBER STRING INF LPAR LSQB LBRACE MINUS NOT FORAL
 _SIGNS = frozenset("CMP IN ADDOP MINUS MULOP STAR CIRCUMFLEX AND OR IF DOT LSQB LPAR".split())
 _AFTER_TARGET = frozenset({"EQUAL", "COMMA", "LSQB"})
 #: signs of other languages, by their last two characters
-_FOREIGN = {"**": "a power is written `a ^ b`", "&&": "write `and`", "||": "write `or`"}
+_FOREIGN = {"**": "a power is written `a ^ b`", "&&": "write `and`", "||": "write `or`", "==": "one `=` defines, two compare"}
 _WORDS = {
     "NAME": "a name",
     "INT": "a whole number",
@@ -169,4 +169,6 @@ def _of_token(grammar: Lark, source: SourceText, begin: int, token: Token, accep
     if token.type == "NAME" and not line.strip() and len(keywords) > 1:
         return _unknown_word(span, keywords, expected)
     hint = _FOREIGN.get(source.text[max(at - 1, 0) : at + 1], "")
+    if str(token) == "//" and not line.strip():
+        hint = "a comment begins with `#`"
     return Diagnostic("E0101", f"expected {expected}, found {_shown(token)}", span, hint=hint)

@@ -40,6 +40,16 @@ _TOKEN = re.compile(
       | (?P<bad>[^\s])""",
     re.X,
 )
+#: what is no text even in comments and documentation: controls of a terminal, and of the direction of writing
+_HIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: what other languages and word processors write, and what is written here
+_WRITTEN = {
+    "−": "write `-`", "–": "write `-`", "×": "write `*`", "·": "write `*`", "÷": "write `/`", "≤": "write `<=`", "≥": "write `>=`",
+    "≠": "write `!=`", "→": "write `->`", "⇒": "write `=>`", ";": "statements need no separator",
+    "?": "a choice is written `a if c else b`", "!": "write `not`", "~": "equal up to rounding is `~=`",
+    "'": 'text stands in double quotes: `"..."`', "“": 'text stands in straight quotes: `"..."`',
+    "”": 'text stands in straight quotes: `"..."`',
+}  # fmt: skip
 # Documentation that swallows the beginning of another item was most likely never closed.
 _SWALLOWED = re.compile(rf"^(?:{'|'.join(sorted(_ITEM_ONLY))})\s+[A-Za-z_]\w*\s*[({{]", re.M)
 _CLOSER = {"(": ")", "[": "]", "{": "}"}
@@ -99,7 +109,11 @@ def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
     if token.kind == "bad":
         span = Span(source, token.start, token.end)
         shown = f"`{token.text}` (U+{ord(token.text):04X})" if token.text.isprintable() else f"U+{ord(token.text):04X}"
-        hint = {"−": "write `-`", "×": "write `*`", "·": "write `*`", ";": "statements need no separator"}.get(token.text, "")
+        hint = _WRITTEN.get(token.text, "")
+        if not hint and token.text.isspace():
+            hint = "write an ordinary blank"
+        if not hint and token.text.isalpha():
+            hint = "names are made of the letters A to Z and a to z, digits and `_`"
         return Diagnostic("E0102", f"the character {shown} is not part of the language", span, hint=hint)
     if token.kind == "number":
         digits, _, exponent = token.text.lower().partition("e")
@@ -107,6 +121,10 @@ def _lexical(source: SourceText, token: Token) -> Diagnostic | None:
             message = f"a number has at most {MAX_DIGITS} digits and an exponent of at most {MAX_EXPONENT}"
             return Diagnostic("E0118", message, Span(source, token.start, token.end))
         return None
+    if token.kind in {"comment", "doc", "string"} and (hidden := _HIDDEN.search(token.text)) is not None:
+        span = Span(source, token.start + hidden.start(), token.start + hidden.end())
+        hint = "it is no text: it changes how a terminal or an editor shows what stands around it"
+        return Diagnostic("E0102", f"the character U+{ord(hidden[0]):04X} is not part of the language", span, hint=hint)
     if token.kind == "open_string":
         span = Span(source, token.start, token.start + 1)
         return Diagnostic("E0111", "this string is never closed", span, hint='a string ends on its line with `"`')
@@ -250,6 +268,8 @@ def scan(source: SourceText) -> Scan:
     found = Scan()
     for token in _raw_tokens(source.text):
         (found.comments if token.kind == "comment" else found.tokens).append(token)
+        if token.kind == "comment" and (finding := _lexical(source, token)) is not None:
+            found.findings.append(finding)
     _Splitter(source, found).run()
     return found
 

@@ -14,7 +14,8 @@ from dslc.prove.known.lock import LOCK, read_lock
 from dslc.prove.run.provers import PROVERS, exact_verdict, prover_verdict
 from dslc.prove.verdict import ProverName, Verdict
 from dslc.semantics.definitions import SubstitutionDef
-from dslc.semantics.library import Rules, find_library, load
+from dslc.semantics.installed import find_library
+from dslc.semantics.library import Rules, load
 
 # files most of whose rules have few symbolic instances
 FAST = ("arithmetic_rules", "activation_rules", "layout_rules", "product_rules", "join_rules", "reduce_rules")

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 import dslc
-from dslc.cli.main import cli
+from dslc.cli.main import cli, run
 from dslc.cli.options import options_of
 from dslc.search.candidate import Candidate
 from dslc.search.option import flag, option, options
@@ -132,3 +132,30 @@ def test_an_option_may_have_two_names() -> None:
     for flag_ in ("--search", "--strategy"):
         assert CliRunner().invoke(command, [flag_, "mcts"]).exit_code == 0
     assert given == ["mcts", "mcts"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--alpha", "nan"], "--alpha"),
+        (["--tolerance", "nan"], "--tolerance"),
+        (["--strategy", "mcts", "--near", "5"], "--near"),
+        (["--bind", "n=4", "--bind", "n=5"], "n is bound twice"),
+        (["--bind", "n=9223372036854775808"], "64 bits"),
+        (["--report", "out.onnx"], "E0908"),
+        (["--report", "model.onnx"], "E0908"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_before_any_work(
+    wrong: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.onnx").write_bytes(b"it is not read")
+    assert run(["optimize", "model.onnx", "-o", "out.onnx", *wrong]) != 0
+    assert said in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_nothing_is_written_in_place_by_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["optimize", "model.onnx", "--in-place", "--dry-run"]) == 2
+    assert "--dry-run or --in-place" in capsys.readouterr().err

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from dslc.cli.check import command
+from dslc.cli.new import command as new
 from dslc.errors import DslcError
 from dslc.semantics.library import load, load_many
 
@@ -59,3 +65,39 @@ def test_a_library_of_a_folder_is_checked_as_one(folder: Path) -> None:
     assert "E0204" in result.output
     with pytest.raises(DslcError, match="E0204"):
         load(folder)
+
+
+def test_an_installed_library_is_read_and_never_run(tmp_path: Path) -> None:
+    """As pip installs what `dslc new` starts; its `__init__.py` would leave a file behind."""
+    assert CliRunner().invoke(new, ["acme.net", "--folder", str(tmp_path / "source")]).exit_code == 0
+    package = tmp_path / "site" / "acme_net"
+    shutil.copytree(tmp_path / "source" / "acme_net", package)
+    (package / "__init__.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    about = tmp_path / "site" / "acme_net-0.1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: acme-net\nVersion: 0.1.0\n")
+    (about / "entry_points.txt").write_text('[dslc.libraries]\nacme.net = acme_net\n')
+    run = subprocess.run(
+        [sys.executable, "-m", "dslc", "check", "acme.net"], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert run.returncode == 0 and "1 file checked" in run.stderr, run
+    assert not (tmp_path / "ran").exists()
+
+
+def test_what_a_new_library_ships() -> None:
+    runner = CliRunner()
+    with runner.isolated_filesystem() as folder:
+        assert runner.invoke(new, ["acme.net"]).exit_code == 0
+        with (Path(folder) / "acme.net" / "pyproject.toml").open("rb") as file:
+            project = tomllib.load(file)
+    assert set(project["tool"]["setuptools"]["package-data"]["acme_net"]) == {"*.rules", "**/*.j2", "dslc.lock"}
+    assert project["project"]["entry-points"]["dslc.libraries"] == {"acme.net": "acme_net"}
+
+
+def test_a_place_is_shown_from_the_folder_one_works_in(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "apart.rules").write_text("dslc 1\n" + OPERATOR.replace("X[i]", "X[j]"))
+    monkeypatch.chdir(folder)
+    for name in ("apart.rules", str(folder / "apart.rules")):
+        shown = CliRunner().invoke(command, [name, "--output-format", "concise"]).output
+        assert [line.partition(" ")[0] for line in shown.splitlines()] == ["apart.rules:2:1:", "apart.rules:2:50:"]

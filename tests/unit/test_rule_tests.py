@@ -93,6 +93,9 @@ test sums {
         ("expect add([1], [2]) == nothing", "E0201", ""),
         ("expect onnx.NoSuchThing([1]) == [1]", "E0201", ""),
         ("given X: f32[2] fires { Y = relu(X) }", "E0214", ""),
+        ("expect add([[1, 2], [3]], [1]) == [1]", "E0306", ""),
+        ('expect add(["a"], [1]) == [1]', "E0306", ""),
+        ("expect add([100000000000000000000], [1]) == [1]", "E0306", ""),
     ],
 )
 def test_failures_say_what_differs(tmp_path: Path, statement: str, code: str, said: str) -> None:
@@ -149,3 +152,25 @@ operator after(X: T[N]) -> Y: T[N] { Y[i] = X[i] + 1  example after([1, 2]) == [
     assert [(o.name, o.passed) for o in found if o.status in {"test", "example"}] == [("mine.after", True), ("mine.twice", False)]
     (reason,) = next(o for o in found if o.status == "test").diagnostics
     assert "division by zero" in (reason.counterexample or reason.message)
+
+
+def test_an_operator_may_use_itself_where_an_attribute_ends_it(tmp_path: Path) -> None:
+    text = """operator doubled(X: T[*S]) -> Y: T[*S] {
+      attr times: int = 1
+      Y = doubled(add(X, X), times=times - 1) if times > 0 else X
+      example doubled([1, 2], times=3) == [8, 16]
+      example doubled([1, 2], times=-1) == [1, 2]
+    }"""
+    (found,) = outcomes(tmp_path, text)
+    assert found.passed, found.diagnostics
+
+
+def test_one_that_never_ends_is_told(tmp_path: Path) -> None:
+    text = """operator doubled(X: T[*S]) -> Y: T[*S] {
+      attr times: int = 1
+      Y = doubled(add(X, X), times=times + 1) if times > 0 else X
+      example doubled([1, 2]) == [8, 16]
+    }"""
+    (found,) = outcomes(tmp_path, text)
+    assert not found.passed
+    assert [finding.code for finding in found.diagnostics] == ["E0317"]

@@ -35,7 +35,8 @@ from dslc.ir.text import NotWritten, name_of_size, program_text, size_name
 from dslc.semantics.apply import apply as apply_operator
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
-from dslc.semantics.library import Rules, find_library, load
+from dslc.semantics.installed import find_library
+from dslc.semantics.library import Rules, load
 from dslc.semantics.written import read_program
 
 F32, I64 = DType.F32, DType.I64

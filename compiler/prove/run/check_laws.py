@@ -13,7 +13,8 @@ from dslc.prove.run.provers import Definition, prover_verdict
 from dslc.prove.run.verify import diagnostic_of
 from dslc.prove.verdict import RuleVerdict
 from dslc.semantics.definitions import Module, PropertyDef
-from dslc.semantics.library import BUILTIN, Rules
+from dslc.semantics.installed import BUILTIN
+from dslc.semantics.library import Rules
 
 
 def mistake_in(rules: Rules, definition: Definition, mistakes: Sequence[Diagnostic]) -> Diagnostic | None:

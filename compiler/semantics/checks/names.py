@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from dslc.errors import Diagnostic, Span
 from dslc.semantics.definitions import FunctionDef, Module, OperatorDef
-from dslc.semantics.library import Rules
+from dslc.semantics.library import Rules, standard
 from dslc.semantics.nary import takes_many
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import (
@@ -117,10 +117,16 @@ class Scope:
             return
         self.unknown(name, expr.span)
 
-    def unknown(self, name: str, span: Span) -> None:
-        options = {*self.names(), *self.module.names, *VOCABULARY}
-        close = difflib.get_close_matches(name, sorted(options), n=1)
-        self.report.add("E0201", f"nothing is named `{name}` here", span, hint=f"did you mean `{close[0]}`?" if close else "")
+    def unknown(self, name: str, span: Span, called: bool = False) -> None:
+        visible = {*self.names(), *self.module.names, *VOCABULARY}
+        elsewhere = {op.short for op in standard().operators.values()} - visible if called else set()
+        options = sorted(visible | elsewhere)
+        cased = [option for option in options if option.lower() == name.lower()]
+        close = [name] if name in elsewhere else cased or difflib.get_close_matches(name, options, n=1)
+        hint = f"did you mean `{close[0]}`?" if close and close[0] != name else ""
+        if close and close[0] in elsewhere:
+            hint = f"{hint} `import std ({close[0]})` brings it".strip()
+        self.report.add("E0201", f"nothing is named `{name}` here", span, hint=hint)
 
     def _binders(self, binders: tuple[t.Binder, ...], bodies: tuple[t.Expr | None, ...]) -> None:
         scope = self.inner()
@@ -166,7 +172,8 @@ class Scope:
             if expr.function not in VOCABULARY and not spliced:
                 self._operator(expr, definition)
         elif expr.function not in VOCABULARY and expr.function not in self.extra and head not in self.extra:
-            self.unknown(expr.function, expr.span)
+            place = Span(expr.span.source, expr.span.start, expr.span.start + len(expr.function))
+            self.unknown(expr.function, place, called=True)
         for arg in expr.args:
             # in a pattern, a lower-case name where a tensor may stand binds a number
             self.check(arg, pattern=self.pattern and isinstance(arg, t.Name) and arg.id[0].islower())
@@ -216,7 +223,8 @@ class Scope:
             return  # a pointwise operator called on values
         for attr in known.values():
             if attr.default is None and attr.name not in given:
-                self.report.add("E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span)
+                hint = f"write `{attr.name}=...`; it is `{attr.type.span.text}`"
+                self.report.add("E0303", f"the attribute `{attr.name}` of `{expr.function}` is missing", expr.span, hint=hint)
 
     def _rest(self, expr: t.Call) -> None:
         assert expr.rest is not None
@@ -282,7 +290,8 @@ def fits_subscripts(dims: tuple[t.Expr, ...], subs: tuple[t.Expr, ...]) -> str:
     packs = sum(isinstance(dim, t.Pack) for dim in dims)
     spliced = sum(isinstance(sub, t.Pack) for sub in subs)
     if not packs and not spliced and len(dims) != len(subs):
-        return f"has {len(dims)} axes and is read with {len(subs)} subscripts"
+        axes, read = f"{len(dims)} ax{'i' if len(dims) == 1 else 'e'}s", f"{len(subs)} subscript{'s' * (len(subs) != 1)}"
+        return f"has {axes} and is read with {read}"
     if packs and not spliced:
         return "has any number of axes and is read with single subscripts; a pack needs `*i`"
     if len(subs) - spliced > len(dims) - packs and not packs:

@@ -11,7 +11,7 @@ from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.semantics.assume import Assumed, Infeasible, assumed, conditions_of, rank_choices, size_names
-from dslc.semantics.checks.names import Report, Scope, fits_subscripts, literal_problem
+from dslc.semantics.checks.names import VOCABULARY, Report, Scope, fits_subscripts, literal_problem
 from dslc.semantics.definitions import OperatorDef
 from dslc.semantics.env import EvalError, Mismatch, Unbound
 from dslc.semantics.library import Rules
@@ -31,6 +31,7 @@ def check_operator(rules: Rules, op: OperatorDef, report: Report) -> None:
     _types(op, scope)
     _statements(op, scope)
     _equations(op, report)
+    _circle(op, report)
     _unused(op, scope)
     if op.syntax.doc is None:
         report.add("W0008", f"`{op.short}` has no documentation", op.syntax.span)
@@ -248,6 +249,39 @@ def _statements(op: OperatorDef, scope: Scope) -> None:
                 scope.report.add("E0321", "an example states a comparison", statement.value.span, hint="write `f(...) == value`")
             outside = Scope(op.module, scope.rules, scope.report)
             outside.check(statement.value)
+
+
+def _circle(op: OperatorDef, report: Report) -> None:
+    """An operator that needs itself, whatever its attributes: what stands in a choice may never be wanted."""
+    seen: set[str] = set()
+    # who calls, the way there, the call, and the one that the way begins with
+    todo: list[tuple[OperatorDef, tuple[str, ...], t.Call, t.Call]]
+    todo = [(op, (op.short,), call, call) for call in reversed(_needed(op))]
+    while todo:
+        user, way, call, first = todo.pop()
+        used = user.module.lookup(call.function)
+        if not isinstance(used, OperatorDef) or used.name in seen:
+            continue
+        seen.add(used.name)
+        way = (*way, used.short)
+        if used.name == op.name:
+            hint = "one operator of the circle needs an equation of its own"
+            report.add("E0317", f"`{op.short}` needs itself: {' -> '.join(way)}", first.span, hint=hint)
+            return
+        todo += [(used, way, needed, first) for needed in _needed(used)]
+
+
+def _needed(op: OperatorDef) -> list[t.Call]:
+    """The calls in an operator's equations that every evaluation makes."""
+    functions = {statement.name for statement in op.syntax.statements if isinstance(statement, t.Function)} | VOCABULARY
+    out: list[t.Call] = []
+    values = [s.value for s in op.syntax.statements if isinstance(s, t.Let | t.Equation | t.LetMany | t.EquationMany)]
+    for value in values:
+        chosen = {id(node) for choice in walk_expr(value) if isinstance(choice, t.Conditional)
+                  for part in (choice.then, choice.otherwise) for node in walk_expr(part)}  # fmt: skip
+        out += [node for node in walk_expr(value)
+                if isinstance(node, t.Call) and id(node) not in chosen and node.function not in functions]  # fmt: skip
+    return out
 
 
 def _target(target: t.Defined, value: t.Expr, scope: Scope) -> None:

@@ -211,7 +211,7 @@ def _unbound(sub: SubstitutionDef, bound: set[str], report: Report) -> None:
 
 
 def _called(sub: SubstitutionDef, span: Span) -> bool:
-    return any(isinstance(node, t.Call) and node.span is span for node in walk_expr(sub.syntax.right))
+    return any(isinstance(node, t.Call) and node.span.start == span.start for node in walk_expr(sub.syntax.right))
 
 
 def _partial(rules: Rules, sub: SubstitutionDef, report: Report) -> None:
