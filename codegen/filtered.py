@@ -70,7 +70,7 @@ class Filter:
     """What the stage of Z needs.
 
     part: Z, over `rows` and `tiles` (which of its iterators these are) and columns, the last. It reads the weights in panels
-    `[points, panel, channel, column]`, and then the operand `[places, channel]`, whose place is the sum of `moves` (for each row, by
+    `[panel, points, channel, column]`, and then the operand `[places, channel]`, whose place is the sum of `moves` (for each row, by
     how much it moves each index) and `steps` (the same for each axis of a tile). `before` makes points of a tile, `after` tiles of
     points. `terms`: channels, without those that are only there to fill a vector.
     """
@@ -253,7 +253,7 @@ def _whole(
     order += [*waiting, column]
     names: dict[Iter | str, Iter] = {each: iterator(f"i{k}") for k, each in enumerate(order)}
     widths: list[Dim] = [back.sizes[each] if isinstance(each, str) else sizes[each] for each in order[:-1]]
-    widths.append(_times(panels.scope.extents[len(points)], panel))
+    widths.append(_times(panels.scope.extents[0], panel))
     body = _body(chain.node, inner, names, points, at, here, rows, column, channel, terms, places, panel)
     z = part_of(Scope(tuple(widths), body, DType.F32), (panels.value, copied.value), alone=True)
     axes = {_axis(it): tuple(place.factor(it) for place in places if place.spatial) for it in (*rows, *inner.iters)}
@@ -379,13 +379,13 @@ def _places(index: Sequence[Scalar], iters: Sequence[Iter], channel: Iter) -> li
 def _panels(
     weights: Read, value: Value, points: Sequence[Iter], column: Iter, channel: Iter, sizes: dict[Iter, Dim], terms: Scalar, panel: int
 ) -> Part:
-    """The weights as `[points, panel, channel, column]`, 0 in columns that there are not."""
+    """The weights as `[panel, points, channel, column]`, 0 in columns that there are not: in the order in which they are read."""
     width, wide = sizes[column], num(panel)
     count = apply("//", apply("+", as_scalar(width), num(panel - 1)), wide)
-    extents = (*(sizes[it] for it in points), _dim(count), _dim(terms), panel)
+    extents = (_dim(count), *(sizes[it] for it in points), _dim(terms), panel)
     places = [iterator(f"i{k}") for k in range(len(extents))]
-    at = apply("+", apply("*", wide, places[len(points)]), places[-1])
-    put: dict[Iter, Scalar] = {**dict(zip(points, places, strict=False)), channel: places[-2], column: at}
+    at = apply("+", apply("*", wide, places[0]), places[-1])
+    put: dict[Iter, Scalar] = {**dict(zip(points, places[1:], strict=False)), channel: places[-2], column: at}
     element: Scalar = read(0, tuple(put[each] if isinstance(each, Iter) else each for each in weights.index))
     if not (isinstance(width, int) and width % panel == 0):
         element = raw_apply("select", apply("<", at, as_scalar(width)), element, num(0))
@@ -436,7 +436,7 @@ def _body(
     moved = read(1, (*(place.text(spot) for place in places if place.spatial), through))
     one = reduce("sum", tuple(tile[it] for it in inner.iters), inner.extents, raw_apply("*", *tables, moved))
     wide = num(panel)
-    whole = read(0, (*(spot[it] for it in points), apply("//", names[column], wide), through, apply("%", names[column], wide)))
+    whole = read(0, (apply("//", names[column], wide), *(spot[it] for it in points), through, apply("%", names[column], wide)))
     product = reduce("sum", (through,), (terms,), raw_apply("*", whole, one))
     new: dict[Scalar, Scalar] = {it: back[it] for it in node.iters}
     factors: list[Scalar] = []

@@ -83,7 +83,7 @@ def filtered_code(filter: Filter, memory: Memory, names: dict[Sym, str], variant
         after.statements.append(Store(f"k_store<float, {width}>", (f"k_z{f' + ({places})' if places else ''}", name)))
     channels = of_size(part.args[1].type.shape[-1])
     terms = of_size(filter.terms)
-    panels = of_size(part.args[0].type.shape[len(filter.before.made)])
+    panels = of_size(part.args[0].type.shape[0])
     count = product(size for _, size in rows)
     code = FilteredCode(
         weights.pointer, operand.pointer, result.pointer, tuple((name, text(size)) for name, size in rows), text(count), text(source),

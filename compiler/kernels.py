@@ -342,8 +342,13 @@ def _shapes(types: Iterable[Any]) -> list[Any]:
 
 
 def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
-    """The kernel of that name, where a variant has it; else the first one: it promises most."""
+    """The kernel of that name, where a variant has it; else the first one: it promises most.
+
+    Raises:
+        NotGenerated: the first one is in a form that rounds otherwise, and whoever wrote the file may have wanted none.
+    """
     from dslc.codegen.generate import generate
+    from dslc.codegen.text import NotGenerated, Reason
     from dslc.match.forms import ways
 
     every = ways(rules, group)
@@ -352,7 +357,10 @@ def _own(rules: Rules, group: Graph, variant: str) -> KernelText:
         return first
     rounded = [(graph, replace(one, contract=False)) for graph, one in every]
     others = (generate(rules, graph, one) for graph, one in (*every[1:], *rounded))
-    return next((text for text in others if text.name == variant), first)
+    found = next((text for text in others if text.name == variant), None)
+    if found is None and every[0][1].form:
+        raise NotGenerated(Reason.FORM, f"no variant is {variant} any more")
+    return found or first
 
 
 # ---- what was found out is kept ------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from dslc.semantics.numerics import error_of, keeps_nonfinite
 #: the rule sets of libraries whose substitutions are tried
 KERNELS = "kernels"
 #: forms of one group at most, and variants of it as it stands beside them
-_FORMS, _PLAIN = 4, 1
+_FORMS, _PLAIN = 4, 2
 
 
 def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[str, Graph]]:
@@ -39,6 +39,14 @@ def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[st
 
     `strict`: without those that say that they change infinities, NaN or overflows.
     """
+    known = rules_cache(rules, "forms of groups")
+    found: dict[str, Graph] | None = known.get((group, strict))
+    if found is None:
+        found = known[group, strict] = _found(rules, group, strict)
+    yield from found.items()
+
+
+def _found(rules: Rules, group: Graph, strict: bool) -> dict[str, Graph]:
     found: dict[str, Graph] = {}
     for rule, operators in _compiled(rules):
         if strict and not keeps_nonfinite(rule.definition.syntax):
@@ -49,7 +57,7 @@ def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[st
             name = _name(match)
             if name not in found and len(found) < _FORMS:
                 found[name] = _everywhere(rule, name, group)
-    yield from found.items()
+    return found
 
 
 def has_form(rules: Rules, group: Graph, strict: bool = False) -> bool:

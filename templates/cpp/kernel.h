@@ -449,6 +449,8 @@ template <int R, int N, int W> static __attribute__((noinline)) void k_product_r
   for (int64_t k = 0; k < terms; ++k, b += N * W) {
     V<float, W> row[N];
     for (int n = 0; n < N; ++n) row[n] = k_load<float, W>(b + n * W);
+    // between two runs of a whole model weights leave the caches, and a page is all that a processor looks ahead by itself
+    for (int n = 0; n < N; ++n) __builtin_prefetch(b + (64 * N + n) * W);
     for (int r = 0; r < R; ++r) {
       const float x = a[r * step + k];
       for (int n = 0; n < N; ++n) sum[r][n] += x * row[n];
