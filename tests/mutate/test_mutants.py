@@ -260,3 +260,10 @@ def test_a_transposed_convolution_has_mutants(rules: Rules) -> None:
     over = region(rules, "std.conv_transpose", (2, 4, 2, 2), (4, 3, 4, 4), stride=(2, 2), pads=(1, 1, 1, 1))
     every = [v for _, values in found(rules, over, 300, share=0.0) for v in values]
     assert all(error(rules, over, v) < 1e-9 for v in every)
+
+
+def test_what_takes_longer_to_compute_than_there_is_time_is_left_alone(rules: Rules) -> None:
+    """FSRCNN's last layer: 300 million products, whose elements would be gathered to gigabytes."""
+    over = region(rules, "conv_transpose", (1, 56, 64, 64), (56, 1, 9, 9), stride=(4, 4), pads=(4, 4, 4, 4), output_padding=(3, 3))
+    found = search(rules, problem_of(rules, over), Options(seconds=0.5))
+    assert not found.mutants and not found.complete
