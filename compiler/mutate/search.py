@@ -54,7 +54,7 @@ ALONE, FIRST = 0.75, 0.25
 
 def search(rules: Rules, problem: Problem, options: Options = OPTIONS) -> Found:
     """Mutants of a region of one result."""
-    return _Search(rules, problem, options).run()
+    return _Search(rules, problem, options).run() if _computable(rules, problem, options) else Found((), 0, 0, 0.0, False)
 
 
 class _Effort(Enum):
@@ -481,6 +481,16 @@ def _slides(layout: Layout) -> bool:
 def _fit(shapes: Sequence[Shape], one: Place, other: Place) -> bool:
     a, b = (shapes[k][axis] if axis < len(shapes[k]) else 1 for k, axis in (one, other))
     return a % b == 0 or b % a == 0
+
+
+#: operations that are computed in a second, about, and at most: sums over gathered elements hold all of them at once
+PACE, MOST = 1e8, 4e8
+
+
+def _computable(rules: Rules, problem: Problem, options: Options) -> bool:
+    """Whether computing a region at its small sizes takes no longer than what is to be found in that time."""
+    operations = known_flops(expand(rules, problem.small.outputs))
+    return operations is None or operations <= min(PACE * options.seconds, MOST)
 
 
 __all__ = ["Argument", "Found", "Mutant", "Options", "made", "search"]

@@ -341,3 +341,10 @@ def test_tiles_that_overlap_are_right_everywhere(rules: Rules, shape: tuple[int,
     assert error(rules, over, one) < 1e-9
     where = differing(rules, old, one)
     assert where is not None and where.proved and not where.boxes
+
+
+def test_what_takes_longer_to_compute_than_there_is_time_is_left_alone(rules: Rules) -> None:
+    """FSRCNN's last layer: 300 million products, whose elements would be gathered to gigabytes."""
+    over = region(rules, "conv_transpose", (1, 56, 64, 64), (56, 1, 9, 9), stride=(4, 4), pads=(4, 4, 4, 4), output_padding=(3, 3))
+    found = search(rules, problem_of(rules, over), Options(seconds=0.5))
+    assert not found.mutants and not found.complete
