@@ -7,13 +7,13 @@ section 5.2: the distance is what stands between the expression and the table), 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
 from itertools import islice, product
 from math import inf
 
+from dslc.analysis.iterators import coefficient_of
 from dslc.derive.members import Member, choices, is_product, members_of, put, ranks
 from dslc.derive.pieces import Operands, Views, view_of
 from dslc.derive.programs import Price, Program, estimated, intensity, operations, unlike
@@ -21,7 +21,7 @@ from dslc.derive.solving import Miss, Missed, Shaped, nearer, shaped
 from dslc.derive.steps import Step, Steps
 from dslc.derive.targets import instances, missed, products_of
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
-from dslc.ir.scalar import Apply, Read, Reduce, Scalar, walk
+from dslc.ir.scalar import Apply, Read, Reduce, walk
 from dslc.ir.scopes import each_of
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
@@ -86,18 +86,25 @@ def distance(value: Value, views: Views | None = None) -> int:
     return total
 
 
-def uneven(value: Value) -> int:
-    """How much of an expression treats otherwise what is alike, as the sides of a window are.
+#: of each tensor that is read the indexes of several iterators: for each of these whether it is summed, and by how much it moves
+Sides = tuple[tuple[tuple[tuple[bool, int], ...], ...], ...]
 
-    Lengths that are summed in several scopes, one each, and tensors with indexes of several iterators that are not of equally many.
-    """
-    lengths, places = Counter[Scalar](), 0
+
+def sides(value: Value) -> Sides:
+    """How the tensors of sums are read along each of their dimensions, whatever the names and the order of iterators are."""
+    found = []
     for node in topological([value.node]):
         if isinstance(node, ScopeNode) and isinstance(node.scope.body, Reduce):
-            lengths.update(set(node.scope.body.extents))
+            sums = frozenset(node.scope.body.iters)
             for each in each_of(Read, node.scope.body):
-                places += max(0, len({len(at.free) for at in each.index} - {0, 1}) - 1)
-    return sum(count - 1 for count in lengths.values()) + places
+                along = [tuple(sorted((it in sums, coefficient_of(at, it) or 0) for it in at.free)) for at in each.index]
+                found.append(tuple(sorted(each for each in along if len(each) > 1)))
+    return tuple(found)
+
+
+def uneven(found: Sides) -> int:
+    """How much treats otherwise what is alike, as the sides of a window are."""
+    return sum(max(0, len(set(each)) - 1) for each in found)
 
 
 class Search:
@@ -294,13 +301,14 @@ class Search:
             return fresh[: beam], True
         order = {value: k for k, value in enumerate(fresh)}
         far = {value: distance(value, self.steps.views) for value in fresh}
+        along = {value: sides(value) for value in fresh}
         # of those that are alike in all that is known of them, as rows and columns are, one goes before the others
         alike: dict[tuple[object, ...], int] = {}
         again = dict[Value, int]()
         for value in fresh:
-            key = (best[value], far[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
+            key = (best[value], far[value], along[value], _scopes(value), tuple(sorted(map(str, paths[value]))))
             again[value] = alike[key] = alike.get(key, -1) + 1
-        odd = {value: uneven(value) for value in fresh}
+        odd = {value: uneven(along[value]) for value in fresh}
         cheap = sorted(fresh, key=lambda value: (again[value], odd[value], best[value], far[value], order[value]))
         near = sorted(fresh, key=lambda value: (again[value], odd[value], far[value], _scopes(value), best[value], order[value]))
         kept: dict[Value, None] = {}
@@ -309,9 +317,9 @@ class Search:
         for value in near:
             groups.setdefault(tuple(sorted({str(step) for step in paths[value]})), []).append(value)
         dear = {value: k for k, value in enumerate(cheap)}
-        # the cheapest first, then the nearest, in turn
+        # the nearest first, then the cheapest, in turn
         queues = [
-            [each for pair in zip(sorted(own, key=lambda value: dear[value]), own, strict=True) for each in pair]
+            [each for pair in zip(own, sorted(own, key=lambda value: dear[value]), strict=True) for each in pair]
             for own in groups.values()
         ]
         for turn in range(max(map(len, queues))):

@@ -1,0 +1,87 @@
+"""The ten programs that are shown are of many kinds: EinNet's Figures 6 and 7, averages, and sums that run backwards."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from dslc.derive.calls import read_call
+from dslc.derive.kinds import kinds
+from dslc.derive.programs import Program, unlike
+from dslc.derive.search import Limits, Search
+from dslc.derive.targets import targets_of
+from dslc.ir.graph import Call
+from dslc.prove.exact.answers import Equal
+from dslc.prove.exact.compare import compare
+from dslc.semantics.elaborate import expand
+from dslc.semantics.library import Rules, load_many
+
+
+@pytest.fixture(scope="module")
+def rules() -> Rules:
+    return load_many(["std", "einnet"])
+
+
+def shown(rules: Rules, text: str, states: int, depth: int = 7) -> list[Program]:
+    """The ten that `dslc derive` shows, of a search that looks at so many expressions."""
+    called = read_call(rules, text)
+    (value,) = expand(rules, (called.value,))
+    limits = Limits(max_depth=depth, max_states=states)
+    search = Search(rules, list(rules.derivations.values()), limits, targets_of(rules, [call.op for call in called.calls]))
+    programs = [each for each in search.run(value).programs if each.calls != called.calls]
+    return list(islice(kinds(rules, unlike(rules, programs, called.calls), called.calls), 10))
+
+
+def only(program: Program) -> tuple[Call, tuple[int | object, ...], bool]:
+    """The one call of a program, the shape of its second operand, and whether anything is added after it."""
+    (call,) = program.calls
+    return call, call.args[1].type.shape, any(node.scope.body.binds for node in program.generated if not node.constant)
+
+
+def assert_proved(rules: Rules, program: Program, text: str) -> None:
+    (value,), (new,) = expand(rules, (read_call(rules, text).value,)), expand(rules, (program.value,))
+    assert isinstance(compare(rules, (value,), (new,), seconds=20.0), Equal)
+
+
+def test_figure_7_one_convolution_is_computed_in_five_ways(rules: Rules) -> None:
+    text = "conv(X: f32[1, 5, 7, 6], K: f32[4, 5, 3, 3], pads=[1, 1, 1, 1])"
+    found = [only(program) for program in shown(rules, text, 260)]
+    # im2col, and a product of which nine planes are added
+    assert any(call.op == "std.matmul" and shape == (45, 4) and not added for call, shape, added in found)
+    assert any(call.op == "std.matmul" and shape == (5, 36) and added for call, shape, added in found)
+    # the same nine as filters of one position, and four as filters of two by two
+    assert any(call.op == "std.conv" and shape == (36, 5, 1, 1) and added for call, shape, added in found)
+    assert any(call.op == "std.conv" and shape == (16, 5, 2, 2) and added for call, shape, added in found)
+    # groups over inputs that are read several times
+    assert any(call.op == "std.conv" and dict(call.attrs)["groups"] != 1 for call, _, _ in found)
+
+
+@pytest.mark.parametrize("window, parts", [(6, 2), (9, 3)])
+def test_a_long_window_is_one_of_three_with_more_filters(rules: Rules, window: int, parts: int) -> None:
+    text = f"conv(X: f32[1, 2, 24], K: f32[3, 2, {window}])"
+    own = [each for each in shown(rules, text, 160) if only(each)[1] == (3 * parts, 2, 3)]
+    assert own
+    assert_proved(rules, own[0], text)
+
+
+def test_a_transposed_convolution_is_one_that_runs_the_other_way_round(rules: Rules) -> None:
+    text = "conv_transpose(X: f32[1, 2, 5, 4], K: f32[2, 3, 3, 3], pads=[1, 1, 1, 1])"
+    own = [each for each in shown(rules, text, 1, depth=0) if each.calls[0].op == "std.conv" and only(each)[1] == (3, 2, 3, 3)]
+    assert own
+    assert_proved(rules, own[0], text)
+
+
+def test_a_strided_transposed_convolution_is_one_of_a_smaller_window_at_every_phase(rules: Rules) -> None:
+    text = "conv_transpose(X: f32[1, 4, 5], K: f32[4, 2, 6], stride=[2], pads=[2, 2])"
+    own = [each for each in shown(rules, text, 260) if each.calls[0].op == "std.conv" and only(each)[1] == (4, 4, 3)]
+    assert own
+    assert_proved(rules, own[0], text)
+
+
+@pytest.mark.parametrize("text", ["avg_pool(X: f32[1, 3, 6, 6], kernel=[2, 2], stride=[2, 2])", "global_avg_pool(X: f32[1, 3, 4, 4])"])
+def test_an_average_is_a_product_with_ones(rules: Rules, text: str) -> None:
+    found = shown(rules, text, 1, depth=0)
+    assert {"std.conv", "std.matmul"} <= {call.op for each in found for call in each.calls}
+    for each in found:
+        assert_proved(rules, each, text)
