@@ -52,6 +52,9 @@ BESIDE = (
     "  expr Q = [x, v] sum[y] f(x, y, B[v, x, y])\n  =>\n  expr C = [w: U + V, x, y] A[w, x, y] if %s else B[%s, x, y]\n"
     "  expr R = [x, w: U + V] sum[y] f(x, y, C[w, x, y])\n  expr P = [x, u] R[x, u]\n  expr Q = [x, v] R[x, %s]"
 )
+SQUARES = "\n  ".join(
+    ["expr A0 = [x] sum[y] f(x, y)", *(f"expr A{k + 1} = [x] A{k}[x] * A{k}[x]" for k in range(40)), "expr [x] A40[x]"]
+)
 
 RIGHT = {
     "a factor outside": TWO + "f(x) * {[x] sum[y] g(x, y)}[x]",
@@ -98,6 +101,8 @@ WRONG = {
     "beside the diagonal": BATCH + "f(x, v, y) * (1 if u == v + 1 else 0)",
     "more than a diagonal": BATCH + "f(x, u, y) * (1 if u == v or v == 0 else 0)",
     "one more in what is inlined": FUSED + "{[x] sum[y] f(x, y)}[tau(z, w)] + 1)",
+    # of a product of 2 to the 40th factors
+    "squares of squares": "index x: X, y: Y\n  term f(x, y)\n  expr [x] sum[y] f(x, y)\n  =>\n  " + SQUARES,
     "what is merged twice": MERGED + "f(phi(x, y), w) * 2",
 }
 
