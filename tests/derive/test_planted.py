@@ -65,6 +65,8 @@ RIGHT = {
     "  expr [x, u] sum[v: U, y where u == v] f(x, v, y)",
     "halves and doubles": ONE + "0.5 * {[x] sum[y] 2 * f(x, y)}[x]",
     "a minus": ONE + "-{[x] sum[y] -f(x, y)}[x]",
+    "axes in another order": "index x: X, u: X, y: Y\n  term f(x, u, y)\n  expr [x, u] sum[y] f(x, u, y)\n  =>\n"
+    "  expr [x, u] {[u, x] sum[y] f(x, u, y)}[u, x]",
     "other places": PLACES % ("phi.inverse(w)", "phi(x)"),
 }
 
@@ -103,6 +105,8 @@ WRONG = {
     "one more in what is inlined": FUSED + "{[x] sum[y] f(x, y)}[tau(z, w)] + 1)",
     # of a product of 2 to the 40th factors
     "squares of squares": "index x: X, y: Y\n  term f(x, y)\n  expr [x] sum[y] f(x, y)\n  =>\n  " + SQUARES,
+    "axes of one size swapped": "index x: X, u: X, y: Y\n  term f(x, u, y)\n  expr [x, u] sum[y] f(x, u, y)\n  =>\n"
+    "  expr [x, u] {[u, x] sum[y] f(x, u, y)}[x, u]",
     "what is merged twice": MERGED + "f(phi(x, y), w) * 2",
 }
 
