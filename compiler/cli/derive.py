@@ -87,14 +87,28 @@ def command(
     records = [_record(rules, each, called, lowered) for each in shown]
     found = {call.op for each in programs for call in each.calls}
     missed = {name: str(search.missed(name)) for name in sorted({*wanted} - found)}
+    notes = _mistakes(rules, libraries)
     if output_format == "json":
         facts = {
             "programs": records, "states": derived.states, "applications": derived.applications,
             "seconds": round(time.monotonic() - began, 3), "complete": derived.complete and not cut, "missed": missed,
+            "notes": notes,
         }  # fmt: skip
         click.echo(json.dumps(facts, indent=2))
         return
     _print(records, len(programs), derived, missed, time.monotonic() - began)
+    for note in notes:
+        click.echo(f"note: {note}")
+
+
+def _mistakes(rules: Rules, libraries: tuple[str, ...]) -> list[str]:
+    """Mistakes in these libraries, in words: a derivation that has one does nothing, or nothing that it says."""
+    from dslc.semantics.check import check
+    from dslc.semantics.library import modules_of
+
+    found = check(rules, modules_of(rules, libraries)) if libraries else []
+    wrong = [f"{each.code} {each.message}" for each in found if each.severity == "error"]
+    return [f"`dslc check` finds mistakes in these libraries: {'; '.join(wrong)}"] if wrong else []
 
 
 def called_as(

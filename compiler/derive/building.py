@@ -94,8 +94,8 @@ class Right:
             return self._traversal(node, name)
         raise Unfit("no scope")
 
-    def _braced(self, node: t.Nested, name: str | None) -> Built:
-        made = self._traversal(node.scope, name)
+    def _braced(self, node: t.Nested, name: str | None, top: bool = True) -> Built:
+        made = self._traversal(node.scope, name, top)
         return made if node.other is None else replace(made, other=self._element(node.other, self.found))
 
     def _joined(self, node: t.Join, name: str | None) -> Built:
@@ -127,7 +127,8 @@ class Right:
 
     # ---- scopes --------------------------------------------------------------------------------------------
 
-    def _traversal(self, node: t.Expr, name: str | None) -> Built:
+    def _traversal(self, node: t.Expr, name: str | None, top: bool = True) -> Built:
+        """`top`: whether it is what a formula makes, and not a scope that is read in it."""
         if not isinstance(node, t.Traversal) or node.where is not None:
             raise Unfit("no traversal")
         found = self.found
@@ -142,7 +143,7 @@ class Right:
             for k, (it, low, extent) in enumerate(zip(own, box.low, box.extents, strict=True)):
                 iters[place.name, k] = it
                 boxes[it] = (low, extent)
-        order = self.found.order.get(name)
+        order = self.found.order.get(name) if top else None
         # a formula that replaces another one has its axes in the order of that
         chosen = [iters[at] for at in order] if order is not None and set(order) == set(iters) else list(iters.values())
         body = self._element(node.body, found)
@@ -275,7 +276,7 @@ class Right:
             if isinstance(node.base, t.Name) and node.base.id in found.tensors and at_index(node.base.id) not in found.terms:
                 return self._tensor(node.base.id, found, other), at
             raise Unfit("no tensor")
-        made = _beside(self._braced(replace(node, subs=None), None), other)
+        made = _beside(self._braced(replace(node, subs=None), None, top=False), other)
         return (lambda index: self._at(made, index)), at
 
     def _tensor(self, name: str, found: Found, other: Scalar | None = None) -> Tensor:

@@ -85,15 +85,18 @@ class Left:
             for place, part in zip(node.places, classes, strict=True):
                 assert isinstance(place, t.Binder)
                 box = _part(view, part)
+                if isinstance(place.range, t.Int) and box != Box.of([place.range.value]):
+                    break
                 if place.name in each.indexes:
                     before = each.indexes[place.name]
                     renamed.update(zip(part, before, strict=True))
-                    declared = _name(place.range) or self.ranges.get(place.name)
-                    if declared is not None and each.sets.get(declared, box) != box:
-                        break
                 else:
                     each = each.put("indexes", place.name, part)
-                for declared in {_name(place.range), self.ranges.get(place.name)} - {None}:
+                declared = _name(place.range) or (self.ranges.get(place.name) if place.range is None else None)
+                if declared is not None:
+                    # one set is one box, whatever runs through it
+                    if each.sets.get(declared, box) != box:
+                        break
                     each = each.put("sets", declared, box)
             else:
                 body = substitute(view.body, renamed) if renamed else view.body
@@ -111,7 +114,8 @@ class Left:
         if view.kind is None and len(names) == 1 and names[0] not in found.indexes and node.where is None:
             # a sum over nothing
             empty = self._summed(found, names[0], (), Box((), ()))
-            yield from self._element(node.body, view.body, empty)
+            if empty is not None:
+                yield from self._element(node.body, view.body, empty)
             return
         if view.kind != node.kind or node.where is not None:
             return
@@ -125,13 +129,19 @@ class Left:
                     if each.sets.get(self.ranges.get(name, ""), box) != box:
                         break
                 else:
-                    each = self._summed(each, name, part, box)
+                    summed = self._summed(each, name, part, box)
+                    if summed is None:
+                        break
+                    each = summed
             else:
                 yield from self._element(node.body, substitute(view.body, renamed) if renamed else view.body, each)
 
-    def _summed(self, found: Found, name: str, part: tuple[Iter, ...], box: Box) -> Found:
+    def _summed(self, found: Found, name: str, part: tuple[Iter, ...], box: Box) -> Found | None:
+        """With an index of a sum; None where its set is another box already."""
         found = found.put("indexes", name, part)
-        return found.put("sets", self.ranges[name], box) if name in self.ranges else found
+        if name not in self.ranges:
+            return found
+        return found.put("sets", self.ranges[name], box) if found.sets.get(self.ranges[name], box) == box else None
 
     # ---- elements ------------------------------------------------------------------------------------------
 

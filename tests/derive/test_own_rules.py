@@ -80,3 +80,11 @@ def test_a_test_of_it_that_says_something_else_fails(halves: Path, statement: st
     rules = load_many([file])
     found = {problem.code for each in run_tests(rules, modules=modules_of(rules, [file])) for problem in each.diagnostics}
     assert found == ({code} if code else set())
+
+
+def test_a_rule_with_a_mistake_is_named(halves: Path) -> None:
+    halves.write_text(halves.read_text().replace("sum[y: V] f(x, y)", "sum[y: V] f(y, x)"))
+    arguments = [CALL, "--rules", str(halves), "--no-default-rules", "--max-depth", "1", "--output-format", "json"]
+    facts = json.loads(CliRunner().invoke(command, arguments, catch_exceptions=False).output)
+    (note,) = facts["notes"]
+    assert "E0306" in note and not any(each["steps"] for each in facts["programs"])

@@ -52,6 +52,9 @@ BESIDE = (
     "  expr Q = [x, v] sum[y] f(x, y, B[v, x, y])\n  =>\n  expr C = [w: U + V, x, y] A[w, x, y] if %s else B[%s, x, y]\n"
     "  expr R = [x, w: U + V] sum[y] f(x, y, C[w, x, y])\n  expr P = [x, u] R[x, u]\n  expr Q = [x, v] R[x, %s]"
 )
+SQUARES = "\n  ".join(
+    ["expr A0 = [x] sum[y] f(x, y)", *(f"expr A{k + 1} = [x] A{k}[x] * A{k}[x]" for k in range(40)), "expr [x] A40[x]"]
+)
 
 RIGHT = {
     "a factor outside": TWO + "f(x) * {[x] sum[y] g(x, y)}[x]",
@@ -62,6 +65,8 @@ RIGHT = {
     "  expr [x, u] sum[v: U, y where u == v] f(x, v, y)",
     "halves and doubles": ONE + "0.5 * {[x] sum[y] 2 * f(x, y)}[x]",
     "a minus": ONE + "-{[x] sum[y] -f(x, y)}[x]",
+    "axes in another order": "index x: X, u: X, y: Y\n  term f(x, u, y)\n  expr [x, u] sum[y] f(x, u, y)\n  =>\n"
+    "  expr [x, u] {[u, x] sum[y] f(x, u, y)}[u, x]",
     "other places": PLACES % ("phi.inverse(w)", "phi(x)"),
 }
 
@@ -98,6 +103,10 @@ WRONG = {
     "beside the diagonal": BATCH + "f(x, v, y) * (1 if u == v + 1 else 0)",
     "more than a diagonal": BATCH + "f(x, u, y) * (1 if u == v or v == 0 else 0)",
     "one more in what is inlined": FUSED + "{[x] sum[y] f(x, y)}[tau(z, w)] + 1)",
+    # of a product of 2 to the 40th factors
+    "squares of squares": "index x: X, y: Y\n  term f(x, y)\n  expr [x] sum[y] f(x, y)\n  =>\n  " + SQUARES,
+    "axes of one size swapped": "index x: X, u: X, y: Y\n  term f(x, u, y)\n  expr [x, u] sum[y] f(x, u, y)\n  =>\n"
+    "  expr [x, u] {[u, x] sum[y] f(x, u, y)}[x, u]",
     "what is merged twice": MERGED + "f(phi(x, y), w) * 2",
 }
 

@@ -44,6 +44,8 @@ _TABLE = 64
 _SMALL = 1 << 31
 # expressions beyond this are no rule any more
 _NODES = 60_000
+# so many factors of one product, or parts of one sum, are too many
+_PARTS = 4_096
 
 
 class CannotInline(Exception):
@@ -162,6 +164,9 @@ class Inliner:
     def _put_fresh(self, node: Scalar, body: _Body) -> Scalar:
         if isinstance(node, Apply):
             args = [self._put(arg, body) for arg in node.args]
+            # a product of products is one product: squares of squares double it each time
+            if sum(len(arg.args) for arg in args if isinstance(arg, Apply) and arg.name == node.name) > _PARTS:
+                raise CannotInline("the programs are too large")
             new = self._quotient(node, args, body) or apply(node.name, *args)
             return self._known.get(new, new)
         if isinstance(node, Iter):
