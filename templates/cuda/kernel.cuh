@@ -125,16 +125,18 @@ template <class T, class S> K_ONE typename k_to_type<T>::type k_to_one(S x) { re
 template <class R> K_ONE bool k_aligned(const void* p) { return ((uint64_t)p & (alignof(R) - 1)) == 0; }
 template <class S, int N> K_ONE C<S, N> k_widen(V<S, N> raw) { C<S, N> out; K_LANES out.lane[i] = k_get<S>::of(raw.lane[i]); return out; }
 template <class S> K_ONE typename k_compute<S>::one k_at(const S* p, int64_t at) { K_SEEN(p + at, 1, false); return k_load_one(p[at]); }
+// What is loaded where a condition does not hold is not used, whoever writes there meanwhile: `k_load_safe`, `k_load_in` and `k_gather`
+// of a total tell nobody.
 template <class S> K_ONE typename k_compute<S>::one k_load_safe(const S* p, int64_t at, int64_t total) {
-  return at >= 0 && at < total ? k_at(p, at) : (typename k_compute<S>::one)0;
+  return at >= 0 && at < total ? k_load_one(p[at]) : (typename k_compute<S>::one)0;
 }
-template <class S, int N> K_ONE C<S, N> k_load(const S* p) {
-  K_SEEN(p, N, false);
+template <class S, int N> K_ONE C<S, N> k_load_any(const S* p) {
   V<S, N> raw;
   if (k_aligned<V<S, N>>(p)) raw = *(const V<S, N>*)p;
   else K_LANES raw.lane[i] = p[i];
   return k_widen<S, N>(raw);
 }
+template <class S, int N> K_ONE C<S, N> k_load(const S* p) { K_SEEN(p, N, false); return k_load_any<S, N>(p); }
 // from where all vectors are aligned: a tile in shared memory
 template <class S, int N> K_ONE C<S, N> k_take(const S* p) {
   K_SEEN(p, N, false);
@@ -151,11 +153,10 @@ template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, in
 template <class S, int N> K_ONE C<S, N> k_load(const S* p, int n) { return k_load_step<S, N>(p, 1, n); }
 // n elements from p[at], of those that are in p[0 .. total)
 template <class S, int N> K_ONE C<S, N> k_load_in(const S* p, int64_t at, int64_t total, int n) {
-  if (n == N && at >= 0 && at + N <= total) return k_load<S, N>(p + at);
+  if (n == N && at >= 0 && at + N <= total) return k_load_any<S, N>(p + at);
   C<S, N> out;
   K_LANES {
     const bool inside = i < n && at + i >= 0 && at + i < total;
-    if (inside) K_SEEN(p + at + i, 1, false);
     out.lane[i] = inside ? k_get<S>::of(p[at + i]) : 0;
   }
   return out;
@@ -164,14 +165,16 @@ template <int N> K_ONE V<int64_t, N> k_within(V<int64_t, N> at, int64_t total) {
   K_LANES at.lane[i] = at.lane[i] < 0 ? 0 : at.lane[i] < total ? at.lane[i] : total - 1;
   return at;
 }
-template <class S, int N> K_ONE C<S, N> k_gather(const S* p, V<int64_t, N> at, int n, int64_t total = 1) {
+template <class S, int N> K_ONE C<S, N> k_gather(const S* p, V<int64_t, N> at, int n, int64_t total) {
   C<S, N> out;
-  K_LANES {
-    const bool there = i < n && total > 0;
-    if (there) K_SEEN(p + at.lane[i], 1, false);
-    out.lane[i] = there ? k_get<S>::of(p[at.lane[i]]) : 0;
-  }
+  K_LANES out.lane[i] = i < n && total > 0 ? k_get<S>::of(p[at.lane[i]]) : 0;
   return out;
+}
+template <class S, int N> K_ONE C<S, N> k_gather(const S* p, V<int64_t, N> at, int n) {
+#ifdef K_HOST
+  for (int i = 0; i < n; ++i) K_SEEN(p + at.lane[i], 1, false);
+#endif
+  return k_gather<S, N>(p, at, n, 1);
 }
 template <class S, class T> K_ONE void k_store_one(S* p, T x) { K_SEEN(p, 1, true); *p = k_put<S>::of(x); }
 // what all threads of a team have, written by its first

@@ -82,6 +82,8 @@ class Drawn:
     def input(self, shape: Sequence[Dim], dtype: DType, below: int | None = None) -> Value:
         """A new input; `below`: of whole numbers from its negative on."""
         shape = tuple(shape)
+        if math.prod(size if isinstance(size, int) else 37 for size in shape) > _LARGEST:
+            raise Mismatch("too large")
         if below is not None:
             self.draw[len(self.room.inputs)] = lambda rng, sizes: rng.integers(-below, below, sizes)
         value = self._kept((self.room.input(*shape, dtype=dtype),), lambda room, _: (room.input(*shape, dtype=dtype),))[0]
@@ -347,7 +349,7 @@ def _windowed(d: Drawn, x: Value) -> Value:
 
 _KINDS: tuple[Callable[[Drawn, Value], Value], ...] = (
     _unary, _unary, _binary, _binary, _binary, _chosen, _cast, _reduced, _reduced, _normed, _normed, _placed, _moved, _moved, _moved,
-    _rotary, _product, _windowed,
+    _rotary, _product, _product, _product, _windowed, _windowed,
 )  # fmt: skip
 
 
@@ -357,7 +359,13 @@ def drawn_group(seed: int) -> Case:
     static = bool(rng.random() < 0.5)
     d = Drawn(rng, Room(None), static)
     dtype = d.pick(_FLOATS * 3 + _WHOLE + [DType.BOOL])
-    x = d.input([d.size() for _ in range(d.pick([0, 1, 2, 2, 3, 3, 4, 4, 5]))], dtype)
+    shape = [d.size() for _ in range(d.pick([0, 1, 2, 2, 3, 3, 4, 4, 5]))]
+    if d.chance(0.3):
+        # an image
+        shape = [d.pick([1, 2]), d.pick([1, 2, 4, 6, 8]), *(d.whole(3, 9) for _ in range(d.pick([1, 2, 2])))]
+    while math.prod(size if isinstance(size, int) else 37 for size in shape) > _LARGEST:
+        shape[d.whole(0, len(shape) - 1)] = d.size()
+    x = d.input(shape, dtype)
     length, made = d.whole(1, 7), [x]
     for _ in range(8 * length):
         if len(made) > length:
