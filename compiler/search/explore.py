@@ -140,8 +140,8 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
     finally:
         measurer.close()
     # a search that time cut short before it found anything is no example
-    if settings.steps is None and not journal.repeats and (found or not journal.late):
-        cache.put_verdict(referenced.key, {"steps": journal.steps})
+    if settings.steps is None and not journal.repeats and (found or not journal.late) and journal.steps[0] >= journal.reached:
+        cache.put_verdict(referenced.key, {"steps": journal.steps, "late": journal.late})
     reason = "no rewritten model gives the same outputs" if guilty else "no rule predicts a gain"
     if journal.late and not guilty:
         reason = "the search found no gain in its time"

@@ -83,11 +83,17 @@ def _key(proven: Proven, identity: str) -> str:
 
 
 def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journal:
-    """How many steps an earlier run took: one that is repeated stops where that did, so that it writes the same file."""
+    """How many steps an earlier run took: one that is repeated stops where that did, so that it writes the same file.
+
+    One that its clock cut short, on a busy machine say, is gone on from: its prices are known, so that its steps take little time.
+    """
     earlier = None if settings.steps is not None else cache.verdict(key)
     if earlier is None:
         return Journal()
     steps = [int(count) for count in earlier["steps"]]
+    if earlier.get("late"):
+        run.note(f"goes on from the {steps[0]} steps at which an earlier run with the same options was cut short")
+        return Journal(reached=steps[0])
     run.note(f"stopped after the {steps[0]} steps of an earlier run with the same options")
     return Journal(steps)
 

@@ -18,9 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Journal:
-    """How many steps each search of a run took, in order; a run that is repeated takes as many."""
+    """How many steps each search of a run took, in order; a run that is repeated takes as many, if the clock had not cut it short."""
 
     earlier: list[int] | None = None
+    #: steps of the first search of an earlier run that the clock cut short: this one goes on from there
+    reached: int = 0
     begun: list[Limits] = field(default_factory=list)
 
     @property

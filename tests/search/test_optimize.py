@@ -6,9 +6,11 @@ import doctest
 import json
 import math
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +119,23 @@ def test_a_second_run_writes_the_same_bytes_and_measures_nothing(quick: dict[str
     assert second.report.measured == 0
     assert second.report.steps_done == first.report.steps_done
     assert second.report.before_ms == first.report.before_ms
+
+
+def test_a_run_goes_on_from_where_the_clock_had_cut_an_earlier_one_short(quick: dict[str, Any], tmp_path: Path) -> None:
+    """What an earlier run kept is written as one would have that ended after its first step."""
+    quick = {**quick, "cache": tmp_path, "timing": False}
+    first = dslc.optimize(powers(), **quick)
+    assert first.report.steps_done > 1
+    with closing(sqlite3.connect(tmp_path / "costs.sqlite3")) as db, db:
+        ((key, text),) = db.execute("SELECT key, verdict FROM verdicts WHERE key LIKE 'search:%'").fetchall()
+        kept = json.loads(text)
+        assert kept["steps"][0] == first.report.steps_done and not kept["late"]
+        for late, said in ((False, "stopped after the 1 steps"), (True, "goes on from the 1 steps")):
+            db.execute("UPDATE verdicts SET verdict = ? WHERE key = ?", (json.dumps({"steps": [1], "late": late}), key))
+            db.commit()
+            again = dslc.optimize(powers(), **quick)
+            assert any(note.startswith(said) for note in again.report.notes), again.report.notes
+            assert (again.report.steps_done > 1) is late
 
 
 def test_the_step_count_repeats_a_search(quick: dict[str, Any]) -> None:
