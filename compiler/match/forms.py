@@ -31,7 +31,7 @@ from dslc.semantics.numerics import error_of, keeps_nonfinite
 #: the rule sets of libraries whose substitutions are tried
 KERNELS = "kernels"
 #: forms of one group at most, and variants of it as it stands beside them
-_FORMS, _PLAIN = 4, 2
+_FORMS, _PLAIN = 4, 1
 
 
 def forms(rules: Rules, group: Graph, strict: bool = False) -> Iterator[tuple[str, Graph]]:

@@ -65,6 +65,9 @@ def test_what_is_left_is_a_condition() -> None:
     (found,) = without_tables([whole], {u: num(2), a: num(2), i: num(2)}, [x])
     assert not any(isinstance(node, Table) for node in walk(found)) and a not in {it for node in walk(found) for it in node.free}
     assert "i == u" in str(found)
+    # what is divided by must not be 0, also where a table is
+    divided = reduce("sum", (a, i), (num(2), num(2)), apply("*", *tables, apply("/", num(1), read(0, (i,)))))
+    assert without_tables([divided], {u: num(2), a: num(2), i: num(2)}, [x]) == [divided]
     # over integers nothing is done, and a table of its own stays
     ints = input_value("x", TensorType(DType.I32, (2,)))
     assert without_tables([whole], {}, [ints]) == [whole]

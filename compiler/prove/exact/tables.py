@@ -33,6 +33,8 @@ from dslc.ir.scalar import (
 )
 from dslc.prove.exact.coefficient import NotRational, from_number
 
+#: functions of elements that are defined everywhere
+_TOTAL = frozenset({"+", "*", "select"})
 #: a table with more elements is not written out
 _MOST = 20_000
 
@@ -60,7 +62,7 @@ def without_tables(roots: Sequence[Scalar], extents: MutableMapping[Iter, Scalar
         found = memo.get(node)
         if found is None:
             found = node
-            if isinstance(node, Reduce) and node.kind == "sum" and _operands(node) <= real:
+            if isinstance(node, Reduce) and node.kind == "sum" and _operands(node) <= real and _total(node):
                 found = _Flat(extents).contracted(node) or node
             if found is node and node.children:
                 found = rebuild(node, lambda part: None if part is node else go(part))
@@ -72,6 +74,11 @@ def without_tables(roots: Sequence[Scalar], extents: MutableMapping[Iter, Scalar
 
 def _operands(node: Scalar) -> set[int]:
     return {each.operand for each in walk(node) if isinstance(each, Read)}
+
+
+def _total(node: Scalar) -> bool:
+    """Whether an expression has a value whatever is read: where a table is 0 nothing is left of what must not be 0."""
+    return all(each.name in _TOTAL for each in walk(node) if isinstance(each, Apply) and each.reads)
 
 
 class _Flat:
