@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -114,3 +115,14 @@ def test_equal_scalars_are_one_object_and_gone_when_nobody_holds_them() -> None:
     del made
     simplify.cache_clear()  # it holds what was made last, so that it need not be made again
     assert len(Scalar._pool) == size
+
+
+def test_what_takes_far_longer_than_a_step_ends_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step that asks isl about hundreds of terms takes seconds: sixty of them are not waited for."""
+    deadline = Deadline(1.0)
+    deadline.check_clock()
+    now = time.process_time()
+    monkeypatch.setattr(time, "process_time", lambda: now + 60)
+    deadline.check()
+    with pytest.raises(Unsolved, match="time is up"):
+        deadline.check_clock()

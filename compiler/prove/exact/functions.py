@@ -281,18 +281,27 @@ class Functions:
             return index.flat_range_product(everything)
         several = []
         for map in maps:
+            self.algebra.check_clock()
             if map.is_single_valued():
                 index = index.flat_range_product(map)
             else:
                 several.append(map)
                 index = index.flat_range_product(map.lexmin())
-        if all(_determines(index, map) for map in several):
+        if self._determine(index, several):
             return index
         for map in several:
             index = index.flat_range_product(map.lexmax())
-        if all(_determines(index, map) for map in several):
+        if self._determine(index, several):
             return index
         return index.flat_range_product(everything)
+
+    def _determine(self, index: Any, maps: Sequence[Any]) -> bool:
+        """Whether an index determines what every map reads; each takes the longer the more indices there are."""
+        for map in maps:
+            self.algebra.check_clock()
+            if not _determines(index, map):
+                return False
+        return True
 
     def _lookup(self, name: str, labels: tuple[Label, ...], bodies: list[Any], domain: Any, arity: int) -> Atom:
         found: _Function | None = None

@@ -65,6 +65,11 @@ class Deadline:
         if self._outer is not None:
             self._outer.check()
 
+    def check_clock(self) -> None:
+        """Before what may take far longer than a step, and is none: whether the clock has ended."""
+        if time.process_time() > self._until:
+            raise Unsolved("the time is up")
+
 
 @dataclass(frozen=True, slots=True)
 class Atom:
@@ -96,6 +101,7 @@ class Algebra:
         self.frame = frame
         self._monomials = monomials
         self.check = deadline.check
+        self.check_clock = deadline.check_clock
         self._resolve = resolve
         self._normal: dict[tuple[int, ...], tuple[Sum, Sum]] = {}
 
