@@ -53,7 +53,7 @@ NAMES = {True: {True: "both", False: "no distance"}, False: {True: "no fingerpri
 
 @dataclass(frozen=True)
 class Row:
-    """One search; `estimate` is the best price by estimate in milliseconds, None where nothing was found."""
+    """One search; `estimate` is the best price by estimate in milliseconds of what was derived, None where nothing was found."""
 
     case: str
     depth: int
@@ -85,7 +85,8 @@ def measured(rules: Rules, case: str, depth: int, fingerprint: bool, guided: boo
     with rare_collections():
         found = search.run(value)
     seconds = time.process_time() - began
-    best = min((program.seconds * 1e3 for program in found.programs), default=None)
+    # what matches the call as it stands is no derivation
+    best = min((program.seconds * 1e3 for program in found.programs if program.steps), default=None)
     counted = found.states, found.applications, seconds, len(found.programs)
     return Row(case, depth, fingerprint, guided, *counted, best, found.complete, budget, limit)
 

@@ -72,7 +72,7 @@ def command(
     derivations = list(rules.derivations.values())
     if not derivations:
         raise error("E0909", "these libraries have no derivations", hint="without --no-default-rules there are those of EinNet")
-    _in_bounds(rules, called, name if own else "")
+    _in_bounds(rules, called, name if own else "", call)
     (value,) = expand(rules, (called.value,))
     limits = Limits(max_depth=max_depth, seconds=SEARCHING * budget, intensity=intensity, max_states=max_states or inf)
     aims = targets_of(rules, [each.op for each in called.calls], [*wanted, *lowered])
@@ -136,10 +136,10 @@ def called_as(
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 
-def _in_bounds(rules: Rules, called: Called, operator: str) -> None:
+def _in_bounds(rules: Rules, called: Called, operator: str, call: str) -> None:
     """Raises DslcError where an operator of the user's file may read outside its tensors, or one has more iterators than are taken."""
     from dslc.derive.steps import ITERATORS
-    from dslc.errors import DslcError, error
+    from dslc.errors import DslcError, SourceText, Span, error
     from dslc.inspection.bounds import check_operator
 
     found = [
@@ -150,7 +150,11 @@ def _in_bounds(rules: Rules, called: Called, operator: str) -> None:
         raise DslcError(found)
     rank = max(len(value.type.shape) for node in called.graph.nodes() for value in (*node.args, *node.values))
     if rank > ITERATORS:
-        raise error("E0911", f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most")
+        large = [name for name, value in zip(called.names, called.graph.inputs, strict=True) if len(value.type.shape) > ITERATORS]
+        # a type of so many sizes is not shown: the place where it begins is
+        start = max(0, call.find(large[0])) if large else 0
+        message = f"a tensor has {rank} dimensions: derivations take {ITERATORS} iterators at most"
+        raise error("E0911", message, Span(SourceText("call", call), start, start))
 
 
 def targeted(

@@ -52,7 +52,7 @@ class Right:
             if name is not None and all(formula.name != name for formula in formulas):
                 self.built[name] = Built(view.value, view.box)
         for formula in formulas:
-            made = self._formula(formula)
+            made = self.formula(formula)
             if formula.name is not None:
                 self.built[formula.name] = made
             if formula.name in self.found.formulas:
@@ -71,7 +71,8 @@ class Right:
         iters = self.operands.fresh(len(before.iters))
         return self.operands.scope(iters, before.box, self._at(made, iters), before.dtype)
 
-    def _formula(self, formula: t.Formula) -> Built:
+    def formula(self, formula: t.Formula) -> Built:
+        """What one formula makes, of those that are in `built` by now."""
         node = formula.scope
         if isinstance(node, t.Traversal):
             return self._traversal(node, formula.name)

@@ -153,13 +153,13 @@ class Left:
         elif isinstance(node, t.Int | t.Float) and isinstance(body, Num):
             if body.value == (node.value if isinstance(node, t.Int) else Fraction(node.text)):
                 yield found
-        elif isinstance(node, t.Binary) and node.op in {"*", "+"}:
-            yield from self._several(node.op, operands_of(node), body, found)
+        elif isinstance(node, t.Binary) and node.op in {"*", "+", "-"}:
+            yield from self._several("*" if node.op == "*" else "+", operands_of(node), body, found)
         elif isinstance(node, t.Binary) and isinstance(body, Apply) and body.name == node.op:
             for left in self._element(node.left, body.args[0], found):
                 yield from self._element(node.right, body.args[1], left)
 
-    def _several(self, op: str, nodes: Sequence[t.Expr], body: Scalar, found: Found) -> Iterator[Found]:
+    def _several(self, op: str, nodes: Sequence[tuple[int, t.Expr]], body: Scalar, found: Found) -> Iterator[Found]:
         """`f(x) * g(x, y)`: every way to give each factor of a product (or each part of a sum) to one of the operands."""
         parts = body.args if isinstance(body, Apply) and body.name == op else (body,)
         if len(parts) < len(nodes):
@@ -168,8 +168,10 @@ class Left:
             if len(set(choice)) < len(nodes):
                 continue
             states = [found]
-            for k, node in enumerate(nodes):
+            for k, (sign, node) in enumerate(nodes):
                 own = apply(op, *(part for part, j in zip(parts, choice, strict=True) if j == k))
+                if sign < 0:
+                    own = apply("*", num(-1), own)
                 states = [after for each in states for after in self._element(node, own, each)]
             yield from states
 
@@ -295,11 +297,12 @@ class Left:
         return in_bounds(body.index, self.operands.values[body.operand].type.shape, within)
 
 
-def operands_of(node: t.Expr, op: str | None = None) -> tuple[t.Expr, ...]:
-    """`a * b * c` → `a, b, c`."""
-    if isinstance(node, t.Binary) and node.op == (op or node.op):
-        return *operands_of(node.left, node.op), *operands_of(node.right, node.op)
-    return (node,)
+def operands_of(node: t.Expr, op: str | None = None, sign: int = 1) -> tuple[tuple[int, t.Expr], ...]:
+    """`a * b * c` → `a, b, c`, `a - b + c` → `a, -b, c`: with signs."""
+    op = op or ("*" if isinstance(node, t.Binary) and node.op == "*" else "+")
+    if isinstance(node, t.Binary) and node.op in ({"*"} if op == "*" else {"+", "-"}):
+        return *operands_of(node.left, op, sign), *operands_of(node.right, op, -sign if node.op == "-" else sign)
+    return ((sign, node),)
 
 
 def at_index(name: str) -> str:

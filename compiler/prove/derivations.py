@@ -22,6 +22,7 @@ from dslc.ir.graph import Scope as ValueScope
 from dslc.ir.scalar import Iter, Scalar, apply, iterator, num, read, reduce
 from dslc.prove.exact.answers import Differs, Equal
 from dslc.prove.exact.compare import compare
+from dslc.prove.formed import formed
 from dslc.prove.verdict import RuleVerdict, Verdict
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.library import Rules
@@ -88,7 +89,8 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
         every = _expressions(seeded, turn, helpers, kinds[turn % len(kinds)])
         made = (
             (tuple(results), tuple(results.values()))
-            for _, syntax, left, right in ways for values in _choices(every, len(left))
+            for _, syntax, left, right in ways
+            for values in (*_formed(syntax, left, seed + 1000 * turn), *_choices(every, len(left)))
             for results in islice(rewritten(syntax, left, right, values), _ALIKE)
         )  # fmt: skip
         # many expressions say more than many instances of one
@@ -100,6 +102,13 @@ def _instances(rule: DerivationDef, seed: int, helpers: Sequence[DerivationDef])
                 yield before, after
             if few >= _ALIKE:
                 break
+
+
+def _formed(rule: t.Derivation, left: Sequence[t.Formula], seed: int) -> Iterator[Values]:
+    """Values of the very form of a left side, if there are any."""
+    made = formed(rule, left, seed)
+    if made is not None:
+        yield made
 
 
 def _differs(before: Values, after: Values, seed: int) -> tuple[int, ...] | None:
