@@ -20,7 +20,7 @@ from dslc.cost.model import CostModel
 from dslc.ir.graph import Graph, Value
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate, Front, Limits, Progress
-from dslc.search.regions import WHOLE, Map, Place, Region
+from dslc.search.regions import MOST, WHOLE, Map, Place, Region
 from dslc.search.stitching import Found, put, stitched
 
 #: kinds of regions that take turns
@@ -75,6 +75,23 @@ def is_large(graph: Graph) -> bool:
     return len(working_nodes(graph.outputs)) > WHOLE
 
 
+def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
+    """Whether a graph has more regions than one, of which half do the same as others with other weights.
+
+    `apart`: with other weights indeed. What is computed with the same ones in several regions may be joined over all of them.
+
+    Raises:
+        TimeUp: what a node costs is not measured.
+    """
+    if len(working_nodes(graph.outputs)) <= MOST:
+        return False
+    places = Map(graph, costs, small=True).places(1)
+    weights = [arg for place in places for arg in dict.fromkeys(place.args) if arg.constant]
+    if apart and len(set(weights)) < len(weights):
+        return False
+    return len(places) > 1 and 2 * len({place.region.graph.outputs for place in places}) <= len(places)
+
+
 @contextmanager
 def ended(limits: Limits) -> Iterator[None]:
     """Time that is up, and Ctrl-C, end a search, which keeps what it has."""
@@ -89,15 +106,16 @@ def ended(limits: Limits) -> Iterator[None]:
 
 def divided(
     start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float = 1.0,
-    note: Callable[[str], None] = lambda _: None,
+    note: Callable[[str], None] = lambda _: None, small: bool = False,
 ) -> Candidate:  # fmt: skip
     """The cheapest graph that is found region by region.
 
     Which region has how many steps follows from what regions cost and how often they stand in the graph: the number of steps alone
     decides what is found. Of what costs up to `alpha` times the best, the smallest is told to `limits.on_built` too. `note` takes a
-    line for the report: what it saved that regions which do the same with other weights are searched once.
+    line for the report: what it saved that regions which do the same with other weights are searched once. With `small` regions these
+    are more.
     """
-    search = _Divided(start, costs, limits, make, on_best, alpha)
+    search = _Divided(start, costs, limits, make, on_best, alpha, small)
     with rare_collections():
         found = search.run()
     if (saved := search.saved()) is not None:
@@ -107,8 +125,9 @@ def divided(
 
 class _Divided:
     def __init__(
-        self, start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float
+        self, start: Candidate, costs: CostModel, limits: Limits, make: Make, on_best: Progress, alpha: float, small: bool
     ) -> None:
+        self._small_regions = small
         self._best, self._costs, self._limits, self._make = start, costs, limits, make
         self._on_best, self._alpha, self._on_built = on_best, alpha, limits.on_built
         self._works: dict[tuple[Value, ...], _Work] = {}
@@ -122,7 +141,7 @@ class _Divided:
             places: dict[tuple[Value, ...], list[Place]] = {}
             with ended(self._limits):
                 if self._map is None:
-                    self._map = Map(self._best.end, self._costs)
+                    self._map = Map(self._best.end, self._costs, small=self._small_regions)
                 for place in self._map.places(turn):
                     places.setdefault(place.region.graph.outputs, []).append(place)
                 self._forget(turn, places)
@@ -227,7 +246,7 @@ class _Divided:
             made, evaluation = self._together([one[3] for one in some])
             if made is not None and made.cost < self._best.cost - SECONDS:
                 self._best = made
-                self._map = None if evaluation is None else Map(made.end, self._costs, evaluation)
+                self._map = None if evaluation is None else Map(made.end, self._costs, evaluation, self._small_regions)
                 self._on_built(made)
                 self._on_best(made)
                 # the others stand where they stood in another graph: they come again

@@ -8,7 +8,7 @@ from typing import Protocol
 from dslc.cost.model import CostModel
 from dslc.prove.garbage import rare_collections
 from dslc.search.candidate import Candidate, Progress
-from dslc.search.divided import Explorer, divided, ended, is_large
+from dslc.search.divided import Explorer, divided, ended, is_large, is_repeated
 from dslc.search.strategy import Grown, Space
 
 
@@ -23,8 +23,11 @@ class Growing(Explorer, Protocol):
 Make = Callable[[Candidate, CostModel, int, Progress], Growing]
 
 
-def explored(space: Space, make: Make) -> Iterator[Candidate]:
-    """What an explorer finds in the space's graph, or one for each region where the graph is large."""
+def explored(space: Space, make: Make, apart: bool = False) -> Iterator[Candidate]:
+    """What an explorer finds in the space's graph, or one for each region where the graph is large, or most of it is repeated.
+
+    `apart`: it sees what regions have in common, and gets the whole graph where they share weights.
+    """
     limits = space.limits
     made: list[Growing] = []
 
@@ -36,12 +39,16 @@ def explored(space: Space, make: Make) -> Iterator[Candidate]:
 
     if limits.over:
         return
-    if is_large(space.graph):
+    parts = is_large(space.graph)
+    with ended(limits):
+        # a step of an e-graph takes as long as all that is in it
+        parts = parts or is_repeated(space.graph, space.costs, apart)
+    if parts:
 
         def region(start: Candidate, costs: CostModel, count: int) -> Growing:
             return explorer(start, costs, count, _silent)
 
-        found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note)
+        found = divided(space.start, space.costs, limits, region, space.told, space.alpha, space.note, small=True)
     else:
         whole: Growing | None = None
         with ended(limits), rare_collections():

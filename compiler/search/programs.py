@@ -111,6 +111,8 @@ class Programs:
         self, start: Candidate, costs: CostModel, limits: Limits, price: Callable[[Node], float], most: int, on_best: Progress
     ) -> None:
         self.best = start
+        #: whether the best is a program of these e-graphs, and not what others found
+        self.own = True
         self._start, self._costs, self._limits, self._price = start, costs, limits, price
         self._most, self._on_best = most, on_best
         self._seen = {hash(start.graph.outputs)}
@@ -143,7 +145,7 @@ class Programs:
     def take(self, found: Candidate) -> None:
         """A candidate that others found, and that is better than the best so far."""
         self._limits.on_built(found)
-        self.best = found
+        self.best, self.own = found, False
         self._limits.gained()
         self._on_best(found)
 
@@ -169,6 +171,7 @@ class Programs:
         if found is None:
             return
         self.take(found)
+        self.own = True
 
     def _cost(self, graph: Graph, extraction: Extraction) -> float:
         """What a graph costs as a whole; with kernels, what the start does without what they gain by the sum of prices."""

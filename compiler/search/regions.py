@@ -80,9 +80,11 @@ class _Weight:
 class Map:
     """A graph as groups of nodes that run as one, in an order in which arguments come first, with its regions of several kinds."""
 
-    def __init__(self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None) -> None:
-        """`evaluation`: of the graph, where there is one already."""
+    def __init__(self, graph: Graph, costs: CostModel, evaluation: Evaluation | None = None, small: bool = False) -> None:
+        """`evaluation`: of the graph, where there is one already. `small`: of equal places to cut it at the nearest, since small
+        regions are repeated more often."""
         self.graph = graph
+        self._small = small
         found = costs.evaluate(graph) if evaluation is None else evaluation
         self.position = {node: k for k, node in enumerate(topological(value.node for value in graph.outputs))}
         self.groups: list[Group] = sorted(found.groups, key=lambda group: self.position[group.nodes[-1]])
@@ -154,13 +156,16 @@ class Map:
     def _next(self, at: int) -> int:
         """Where the interval ends that begins at a group."""
         count, nodes = len(self.groups), 0
+        rest = sum(len(group.nodes) for group in self.groups[at : at + 2 * MOST])
         best: int | None = None
         for k in range(at + 1, count + 1):
             nodes += len(self.groups[k - 1].nodes)
             if nodes <= MOST:
                 if k == count:
-                    return count
-                if nodes >= FEWEST and (best is None or self._rank[k] <= self._rank[best]):
+                    return count if best is None or not self._small else best
+                if nodes < FEWEST or (self._small and rest - nodes < FEWEST):
+                    continue
+                if best is None or self._rank[k] < self._rank[best] or (self._rank[k] == self._rank[best] and not self._small):
                     best = k
             elif best is None:
                 return k
@@ -288,8 +293,9 @@ def over_holes(nodes: Sequence[Node], inside: Collection[Node], outputs: Sequenc
         for node in topological([value.node]):
             if node.values[0] in new:
                 continue
-            if isinstance(node, Constant):
-                new[node.values[0]] = node.values[0] if _said(node.values[0]) else hole(node.values[0])
+            if not node.args:
+                known = isinstance(node, Constant) and _said(node.values[0])
+                new[node.values[0]] = node.values[0] if known else hole(node.values[0])
             else:
                 new.update(zip(node.values, with_args(node, tuple(new[arg] for arg in node.args)), strict=True))
 

@@ -100,7 +100,7 @@ class Mcts:
             moves = space.moves if self.mixed else []
             return _Searching(options, start, rules, costs, space.limits, space.seed, told, moves, space.price)
 
-        return explored(space, make)
+        return explored(space, make, apart=True)
 
 
 class _State:
@@ -259,11 +259,16 @@ class _Searching:
         self._planted = inf if found is None else found.cost
 
     def _again(self) -> bool:
-        """A new tree from the cheapest program and what that rests on, without all else; False where nothing was gained since."""
+        """A new tree from the cheapest program and what that rests on, without all else; False where nothing was gained since.
+
+        Where others have found what is better than this tree's, from that.
+        """
         from dslc.egraph.extract.program import program_of
         from dslc.egraph.story import kept
 
         self._tidy()
+        if not self._programs.own and not self._moves:
+            return self._onwards()
         if self._least is None or not self._least[1].cost < self._planted * (1 - _LESS):
             return False
         known = self._least[1].cost

@@ -31,6 +31,7 @@ from dslc.search.automatic import Auto
 from dslc.search.backtracking import Backtrack
 from dslc.search.candidate import KERNELS, Candidate, Limits
 from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.divided import is_large, is_repeated
 from dslc.search.dumping import dumped
 from dslc.search.moves import Derived, Kernels
 from dslc.search.rulesets import chosen_rules
@@ -255,15 +256,49 @@ def test_an_interrupt_at_any_step_leaves_the_best_so_far(name: str, moment: int)
     assert found.best is (heard[-1] if heard else found.start)
 
 
+def blocks(count: int) -> Graph:
+    """Equal blocks with weights of their own, of five nodes each."""
+    at = x = tensor("x", 4, 4)
+    for k in range(count):
+        weight = array_value(np.random.default_rng(k).standard_normal((4, 4)).astype(np.float32))
+        at = op("relu", op("neg", op("neg", op("add", at, op("matmul", at, weight)))))
+    return Graph((x,), (at,))
+
+
+def test_a_graph_of_equal_blocks_is_saturated_in_regions_though_it_is_not_large() -> None:
+    """A hundred and fifty nodes would be one e-graph, in which each rule is matched at every block."""
+    graph = blocks(30)
+    assert not is_large(graph)
+    notes: list[str] = []
+    found = searched(Saturate(nodes=800, rounds=3), graph, named("double_neg"), Limits(30), note=notes.append).best
+    assert notes and "neg" not in operators(found.graph)
+    assert is_repeated(graph, prices(), apart=True)
+    assert not is_repeated(gates(), prices()), "what is one region is not divided"
+
+
+def test_steps_with_the_same_weights_are_equal_and_not_apart() -> None:
+    x, weight = tensor("x", 4, 4), input_value("w", TensorType(DType.F32, (4, 4)), constant=True)
+    at = x
+    for _ in range(40):
+        at = op("relu", op("exp", op("neg", op("add", at, op("matmul", at, weight)))))
+    graph = Graph((x,), (at,))
+    assert is_repeated(graph, prices()) and not is_repeated(graph, prices(), apart=True)
+
+
+def test_a_tree_tries_rules_about_any_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`term f(X)` names no operator: the rule fits wherever the others of its operators are."""
+    monkeypatch.setattr("dslc.search.treesearch._Searching._tidy", lambda self, swept=False: None)
+    x, y = tensor("x", 2, 3), tensor("y", 2, 5)
+    graph = Graph((x, y), (op("concat", op("relu", x), op("relu", y), axis=1),))
+    found = searched(Mcts(simulations=8, rollout=2), graph, named("concat_through_unary"), Limits(40))
+    assert found.best.cost < found.start.cost
+
+
 @pytest.mark.parametrize("strategy", [*SEARCHES, pytest.param(Backtrack(), id="backtrack")])
 def test_what_equal_regions_save_is_noted(strategy: Strategy) -> None:
     """Eighty equal blocks with weights of their own: some of their regions stand in several places."""
-    at = x = tensor("x", 4, 4)
-    for k in range(80):
-        weight = array_value(np.random.default_rng(k).standard_normal((4, 4)).astype(np.float32))
-        at = op("relu", op("neg", op("neg", op("add", at, op("matmul", at, weight)))))
     notes: list[str] = []
-    searched(strategy, Graph((x,), (at,)), named("double_neg"), Limits(30), note=notes.append)
+    searched(strategy, blocks(80), named("double_neg"), Limits(30), note=notes.append)
     (note,) = notes
     different, count = re.findall(r"(\d+) different regions were searched once, in .* s, and used (\d+) times: that saved", note)[0]
     assert int(count) > int(different) > 0
