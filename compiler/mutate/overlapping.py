@@ -69,7 +69,8 @@ def _sliding(scope: Scope) -> tuple[int, ...]:
                 if not isinstance(at, Iter | Num) and len(at.free) > 1:
                     found.update((k, None) for k, it in enumerate(scope.iters) if it in at.free)
     # merged dimensions are added as well, and cut nothing
-    merged, start = set(), 0
+    merged: set[int] = set()
+    start = 0
     for count in scope.groups or ():
         if count > 1:
             merged.update(range(start, start + count))
