@@ -30,6 +30,7 @@ from dslc.ir.graph import Call, Graph, Input, Node, ScopeNode, Value, topologica
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
 from dslc.mutate.correct import LIMIT, Corrected, corrections
+from dslc.mutate.joined import joined
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.problem import is_linear_region, problem_of, shape_of
 from dslc.mutate.search import Options, made, search
@@ -144,6 +145,26 @@ def wanted(rules: Rules, region: Graph) -> bool:
     return reduces and is_linear_region(rules, region)
 
 
+def branches(rules: Rules, graph: Graph) -> Iterator[tuple[Call, ...]]:
+    """Calls of one operator with equal attributes and other weights, of one tensor each, none below another (Figure 10)."""
+    users: dict[tuple[Value, str, object], list[Call]] = {}
+    for node in graph.nodes():
+        if isinstance(node, Call) and len(node.args) == 2 and not node.constant and node.args[1].constant and node.types[0].is_static:
+            users.setdefault((node.args[0], node.op, node.attrs), []).append(node)
+    yield from (tuple(calls) for calls in users.values() if len(calls) > 1)
+
+
+def as_one(rules: Rules, calls: tuple[Call, ...], price: Price) -> float:
+    """The seconds that branches as one operator take less; 0 where they take more. Who reads a part of the result looks it up."""
+    region, _ = abstracted(tuple(call.values[0] for call in calls), leaves_of(calls))
+    was, best = total(price, *region.outputs), 0.0
+    for one in joined(rules, problem_of(rules, region)):
+        made_of = one.made(rules, region) or ()
+        nodes = [node for node in topological(value.node for value in made_of) if Value(node) not in made_of]
+        best = max(best, was - sum(map(price, nodes))) if nodes else best
+    return best
+
+
 def path_of(name: str, folder: Path) -> tuple[Path, dict[str, int]]:
     """The file of a network of the zoo, or of a real model, and the sizes that it leaves open."""
     if name in zoo.NAMES:
@@ -168,8 +189,12 @@ def table(rules: Rules, name: str, seconds: float, measure: float) -> None:
             spent += time.process_time() - began
             choices = {region: list(best(rules, region, found[region], price)) for region in counts}
             operations = sum(flops(rules, node.values[0]) for node in graph.nodes() if isinstance(node, Call) and not node.constant)
+            gained = {calls: as_one(rules, calls, price) for calls in branches(rules, graph)}
             for policy, kinds in (("equal", {False}), ("partial", {True}), ("both", {False, True})):
-                fused, single, work, taken = every, every, operations, 0
+                # branches as one are equal
+                less = sum(gained.values()) if False in kinds else 0.0
+                joint = sum(gain > 0 for gain in gained.values()) if less else 0
+                fused, single, work, taken = every - less, every - less, operations, 0
                 for region, number in counts.items():
                     was = total(price, *region.outputs)
                     ways = [one for one in choices[region] if one.partial in kinds and one.fused < was]
@@ -180,7 +205,7 @@ def table(rules: Rules, name: str, seconds: float, measure: float) -> None:
                         single += number * (one.apart - was)
                         work += number * (one.flops - flops(rules, region.outputs[0]))
                 mutants = sum(map(len, found.values()))
-                cells = (name, where, policy, len(counts), mutants, f"{spent:.0f}", taken, f"{work / operations:.2f}",
+                cells = (name, where, policy, len(counts), mutants, f"{spent:.0f}", taken, joint, f"{work / operations:.2f}",
                          f"{every / fused:.2f}", f"{every / single:.2f}")  # fmt: skip
                 print(f"| {' | '.join(map(str, cells))} |", flush=True)
         if measure:
@@ -197,7 +222,7 @@ def main() -> None:
     parser.add_argument("--measure", type=float, default=0.0, help="seconds for `dslc optimize` with and without mutants")
     args = parser.parse_args()
     rules = standard()
-    columns = "network, table, mutants, operators, found, search s, replaced, FLOPs, price ratio, without fusion".split(", ")
+    columns = "network, table, mutants, operators, found, search s, replaced, branches, FLOPs, price ratio, without fusion".split(", ")
     print(f"| {' | '.join(columns)} |\n| {' | '.join(['---'] * len(columns))} |")
     for name in args.names:
         table(rules, name, args.seconds, args.measure)

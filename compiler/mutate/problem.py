@@ -13,7 +13,7 @@ from dslc.analysis.counts import known_flops
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.linearity import linear_classes
 from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Call, Graph, Scope, ScopeNode, Value, topological, with_args
+from dslc.ir.graph import Call, Graph, Scope, ScopeNode, Value, with_args
 from dslc.ir.holes import hole, program
 from dslc.ir.scalar import Iter, Num, Read, Reduce, Scalar, num, walk
 from dslc.ir.scopes import substitute
@@ -235,30 +235,30 @@ def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
         (made,) = expand(rules, with_args(node, tuple(hole(k, arg.type) for k, arg in enumerate(node.args))))
     except (Mismatch, EvalError, Unbound, ValueError):
         return False
-    if not isinstance(made.node, ScopeNode) or any(not isinstance(arg.node.types, tuple) for arg in made.node.args):
+    if not isinstance(made.node, ScopeNode):
         return False
-    if len([each for each in topological([made.node]) if isinstance(each, ScopeNode)]) != 1:
+    holes = {hole(k, arg.type): k for k, arg in enumerate(node.args)}
+    # tables that need no tensor (how many positions of a window there are) stand beside those
+    if not all(arg in holes or (isinstance(arg.node, ScopeNode) and not arg.node.args) for arg in made.node.args):
         return False
     scope = made.node.scope
-    holes = {hole(k, arg.type): k for k, arg in enumerate(node.args)}
-    names = [node.args[holes[arg]] for arg in made.node.args if arg in holes]
-    if len(names) != len(made.node.args):
-        return False
+    names = [node.args[holes[arg]] if arg in holes else None for arg in made.node.args]
     ones: dict[Iter, Scalar] = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
     body = substitute(scope.body, ones)
     where: dict[Scalar, list[tuple[Value, int]]] = {}
     loose: set[Scalar] = set()
-    inside: set[Scalar] = set()
     for part in walk(body):
         if isinstance(part, Read):
+            name = names[part.operand]
             for axis, at in enumerate(part.index):
-                if isinstance(at, Iter):
-                    where.setdefault(at, []).append((names[part.operand], axis))
-                    inside.add(at)
+                if name is None:
+                    loose |= set(at.free)
+                elif isinstance(at, Iter):
+                    where.setdefault(at, []).append((name, axis))
                 else:
                     loose |= set(at.free)
-                    if not (isinstance(at, Num) and shape_of(names[part.operand])[axis] == 1):
-                        sizes.fix((names[part.operand], axis))
+                    if not (isinstance(at, Num) and shape_of(name)[axis] == 1):
+                        sizes.fix((name, axis))
         elif isinstance(part, Reduce):
             for extent in (*part.extents, *([part.where] if part.where is not None else [])):
                 loose |= set(extent.free)
@@ -279,7 +279,7 @@ def _passes(rules: Rules, node: Call, sizes: _Sizes) -> bool:
     # sizes that the body speaks of otherwise (a mean divides by them) stay
     numbers = {int(part.value) for part in walk(body) if isinstance(part, Num) and isinstance(part.value, int)}
     divided = any(getattr(part, "name", "") in {"/", "//", "%"} for part in walk(body))
-    for value in (*names, *node.values):
+    for value in (*node.args, *node.values):
         for axis, size in enumerate(shape_of(value)):
             if size <= 4 or (divided and size in numbers):
                 sizes.fix((value, axis))

@@ -68,11 +68,12 @@ class Ways:
             # as often as there are images, or rows of a batch
             found += repeated(shape, self.numbers.counts)
             found.sort(key=lambda each: self._far(each, shape))
-            # windows slide over several dimensions, which are cut alike; other changes are of one dimension
-            kinds: tuple[list[Layout], list[Layout]] = ([], [])
+            # windows slide over several dimensions, which are cut alike; others cut one, or move one as a whole: these take turns
+            kinds: tuple[list[Layout], ...] = ([], [], [])
             for each in found:
-                kinds[sum(size > 1 for size in each.sizes[len(shape) :]) < 2].append(each)
-            self._others[shape] = [each for pair in zip_longest(*kinds) for each in pair if each is not None]
+                several = sum(size > 1 for size in each.sizes[len(shape) :]) > 1
+                kinds[1 if several else 2 if each.moves_all else 0].append(each)
+            self._others[shape] = [each for turn in zip_longest(*kinds) for each in turn if each is not None]
         return self._others[shape]
 
     def useful(self, operand: Operand) -> list[Layout]:

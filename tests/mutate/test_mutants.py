@@ -324,7 +324,7 @@ def test_sizes_that_do_not_divide_have_mutants(rules: Rules, name: str) -> None:
     op, shapes, attrs, wanted = PADDED[name]
     over = region(rules, f"std.{op}", *shapes, **attrs)
     (old,) = over.outputs
-    one = next(v for _, values in found(rules, over, 250) for v in values if core(v)["shapes"][0] == wanted)
+    one = next(v for _, values in found(rules, over, 450) for v in values if core(v)["shapes"][0] == wanted)
     # what is wrong is wrong at the seams alone, and corrected
     where = differing(rules, old, one)
     assert where is not None and where.proved and where.share < 0.5
