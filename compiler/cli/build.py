@@ -98,6 +98,7 @@ def _planned(proto: ModelProto) -> dict[str, CudaText]:
 
 def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText]) -> int:
     """The launches of every kernel, with what the assembler says of them for two kinds of devices where NVRTC is installed."""
+    from dslc.codegen.cuda.choose import Hardware, occupancy, seconds
     from dslc.codegen.cuda.generate import generate, variants
     from dslc.codegen.cuda.nvrtc import NotCompiled, available, compile
     from dslc.codegen.text import NotGenerated
@@ -114,13 +115,15 @@ def _cuda(proto: ModelProto, folder: Path | None, planned: dict[str, CudaText]) 
             click.echo(f"{name}  runs as plain nodes: {problem}")
             refused = True
     for name, text in texts.items():
-        click.echo(f"{name}  {text.name}")
+        click.echo(f"{name}  {text.name}  {seconds(text, Hardware()) * 1e6:.3g} us by the roofline of an A100, not measured")
+        launches = {launch.symbol: launch for launch in text.launches}
         for launch in text.launches:
             click.echo(f"  {launch.symbol}  {launch.form}, {launch.grid[0]} blocks of {launch.block[0]} threads")
         for arch in ("sm_80", "sm_90") if available() else ():
             try:
                 for usage in compile(text.text, arch).kernels:
                     said = f"{usage.registers} registers, {usage.spills} bytes spilled, {usage.shared} bytes of shared memory"
+                    said += f", occupancy {occupancy(launches[usage.symbol], Hardware(), usage):.0%}"
                     click.echo(f"  {usage.symbol}  {arch}: {said}")
             except NotCompiled as problem:
                 click.echo(f"  {arch}: {problem}")

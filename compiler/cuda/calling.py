@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
 from dslc.cuda.devices import Device
-from dslc.cuda.matching import Found, found
+from dslc.cuda.matching import Found, found, numbers_of
 from dslc.cuda.patterns import NotRead, Pattern, pattern_of
 from dslc.cuda.programs import lifted, one_scope
 from dslc.cuda.views import View, plain, row_major
 from dslc.cuda.windows import summed_of
 from dslc.ir.dtype import TensorType
 from dslc.ir.graph import Kernel
+from dslc.ir.scalar import Scalar
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules, load
 from dslc.syntax import tree as t
@@ -93,14 +94,21 @@ class Calls:
         if scope is None:
             return None
         value, order = scope
+        fitting: list[tuple[Pattern, Mapping[str, Scalar]]] | None = None
         for operands, result in self._layouts(kernel, views, turnable):
             by_hole = dict(zip(kernel.group.inputs, operands, strict=True))
             target = summed_of(value, [by_hole[one] for one in order], result)
             if target is None:
                 return None
+            if fitting is None:
+                # what is computed of the sum is the same wherever everything lies
+                numbers = ((pattern, numbers_of(pattern, target)) for pattern in self.patterns)
+                fitting = [(pattern, own) for pattern, own in numbers if own is not None]
+            if not fitting:
+                return None
             best: Taken | None = None
-            for pattern in self.patterns:
-                for one in found(pattern, target):
+            for pattern, own in fitting:
+                for one in found(pattern, target, own):
                     seconds = self._seconds(one)
                     if best is None or seconds < best.seconds:
                         best = Taken(whole, one, operands, result, seconds)

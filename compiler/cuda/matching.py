@@ -63,16 +63,32 @@ class _Axis:
     strides: Mapping[str, int]
 
 
-def found(pattern: Pattern, target: Summed) -> Iterator[Found]:
-    """Every way in which a lowering's call computes a target."""
+def numbers_of(pattern: Pattern, target: Summed) -> Mapping[str, Scalar] | None:
+    """What the names of a pattern's numbers stand for, where the same is computed of the sum; None where something else is, wherever
+    the operands lie."""
+    if len(target.others) != len(pattern.others) or len(pattern.numbers) > 1:
+        return None
+    constants = dict.fromkeys([as_scalar(1), *(node for node in walk(target.computed) if isinstance(node, Num))])
+    for constant in constants if pattern.numbers else (as_scalar(1),):
+        numbers = dict.fromkeys(pattern.numbers, constant)
+        if pattern.computes(target.computed, numbers):
+            return numbers
+    return None
+
+
+def found(pattern: Pattern, target: Summed, numbers: Mapping[str, Scalar] | None = None) -> Iterator[Found]:
+    """Every way in which a lowering's call computes a target; `numbers` are those of `numbers_of`, where they are known."""
+    numbers = numbers_of(pattern, target) if numbers is None else numbers
+    if numbers is None:
+        return
     for factors in (target.factors, target.factors[::-1]):
-        for others in permutations(target.others) if len(target.others) == len(pattern.others) else ():
+        for others in permutations(target.others):
             reads = {pattern.factors[0].tensor: factors[0], pattern.factors[1].tensor: factors[1]}
             reads |= {one.tensor: node for one, node in zip(pattern.others, others, strict=True)}
             if len(reads) < 2 + len(others):
                 continue
             for windows in windows_of(pattern, target, reads):
-                one = _Attempt(pattern, target, reads, windows).result()
+                one = _Attempt(pattern, target, reads, windows, numbers).result()
                 if one is not None:
                     yield one
 
@@ -80,8 +96,10 @@ def found(pattern: Pattern, target: Summed) -> Iterator[Found]:
 class _Attempt:
     """One choice of reads for a pattern's tensors: indices, conditions, arguments."""
 
-    def __init__(self, pattern: Pattern, target: Summed, reads: Mapping[str, Read], windows: Windows) -> None:
-        self.pattern, self.target, self.reads, self.windows = pattern, target, reads, windows
+    def __init__(
+        self, pattern: Pattern, target: Summed, reads: Mapping[str, Read], windows: Windows, numbers: Mapping[str, Scalar]
+    ) -> None:
+        self.pattern, self.target, self.reads, self.windows, self.numbers = pattern, target, reads, windows, numbers
         self.strides: dict[str, Mapping[Iter, int]] = {}
         self.offsets: dict[str, int] = {}
         self.axes: dict[str, tuple[_Axis, ...]] = {}
@@ -90,9 +108,6 @@ class _Attempt:
 
     def result(self) -> Found | None:
         if not self._placed() or not self._assigned():
-            return None
-        numbers = self._numbers()
-        if numbers is None:
             return None
         batches = [name for name in self.axes if name in self.pattern.packs and name not in (self.windows.iters or {})]
         pack = batches[0] if len(batches) == 1 and not self.windows.tensor else ""
@@ -104,7 +119,7 @@ class _Attempt:
             if prod(axis.extent for axis in self.outside) > _CALLS:
                 return None
             try:
-                found = self._call(self._environment(numbers))
+                found = self._call(self._environment(self.numbers))
             except (Mismatch, Unbound, _Unfit):
                 found = None
             if found is not None:
@@ -230,18 +245,6 @@ class _Attempt:
             for name, axes in self.axes.items() if name not in reading.indices
             for axis in axes
         )  # fmt: skip
-
-    def _numbers(self) -> dict[str, Scalar] | None:
-        """What the names of numbers stand for, where the same is computed of the sum."""
-        names = self.pattern.numbers
-        if len(names) > 1:
-            return None
-        constants = dict.fromkeys([as_scalar(1), *(node for node in walk(self.target.computed) if isinstance(node, Num))])
-        for constant in constants if names else (as_scalar(1),):
-            numbers = dict.fromkeys(names, constant)
-            if self.pattern.computes(self.target.computed, numbers):
-                return numbers
-        return None
 
     # ---- conditions and arguments --------------------------------------------------------------------------------
 
@@ -442,4 +445,4 @@ class _Unfit(Exception):
     """Types or sizes that are not those of the lowering's parameters."""
 
 
-__all__ = ["Argument", "Found", "found"]
+__all__ = ["Argument", "Found", "found", "numbers_of"]
