@@ -53,6 +53,7 @@ def command(
         default = next((one.default for one in fields(Settings) if one.name == wrong.name), None)
         raise click.BadParameter(str(wrong), param_hint=flag(wrong.name, wrong.about, default)) from None
     clock = Clock(settings.budget or inf)
+    clock.enter("starting")
     from dslc.cli.progress import interrupts, progress
     from dslc.search.pipeline import optimize
 

@@ -256,7 +256,7 @@ def sorted_nodes(nodes: Sequence[NodeProto], defined: set[str], where: str) -> l
             if not name or name in defined:
                 continue
             if name not in producer:
-                what = f"node `{node.name}` ({node.op_type})" if node.name else f"a {node.op_type} node"
+                what = f"node `{node.name}` ({node.op_type})" if node.name else f"a node ({node.op_type})"
                 raise error("E0808", f"{what} of {where} reads `{name}`, which nothing produces", path=where)
             below.add(producer[name])
         needs.append(below)

@@ -46,6 +46,7 @@ def original_at(
     """
     problem, empty = "", None
     for inputs in tried_inputs(model, bind, settings.inputs):
+        names = None
         try:
             check_memory([file])
             with Worker(threads, clock.left) as worker:
@@ -57,6 +58,9 @@ def original_at(
         except WorkerFailed as failed:
             if failed.late:
                 raise Unusable(f"it did not run within the budget of {settings.budget:g} s") from None
+            if names is None:
+                # no inputs help where the model itself is refused
+                raise Unusable(f"ONNX Runtime cannot load it: {failed}") from None
             problem = problem or str(failed)
             continue
         if not _empty(found.reference):

@@ -122,7 +122,8 @@ def _rewritten(finished: Finished, contender: Contender, report: Report, run: Ru
 def _complete(task: Task, report: Report, run: Run) -> Report:
     """The report with what the run as a whole took, and what there is to say about it."""
     asked = run.unrunnable if task.settings.only else not_standard(run.unrunnable)
-    run.notes += [f"{name} was not used: ONNX Runtime cannot run what it builds, or ONNX cannot say it" for name in asked]
+    why = "ONNX Runtime cannot run what it builds, or ONNX cannot say it; an operator without an `onnx` clause would be a kernel"
+    run.notes += [f"{name} was not used: {why}" for name in asked]
     if run.clock.cuts:
         run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; more time may find more")
     return replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +15,9 @@ from click.testing import CliRunner
 
 from dslc.cli.check import command
 from dslc.cli.new import command as new
+from dslc.cli.rule_tests import run_tests
 from dslc.errors import DslcError
-from dslc.semantics.library import load, load_many
+from dslc.semantics.library import load, load_many, modules_of
 
 ROOT = "dslc 1\nlibrary acme 1.0.0\nimport .named\n"
 OPERATOR = "operator twice(X: T[N]) -> Y: T[N] { Y[i] = 2 * X[i] }\n"
@@ -85,12 +87,9 @@ def test_an_installed_library_is_read_and_never_run(tmp_path: Path) -> None:
     assert not (tmp_path / "ran").exists()
 
 
-def test_what_a_new_library_ships() -> None:
-    runner = CliRunner()
-    with runner.isolated_filesystem() as folder:
-        assert runner.invoke(new, ["acme.net"]).exit_code == 0
-        with (Path(folder) / "acme.net" / "pyproject.toml").open("rb") as file:
-            project = tomllib.load(file)
+def test_what_a_new_library_ships(tmp_path: Path) -> None:
+    assert CliRunner().invoke(new, ["acme.net", "--folder", str(tmp_path)]).exit_code == 0
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text("utf-8"))
     assert set(project["tool"]["setuptools"]["package-data"]["acme_net"]) == {"*.rules", "**/*.j2", "dslc.lock"}
     assert project["project"]["entry-points"]["dslc.libraries"] == {"acme.net": "acme_net"}
 
@@ -100,4 +99,21 @@ def test_a_place_is_shown_from_the_folder_one_works_in(folder: Path, monkeypatch
     monkeypatch.chdir(folder)
     for name in ("apart.rules", str(folder / "apart.rules")):
         shown = CliRunner().invoke(command, [name, "--output-format", "concise"]).output
-        assert [line.partition(" ")[0] for line in shown.splitlines()] == ["apart.rules:2:1:", "apart.rules:2:50:"]
+        assert [line.partition(" ")[0] for line in shown.splitlines()] == ["apart.rules:2:1:", "apart.rules:2:51:"]
+
+
+def test_the_library_of_the_documentation_passes_its_own_tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "libraries.md").read_text("utf-8")
+    monkeypatch.chdir(tmp_path)
+    said = CliRunner().invoke(new, ["acme.filters"]).output
+    assert f"```text\n{said}```" in page
+    root = tmp_path / "acme.filters" / "acme_filters" / "filters.rules"
+    found = re.search(r"^```rules\n(.*?)^```$", page, re.M | re.S)
+    assert found is not None
+    root.write_text(found[1], "utf-8")
+    assert CliRunner().invoke(command, [str(root.parent)]).exit_code == 0
+    rules = load(root)
+    outcomes = run_tests(rules, modules=modules_of(rules, [str(root)]), trials=2)
+    named = [one for one in outcomes if one.name.startswith("acme.filters.")]
+    assert {one.name.rpartition(".")[2] for one in named} >= {"emphasis", "written_out", "filter_once"}
+    assert all(one.passed for one in named), named
