@@ -21,8 +21,11 @@ class OpenVino(Runner):
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], Any]:
         import openvino
 
-        for name, array in feeds.items():
-            self.request.set_tensor(name, openvino.Tensor(array, shared_memory=True))
+        # the request reads their memory and does not keep them
+        self.tensors = {name: openvino.Tensor(array, shared_memory=True) for name, array in feeds.items()}
+        self.arrays = dict(feeds)
+        for name, tensor in self.tensors.items():
+            self.request.set_tensor(name, tensor)
         return self.request.infer  # type: ignore[no-any-return]
 
 

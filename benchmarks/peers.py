@@ -82,7 +82,7 @@ def raced_with_peers(
         try:
             timings = race([*files, *runs.values()], feeds, threads, seconds)
         except WorkerFailed:
-            # one that ran once may still die: OpenVINO's code for mish of a million elements does
+            # one that ran once may still die
             dead = [name for name, peer in runs.items() if not _lasts([files[0], peer], feeds, threads)]
             if not dead:
                 raise
