@@ -101,10 +101,12 @@ def timed(racer: Racer, row: Row, options: argparse.Namespace) -> Row:
 def cells(name: str, row: Row) -> tuple[str, ...]:
     """A row as it is printed; a runtime that is not here has a dash."""
     (ratio, low, high) = row["dslc"][0] if row["dslc"] else (1.0, 1.0, 1.0)
+    # few pairs say nothing about where a ratio lies
+    between = f"[{low:.2f}, {high:.2f}]" if low > 0 else "-"
     bare = row["bare"][0][0] if row["bare"] else ratio
     predicted = row["predicted"]
     return (
-        name, str(row["before"]), str(row["after"]), f"{row['ms']:.3f}", f"{ratio:.2f}", f"[{low:.2f}, {high:.2f}]", f"{bare:.2f}",
+        name, str(row["before"]), str(row["after"]), f"{row['ms']:.3f}", f"{ratio:.2f}", between, f"{bare:.2f}",
         "-" if predicted is None else f"{predicted:.2f}", *(cell(row["peers"].get(peer, "-")) for peer, _ in PEERS.values()),
         f"{GOALS[name]:g}" if name in GOALS else "", row["why"],
     )  # fmt: skip

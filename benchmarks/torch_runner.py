@@ -68,8 +68,8 @@ def _function(model: onnx.ModelProto, weights: Mapping[str, Any], outputs: list[
     for kind, _, _, _ in nodes:
         if kind not in KINDS:
             raise NotImplementedError(kind)
-    # integers are sizes, axes and places
-    constants = {name: value if value.is_floating_point() else value.tolist() for name, value in weights.items()}
+    # integers are sizes, axes and places; torch knows attention by its scale only where that is a number
+    constants = {name: value if value.is_floating_point() and value.dim() else value.tolist() for name, value in weights.items()}
 
     def run(*values: Any) -> Any:
         known = {"": None, **constants, **dict(zip(inputs, values, strict=True))}
@@ -189,8 +189,10 @@ def _gelu(torch: Any, attributes: Mapping[str, Any], x: Any) -> Any:
 #: what each operator does: torch, its attributes and its arguments; numbers about sizes are Python's
 KINDS: Mapping[str, Callable[..., Any]] = {
     **{kind: _plain(kind.lower()) for kind in (
-        "Add", "Sub", "Mul", "Div", "Pow", "Sqrt", "Neg", "Erf", "Tanh", "Sigmoid", "Relu", "Exp", "Cos", "Sin", "Where", "MatMul",
+        "Sqrt", "Neg", "Erf", "Tanh", "Sigmoid", "Relu", "Exp", "Cos", "Sin", "Where", "MatMul",
     )},
+    "Add": lambda torch, _, x, y: x + y, "Sub": lambda torch, _, x, y: x - y, "Mul": lambda torch, _, x, y: x * y,
+    "Div": lambda torch, _, x, y: x / y, "Pow": lambda torch, _, x, y: x**y,
     "Greater": _plain("gt"),
     "Softplus": lambda torch, _, x: torch.nn.functional.softplus(x),
     "PRelu": lambda torch, _, x, slope: torch.where(x < 0, x * slope, x),

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import weakref
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from benchmarks import peers, race, zoo
+from benchmarks.openvino_runner import OpenVino
 from benchmarks.rows import Rows, markdown
 from dslc.cost.process import ModelFile
 
@@ -59,6 +63,20 @@ def test_a_runtime_that_cannot_run_a_model_is_a_word(tmp_path: Path, monkeypatch
     timings, found = peers.raced_with_peers([ModelFile(str(racer.path))], feeds, 1, 0.2)
     assert len(timings) == 1 and found["None"] == peers.DIED and "Far" not in found
     assert isinstance(found["Other"], float) and 0.1 < found["Other"] < 10
+
+
+def test_inputs_live_as_long_as_a_runtime_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenVINO's tensors share the memory of arrays, and its requests do not keep these."""
+    read: list[Any] = []
+    request = SimpleNamespace(set_tensor=lambda name, tensor: read.append(tensor), infer=lambda: None)
+    compiled = SimpleNamespace(create_infer_request=lambda: request)
+    core = SimpleNamespace(read_model=lambda model: model, compile_model=lambda *_: compiled)
+    fake = SimpleNamespace(Core=lambda: core, Tensor=lambda array, shared_memory: weakref.ref(array))
+    monkeypatch.setitem(sys.modules, "openvino", fake)
+    runner = OpenVino(b"", 1)
+    run = runner.bind({"x": np.ones(4)})
+    run()
+    assert read[0]() is not None
 
 
 def test_names_mean_models() -> None:
