@@ -101,7 +101,10 @@ def _patterns(rules: Rules, name: str) -> Iterator[Pattern]:
     op = rules.operators[name]
     if len(op.syntax.outputs) != 1 or any(param.type is None for param in op.syntax.params):
         return
-    for ranks in rank_choices(op):
+    choices = rank_choices(op)
+    # what slides along two dimensions may slide along three
+    deep = dict.fromkeys(choices[-1], 3)
+    for ranks in choices if len(deep) < 2 else [*choices, deep]:
         for level in ("symbolic", "attributes"):
             try:
                 found = [_pattern(op, choice) for choice in assumed(rules, op, ranks, level)]

@@ -85,3 +85,10 @@ def test_an_average_is_a_product_with_ones(rules: Rules, text: str) -> None:
     assert {"std.conv", "std.matmul"} <= {call.op for each in found for call in each.calls}
     for each in found:
         assert_proved(rules, each, text)
+
+
+def test_a_dilated_convolution_of_three_dimensions_is_a_dense_one_of_a_batch(rules: Rules) -> None:
+    text = "conv(X: f32[1, 2, 6, 6, 6], K: f32[3, 2, 2, 2, 2], dilation=[2, 2, 2])"
+    own = [each for each in shown(rules, text, 40, depth=1) if dict(each.calls[0].attrs).get("dilation") == (1, 1, 1)]
+    assert [each.calls[0].args[0].type.shape for each in own] == [(8, 2, 3, 3, 3)]
+    assert_proved(rules, own[0], text)
