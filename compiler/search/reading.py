@@ -15,6 +15,7 @@ from dslc.onnx.inputs import wanted_inputs
 from dslc.onnx.protos import read_model
 from dslc.onnx.types import complete_bind
 from dslc.prove.verdict import RuleVerdict
+from dslc.search.fusions import with_kernels
 from dslc.search.rulesets import chosen_rules, left_out, not_standard
 from dslc.search.run import Run
 from dslc.search.settings import Settings
@@ -40,7 +41,8 @@ def read(source: str | Path | ModelProto, settings: Settings, run: Run) -> Task:
             raise error("E0909", f"no library of these rules is named `{name}`", hint=f"libraries: {known}")
     if settings.rules:
         named = modules_of(rules, map(str, settings.rules))
-        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), settings.derive)
+        derived = settings.derive and with_kernels(settings)
+        run.notes += left_out(rules, list(dict.fromkeys(module.library for module in named)), derived)
     run.phase("reading", "reading the model")
     if settings.on != "cuda" and settings.device != DEFAULT:
         run.notes.append(f"device {settings.device} is one for `--on cuda`: on {settings.on} it changes nothing")

@@ -98,10 +98,11 @@ def _defaults(rules: Rules) -> set[str]:
     return kept
 
 
-def left_out(rules: Rules, libraries: Sequence[str], derive: bool = True) -> list[str]:
-    """What of some libraries no search can use, in words, one line for each library that has any of it.
+def left_out(rules: Rules, libraries: Sequence[str], derived: bool = False) -> list[str]:
+    """What of some libraries a run does not use, in words, one line for each library that has any of it.
 
-    `derive`: whether programs are derived, so that derivations are of use.
+    Args:
+        derived: whether the run derives programs from expressions.
     """
     out = []
     for library in libraries:
@@ -110,13 +111,14 @@ def left_out(rules: Rules, libraries: Sequence[str], derive: bool = True) -> lis
             return sum(name.rpartition(".")[0] == library for name in names)
 
         counts = [
-            (0 if derive else own(rules.derivations), "derivation"),
+            (0 if derived else own(rules.derivations), "derivation"),
             (own(name for name, one in rules.lowerings.items() if not one.syntax.match and template_of(one) is None), "lowering"),
         ]
         parts = [f"{count} {what}{'' if count == 1 else 's'}" for count, what in counts if count]
         if parts:
             text = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
-            out.append(f"of {library} {text} {'was' if sum(c for c, _ in counts) == 1 else 'were'} left out: they are not run yet")
+            was = "was" if sum(count for count, _ in counts) == 1 else "were"
+            out.append(f"of {library} {text} {was} left out: nothing in this run uses them")
     return out
 
 
