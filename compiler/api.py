@@ -50,7 +50,7 @@ def optimize(
     mutant_depth: int = 4,
     mutant_operators: int = 4,
     mutant_rounds: int = 4,
-    mutants_kept: int = 16,
+    mutants_kept: int = 32,
     file_growth: float = 0.1,
     specialize: bool = False,
     strict_floats: bool = False,

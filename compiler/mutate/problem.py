@@ -221,7 +221,9 @@ def _shrunk(rules: Rules, region: Graph, even: Sequence[int]) -> tuple[Shape, ..
                 shape.append(size)
                 continue
             if root not in chosen:
-                small = next((n for n in (_ODD if size % 2 else even) if n not in used and n < size), size)
+                # where all of these are something else already, the least of them twice
+                fewer = [n for n in (_ODD if size % 2 else even) if n < size]
+                small = next((n for n in fewer if n not in used), fewer[0] if fewer else size)
                 chosen[root] = small
                 used.add(small)
             shape.append(chosen[root])
