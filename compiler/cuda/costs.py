@@ -7,12 +7,14 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dslc.cuda.devices import Device
-from dslc.cuda.hosted import Hosted, at_feeds, hosted_of
+from dslc.cuda.hosted import Hosted, at_feeds, hosted_of, opaque
 from dslc.cuda.planning import Generable, NotPlanned, Planned, Why, planned
+from dslc.errors import DslcError
 from dslc.ir.graph import Graph
 from dslc.ir.scalar import Scalar, Sym, num, substitute, walk
 from dslc.ir.sizes import with_sizes
-from dslc.onnx.importer import Imported
+from dslc.onnx.functions import inlined
+from dslc.onnx.importer import Imported, import_model
 from dslc.semantics.library import Rules
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ def plan_model(
     Raises:
         NotPlanned: with the reason.
     """
-    found = at_feeds(source, rules, imported, feeds)
+    found = at_feeds(source, rules, _open(rules, imported), feeds)
     graph = found.graph
     names = tuple(str(getattr(value.node, "name", "")) for value in graph.inputs)
     outputs = tuple(one.name for one in imported.context.model.graph.output)
@@ -48,6 +50,17 @@ def plan_model(
         if not value.known:
             raise NotPlanned(Why.TYPE, name)
     return plan_at(rules, graph, device, sizes, generable, names, outputs, hosted_of(rules, found))
+
+
+def _open(rules: Rules, imported: Imported) -> Imported:
+    """A model with the nodes of its functions in their place, where the language has no words for a function as a whole."""
+    model = imported.context.model
+    if not model.functions or not opaque(imported.graph):
+        return imported
+    try:
+        return import_model(inlined(model), rules)
+    except DslcError:  # it cannot be read without its folder
+        return imported
 
 
 def at_sizes(graph: Graph, sizes: Mapping[str, int]) -> Graph:

@@ -33,6 +33,7 @@ from dslc.search.candidate import Candidate
 from dslc.search.fusions import fact_of_kernel
 from dslc.search.rewriting import imaged
 from dslc.search.validate import Known, validate
+from dslc.search.written import readable
 from dslc.semantics.definitions import DerivationDef
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import EvalError, Mismatch
@@ -358,6 +359,9 @@ class Derivations:
         if with_kernels is None:
             return None
         if self.costs.target.pricing is not None:
+            if not all(readable(self.rules, one.group, self.opset) for one in with_kernels.nodes() if isinstance(one, Kernel)):
+                # who plans the file would not know what it computes
+                return None
             before, after = self._computed(fact.old), self._computed(with_kernels)
             return Rival(fact, with_kernels, (), before, after) if before < inf and after < inf else None
         own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]

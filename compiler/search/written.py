@@ -17,7 +17,7 @@ from dslc.ir.holes import hole, program
 from dslc.kernels import prepared
 from dslc.onnx.context import Context
 from dslc.onnx.exporter import exportable, unsaid
-from dslc.onnx.functions import function_of
+from dslc.onnx.functions import function_of, group_of
 from dslc.semantics.apply import rules_cache
 from dslc.semantics.library import Rules
 
@@ -34,6 +34,15 @@ def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
         return graph
     found = unsaid(context, graph, rules)
     return Graph(graph.inputs, _with_kernels(graph.outputs, found)) if found else graph
+
+
+def readable(rules: Rules, group: Graph, opset: int) -> bool:
+    """Whether the function of a group says it in words that are read back: an equation of its own may be spelled out in none."""
+    try:
+        function = function_of(rules, group, opset)
+    except DslcError:
+        return False
+    return group_of(rules, function.proto, [value.type for value in group.inputs]) is not None
 
 
 def derived(rules: Rules, graph: Graph, context: Context) -> bool:
@@ -96,4 +105,4 @@ def ready(model: ModelProto | bytes, texts: Mapping[str, KernelText]) -> None:
         prepared(model, texts=texts)
 
 
-__all__ = ["as_kernels", "derived", "graph_as_kernels", "ready", "texts_of"]
+__all__ = ["as_kernels", "derived", "graph_as_kernels", "readable", "ready", "texts_of"]
