@@ -98,9 +98,8 @@ def command(
 
         write_file(report, json.dumps({**library.stages.as_json(), "wall_seconds": round(seconds, 3)}, indent=2) + "\n")
     counts = library.stages.counts
-    click.echo(
-        f"{len(library.found)} rules in {out} ({', '.join(f'{n} {name}' for name, n in counts.items())}; {seconds:.1f} s)"
-    )
+    count, steps = len(library.found), ", ".join(f"{n} {name}" for name, n in counts.items())
+    click.echo(f"{count} rule{'s' * (count != 1)} in {out} ({steps}; {seconds:.1f} s)")
     if note:
         click.echo(note, err=True)
     if counts.get("left out"):
