@@ -83,7 +83,7 @@ def test_a_plane_shows_where_the_set_changes() -> None:
     [
         (["relu(X: f32[3, 4])", "relu(X: f32[3, 5])"], ["E0306", "`X` is f32[3, 4] already", "     ^^^^^^^^^^^^"]),
         (["relu(X: f32[3, 4])", "transpose(X, perm=[1, 0])"], ["E0606", "f32[3, 4] and f32[4, 3]", "^^^"]),
-        (["relu(X: f32[3, 4])", "relu(X"], ["E0103", "`(` is never closed", "    ^"]),
+        (["relu(X: f32[3, 4])", "relu(X"], ["E0104", "`(` is not closed", "    ^"]),
         (["relu(X: f32[3, 4])", "matmul(X, X)"], ["E0306", "size", "declared as `matmul(A: T["]),
         (["relu(X: f32[3, 4])"], ["E0911", "compared with nothing", "^^^"]),
         (["pet.pear_images"], ["E0909", "did you mean `pet.pair_images`"]),
