@@ -18,7 +18,6 @@ from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations, Rival, Tale
 from dslc.search.fusions import fact_of_kernel
 from dslc.search.rewriting import imaged
-from dslc.search.validate import validate
 from dslc.semantics.env import EvalError, Mismatch
 
 #: calls that are combined at most, and sets of them that are looked at
@@ -50,13 +49,8 @@ class Branches(Derivations):
                     for made, worth in self._made(region)[: self.built]:
                         found += 1
                         fact = Fact(f"mutant by {calls[0].op}, {len(calls)} branches as one", region, program(region.inputs, made))
-                        cheap = worth * self.margin < price
-                        proved = cheap and validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
-                        one = self._measured(fact) if proved else None
-                        if one is not None:
-                            measured.append(one)
-                            if one.ratio >= self.margin and (best is None or one.after < best.after):
-                                best = one
+                        if worth * self.margin < price:
+                            best = self._better(best, fact, measured)
                 finally:
                     # what was measured by now is kept, whatever there was no time for
                     if best is not None:

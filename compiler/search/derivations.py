@@ -354,6 +354,15 @@ class Derivations:
         except ValueError:
             return None
 
+    def _better(self, best: Rival | None, fact: Fact, measured: list[Rival]) -> Rival | None:
+        """The best of several programs for one place after one more, which is `measured` where it is proved."""
+        proved = validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
+        one = self._measured(fact) if proved else None
+        if one is None:
+            return best
+        measured.append(one)
+        return one if one.ratio >= self.margin and (best is None or one.after < best.after) else best
+
     def _measured(self, fact: Fact) -> Rival | None:
         with_kernels = self._with_kernels(fact.new)
         if with_kernels is None:

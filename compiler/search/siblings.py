@@ -18,7 +18,6 @@ from dslc.ir.holes import abstracted, leaves_of, program
 from dslc.search.branches import with_taken
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations, Rival, Tale, rule_of
-from dslc.search.validate import validate
 
 #: programs of each of two nodes that are combined, and pairs of nodes that are looked at
 EACH, PAIRS = 24, 4
@@ -55,12 +54,7 @@ class Siblings(Derivations):
                         found += 1
                         new = replace(region.outputs, dict(zip(sums, made, strict=True)))
                         fact = Fact(rule, region, program(region.inputs, new))
-                        proved = validate(self.rules, [fact], known=self.known).how.get(fact.rule) == "exact"
-                        one = self._measured(fact) if proved else None
-                        if one is not None:
-                            measured.append(one)
-                            if one.ratio >= self.margin and (best is None or one.after < best.after):
-                                best = one
+                        best = self._better(best, fact, measured)
                 finally:
                     # what was measured by now is kept, whatever there was no time for
                     if best is not None:
