@@ -22,6 +22,7 @@ from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
 from dslc.onnx.functions import group_of
+from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.known import LIMIT, KnownValues, least, static_shape
 from dslc.onnx.metadata import DOMAIN
 from dslc.onnx.protos import (
@@ -43,7 +44,7 @@ _serial = itertools.count()
 
 
 def import_model(source: str | Path | ModelProto, rules: Rules, bind: Mapping[str, int] | None = None) -> Imported:
-    """An ONNX model as a graph.
+    """An ONNX model as a graph, its own functions inlined.
 
     Args:
         source: a file, or a model whose external data (if any) is relative to the working folder.
@@ -55,7 +56,7 @@ def import_model(source: str | Path | ModelProto, rules: Rules, bind: Mapping[st
     """
     model, folder, where = read_model(source)
     with rare_collections():
-        return _Importer(model, folder, where, rules, dict(bind or {})).run()
+        return _Importer(inlined_functions(model, where), folder, where, rules, dict(bind or {})).run()
 
 
 class _Importer:

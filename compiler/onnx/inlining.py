@@ -1,0 +1,61 @@
+"""Functions that a model brings with it: their nodes in place of their calls, so that rules and kernels see through them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import inf
+
+from google.protobuf.message import DecodeError, EncodeError  # type: ignore[import-untyped]
+from onnx import ModelProto, NodeProto
+from onnx.inliner import inline_selected_functions
+
+from dslc.errors import error
+from dslc.onnx.metadata import DOMAIN
+from dslc.onnx.protos import subgraphs
+
+#: nodes that a model may grow to, and how deep its functions call each other
+_MOST_NODES, _DEEPEST = 1e6, 200
+
+
+def inlined_functions(model: ModelProto, where: str) -> ModelProto:
+    """`y = own.Gelu(x)` → the nodes of the model's function `own.Gelu`; the model as it is where it has no function.
+
+    Kernels that dslc wrote stay, and what ONNX does not inline (functions for other versions of operators than the model's): nobody
+    looks into these.
+
+    Raises:
+        DslcError: E0808 for functions that call each other in a circle, or stand for more nodes than anyone can run.
+    """
+    own = {(f.domain, f.name): f.node for f in model.functions if f.domain != DOMAIN}
+    if not own:
+        return model
+    if _size(model, own) > _MOST_NODES:
+        hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"
+        raise error("E0808", f"the calls of functions in {where} stand for more than {_MOST_NODES:,.0f} nodes", path=where, hint=hint)
+    try:
+        return inline_selected_functions(model, list(own))
+    except (RuntimeError, ValueError, DecodeError, EncodeError):
+        return model
+
+
+def _size(model: ModelProto, functions: dict[tuple[str, str], Iterable[NodeProto]]) -> float:
+    """Nodes of the model with all calls of its functions inlined; infinity for functions that call each other in a circle."""
+    known: dict[tuple[str, str], float] = {}
+
+    def of(nodes: Iterable[NodeProto], path: tuple[tuple[str, str], ...]) -> float:
+        total = 0.0
+        for node in nodes:
+            name = (node.domain, node.op_type)
+            total += 1 + sum(of(graph.node, path) for graph in subgraphs(node))
+            if name in path or len(path) > _DEEPEST:
+                return inf
+            if name in functions:
+                if name not in known:
+                    known[name] = of(functions[name], (*path, name))
+                total += known[name]
+        return total
+
+    return of(model.graph.node, ())
+
+
+__all__ = ["inlined_functions"]

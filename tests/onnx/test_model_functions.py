@@ -1,0 +1,66 @@
+"""Functions that a model brings with it are seen through: rules and kernels work on their nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper
+
+import dslc
+from dslc.errors import DslcError
+from dslc.onnx.inlining import inlined_functions
+
+OWN = "my.own"
+
+
+def function(name: str, nodes: Sequence[NodeProto], opset: int = 18) -> FunctionProto:
+    return helper.make_function(OWN, name, ["a"], ["b"], nodes, [helper.make_opsetid("", opset), helper.make_opsetid(OWN, 1)])
+
+
+def call(name: str, source: str, result: str) -> NodeProto:
+    return helper.make_node(name, [source], [result], domain=OWN)
+
+
+def model(nodes: Sequence[NodeProto], functions: Sequence[FunctionProto]) -> ModelProto:
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4, 6]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:])
+    versions = [helper.make_opsetid("", 18), helper.make_opsetid(OWN, 1)]
+    return helper.make_model(graph, opset_imports=versions, functions=functions, ir_version=10)
+
+
+def test_what_a_function_hides_is_optimized() -> None:
+    """`y = Relu(Twice(x))`, Twice(a) = Once(Once(a)), Once(a) = Relu(a): one is enough."""
+    once = function("Once", [helper.make_node("Relu", ["a"], ["b"])])
+    own = [once, function("Twice", [call("Once", "a", "t"), call("Once", "t", "b")])]
+    given = model([call("Twice", "x", "t"), helper.make_node("Relu", ["t"], ["y"])], own)
+    found = dslc.optimize(given, budget=60, steps=30, timing=False, threads=1, on="ort_cpu", only="std.relu_of_relu")
+    assert [node.op_type for node in found.model.graph.node] == ["Relu"]
+    assert not found.model.functions
+    x = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    (want,) = onnxruntime.InferenceSession(given.SerializeToString()).run(None, {"x": x})
+    (got,) = onnxruntime.InferenceSession(found.model.SerializeToString()).run(None, {"x": x})
+    assert np.array_equal(got, want)
+
+
+def test_functions_that_call_each_other_in_a_circle_are_an_error() -> None:
+    given = model([call("F", "x", "y")], [function("F", [call("G", "a", "b")]), function("G", [call("F", "a", "b")])])
+    with pytest.raises(DslcError, match="E0808"):
+        dslc.optimize(given, budget=1)
+
+
+def test_functions_that_stand_for_too_many_nodes_are_an_error() -> None:
+    """Forty functions, each of which calls the one below twice."""
+    own = [function("F0", [helper.make_node("Neg", ["a"], ["b"])])]
+    own += [function(f"F{k}", [call(f"F{k - 1}", "a", "t"), call(f"F{k - 1}", "t", "b")]) for k in range(1, 41)]
+    with pytest.raises(DslcError, match="E0808"):
+        dslc.optimize(model([call("F40", "x", "y")], own), budget=1)
+
+
+def test_a_function_of_another_version_of_operators_is_left() -> None:
+    """ONNX inlines what means the same; the rest stays a call."""
+    given = model([call("F", "x", "y")], [function("F", [helper.make_node("ReduceSum", ["a"], ["b"], axes=[1], keepdims=0)], opset=11)])
+    seen = inlined_functions(given, "it")
+    assert [node.op_type for node in seen.graph.node] == ["F"]
