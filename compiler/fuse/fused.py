@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
-from dslc.ir.graph import Graph
+from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
 #: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
@@ -70,6 +70,8 @@ class Fused:
     graphs: tuple[Graph, ...]
     library: Library | None
     story: Story
+    #: seconds, by itself, of the kernel that has a node of the graph
+    spent: Mapping[Node, float] = field(default_factory=dict)
 
     @property
     def texts(self) -> dict[str, KernelText]:
@@ -299,7 +301,8 @@ class _Fusing:
         built = [o for o in picked if self._name(o) in library.kernels]
         clearly = [o for o in built if self._ratio(o) >= CLEARLY]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
-        return Fused(tuple(dict.fromkeys(graphs)), library, story)
+        spent = {node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes}
+        return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)
 
     def _name(self, offer: Offer) -> str:
         found = self.found[offer.program]
