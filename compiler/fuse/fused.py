@@ -105,10 +105,12 @@ def fused(
         templates: of lowerings, which are tried wherever they fit.
         strict: whether infinities, NaN and overflows must stay what they are.
     """
-    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates, strict).run()
+    return Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates, strict).run()
 
 
-class _Fusing:
+class Fusing:
+    """Kernels for one graph; see `fused`. Where its time was over before it was done, it goes on when it is run again."""
+
     def __init__(
         self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
         folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool,
@@ -117,7 +119,7 @@ class _Fusing:
         self.began, self.seconds = clock.now(), min(seconds, clock.left())
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
-        self.late = self.seconds < HURRIED
+        self.late, self.proposed, self.rounds = self.seconds < HURRIED, 0, 0
         self.limits = Limits(sizes=sizes)
         try:
             speeds = EVERYDAY if self.late else machine(costs.measurer)
@@ -142,7 +144,29 @@ class _Fusing:
             return inf
         return self.began + share * self.seconds - self.clock.now()
 
+    def again(self, seconds: float) -> Fused:
+        """As far as it comes in so many seconds more."""
+        self.began, self.seconds, self.late = self.clock.now(), min(seconds, self.clock.left()), False
+        for program in [one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is Why.LATE]:
+            del self.found[program]
+            self.rounds = 0
+        return self.run()
+
     def run(self) -> Fused:
+        if not self.proposed:
+            self._propose()
+        for at in range(self.rounds, ROUNDS):
+            self.rounds, picked = at, self._priced()
+            new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
+            if not new or self.left(TRYING) <= 0:
+                self.late = self.late or bool(new)
+                break
+            self.found.update(self.trials.tried(_first(new)))
+            self._split(picked)
+            self._relate()
+        return self._result(self._kept(), self.proposed)
+
+    def _propose(self) -> None:
         rules = self.prices.costs.rules
         groups = list(proposals(self.graph, rules, self.limits, self.profiles))
         chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles, self.strict)]
@@ -154,17 +178,7 @@ class _Fusing:
         # what another form saves is not estimated either: the longest of each chain is tried
         longest = {chain[-1] for chain in chains}
         self.written |= {one.program for one in self.offers if one.group in longest}
-        proposed = len(self.offers)
-        for _ in range(ROUNDS):
-            picked = self._priced()
-            new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
-            if not new or self.left(TRYING) <= 0:
-                self.late = self.late or bool(new)
-                break
-            self.found.update(self.trials.tried(_first(new)))
-            self._split(picked)
-            self._relate()
-        return self._result(self._kept(), proposed)
+        self.proposed = len(self.offers)
 
     def _kept(self) -> list[Offer]:
         """The best choice of what was measured; parts of a group that the runtime runs faster as a whole must save more than that."""
@@ -322,4 +336,4 @@ def _first(subjects: Sequence[Subject]) -> list[Subject]:
     return list({subject.program: subject for subject in reversed(subjects)}.values())
 
 
-__all__ = ["Fused", "Kept", "Story", "fused"]
+__all__ = ["Fused", "Fusing", "Kept", "Story", "fused"]

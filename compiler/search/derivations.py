@@ -231,6 +231,14 @@ class Derivations:
                         if isinstance(one, Kernel):
                             yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
 
+    def may_gain(self, base: Candidate) -> bool:
+        """Whether there is a dear sum of products that takes longer than it must."""
+        try:
+            self._machine = machine(self.costs.measurer)
+            return next(self._sites(base, Neighbours(base.graph)), None) is not None
+        except TimeUp:
+            return False
+
     # ---- where -------------------------------------------------------------------------------------------------
 
     def _sites(

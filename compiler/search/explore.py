@@ -19,7 +19,7 @@ from dslc.search.candidate import Candidate, Front
 from dslc.search.contenders import Blamed, Contender, folder_of, serialized
 from dslc.search.fusions import wanted, with_kernels
 from dslc.search.ground import Ground, Reached, Shares
-from dslc.search.offers import BUILDERS, OFFERS
+from dslc.search.offers import BUILDERS, OFFERS, Offer, nothing_yet, onward
 from dslc.search.originals import Unusable
 from dslc.search.planning import begun
 from dslc.search.run import Run
@@ -259,28 +259,41 @@ def _add_others(ground: Ground, run: Run, reached: Reached) -> None:
             clear = min((one.cost for one in offered), default=inf) * CLEARLY < reached.best.cost
             if clear and offer not in BUILDERS:
                 break
-            new: list[Candidate] = []
-            try:
-                for one in offer(ground, run, replace(reached, offered=tuple(offered))):
-                    new += [one] * (one.cost < most)
-            except TimeUp:
-                run.cut("searching")
-            least = min((one.cost for one in offered), default=reached.best.cost)
-            offered += new
-            best = min(new, key=lambda one: one.cost, default=None)
-            if offer in BUILDERS and best is not None and best.cost < least:
-                _check(ground, run, best, seen)
+            _offer(ground, run, reached, offer, offered, most, seen)
+        if nothing_yet(ground, run, offered) and {"building kernels", "deriving programs"} & {*run.clock.cuts}:
+            # what is kept for checking and timing is too much for one thing, which may be had with it
+            more = replace(ground, shares=replace(ground.shares, others=ground.shares.least))
+            for offer in OFFERS:
+                if offer in BUILDERS and offer is not onward:
+                    _offer(more, run, reached, offer, offered, most, seen)
         for one in sorted(offered, key=lambda each: each.cost):
             _check(ground, run, one, seen)
     except TimeUp:
         run.cut("comparing outputs")
 
 
+def _offer(
+    ground: Ground, run: Run, reached: Reached, offer: Offer, offered: list[Candidate], most: float, seen: set[int]
+) -> None:
+    """Adds what is offered to a list, and checks the best of what was built. Raises TimeUp."""
+    new: list[Candidate] = []
+    try:
+        for one in offer(ground, run, replace(reached, offered=tuple(offered))):
+            new += [one] * (one.cost < most)
+    except TimeUp:
+        run.cut("searching")
+    least = min((one.cost for one in offered), default=reached.best.cost)
+    offered += new
+    best = min(new, key=lambda one: one.cost, default=None)
+    if offer in BUILDERS and best is not None and best.cost < least:
+        _check(ground, run, best, seen)
+
+
 def _check(ground: Ground, run: Run, one: Candidate, seen: set[int]) -> None:
     """A candidate, once, as one more contender, where its outputs and its rewrites are right. Raises TimeUp."""
     # what building kernels took too long is not lost, and least of all the only thing that there is
     keep = ground.shares.again if one.kernels else ground.shares.others
-    keep = keep if run.checked else ground.shares.again / 2
+    keep = keep if any(found.candidate is not ground.start for found in run.checked) else ground.shares.least / 2
     if hash(one.graph.outputs) in seen:
         return
     if run.clock.left(keep) <= 0:

@@ -29,9 +29,10 @@ from dslc.search.sweep import sweep
 #: contenders on the way to the best candidate, and contenders that do without one of its rules
 MOST, VARIANTS = 3, 3
 VARIANT_STEPS = 3000
-#: of the time that kernels left, what mutants and derivations may take, and until when what they promise is built; the rest is for
-#: kernels around what they found
-MUTATING, DERIVING, BUILDING = 0.3, 0.6, 0.8
+#: of the time for kernels, what they may take before anybody else where there is something to gain by mutants and derivations; of what
+#: they leave, what these may take, and until when what they promise is built; the rest is for kernels around what they found, and
+#: for those that there was no time for
+FUSING, MUTATING, DERIVING, BUILDING = 0.5, 0.2, 0.7, 0.85
 #: less than so many seconds is no time to look for anything
 ENOUGH = 2.0
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
@@ -44,16 +45,31 @@ AGAIN = 2
 
 def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with groups of their nodes as kernels that were built and measured."""
-    yield from _fused(ground, run, (reached.best, ground.start))
+    yield from _fused(ground, run, (reached.best, ground.start), FUSING if _more_to_gain(ground, run, reached) else 1.0)
 
 
 def fused_again(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
-    """What was offered since kernels were looked for, with kernels: of what is better than the search's best, the best."""
+    """What was offered since kernels were looked for, with kernels, the best of it first; and what there was no time for before."""
     new = [one for one in reached.offered if not any(step.rule == KERNELS for step in one.path()) and one.cost < reached.best.cost]
-    yield from _fused(ground, run, sorted(new, key=lambda one: one.cost)[:AGAIN])
+    late = set() if run.fusions is None else run.fusions.unfinished
+    before = [one for one in (reached.best, ground.start) if one in late]
+    yield from _fused(ground, run, (*sorted(new, key=lambda one: one.cost)[:AGAIN], *before))
 
 
-def _fused(ground: Ground, run: Run, bases: Iterable[Candidate]) -> Iterator[Candidate]:
+def _more_to_gain(ground: Ground, run: Run, reached: Reached) -> bool:
+    """Whether there are nodes that something may be derived for, or mutants of them may be faster."""
+    task = ground.referenced.task
+    if not (task.settings.derive or task.settings.mutate) or not with_kernels(task.settings):
+        return False
+    run.phase("building kernels")
+    ground.keeping(ground.shares.others)
+    left = run.clock.left
+    looked = Derivations(task.rules, (), ground.costs, task.imported.context.opset, lambda: left(ground.shares.others))
+    return looked.may_gain(reached.best)
+
+
+def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 1.0) -> Iterator[Candidate]:
+    """Some candidates with kernels, in such a share of the time that is left."""
     task, bases = ground.referenced.task, list(dict.fromkeys(bases))
     if not wanted(task.settings) or not bases:
         return
@@ -63,25 +79,28 @@ def _fused(ground: Ground, run: Run, bases: Iterable[Candidate]) -> Iterator[Can
         return
     run.phase("building kernels")
     ground.keeping(ground.shares.others)
-    templates = Templates(task.rules, task.settings.trust)
-    for note in templates.notes:
-        run.note(note)
-    looked = Fusions(
-        task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock, templates, task.settings.strict_floats
-    )
+    kept = (1 - share) * run.clock.left(ground.shares.others) if share < 1 else 0.0
+    if run.fusions is None:
+        templates = Templates(task.rules, task.settings.trust)
+        for note in templates.notes:
+            run.note(note)
+        run.fusions = Fusions(
+            task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock, templates, task.settings.strict_floats
+        )
     for k, base in enumerate(bases):
-        left = run.clock.left(ground.shares.others)
+        left = run.clock.left(ground.shares.others) - kept
         if left <= 0:
             run.cut("building kernels")
             return
         try:
-            made, found = looked.of(base, left if k == len(bases) - 1 else FIRST * left)
+            made, found = run.fusions.of(base, left if k == len(bases) - 1 else FIRST * left)
         except TimeUp:
             run.cut("building kernels")
             return
         if found.story.late:
             run.cut("building kernels")
-        for note in (*templates.notes, *filter(None, [unbuilt(found)])):
+        assert run.fusions.templates is not None
+        for note in (*run.fusions.templates.notes, *filter(None, [unbuilt(found)])):
             run.note(note)
         for node, seconds in found.spent.items():
             run.spent[node] = min(seconds, run.spent.get(node, inf))
@@ -160,6 +179,11 @@ def _found(looked: Derivations, run: Run, phase: str, bases: Iterable[Candidate]
         yield from made
 
 
+def nothing_yet(ground: Ground, run: Run, offered: Iterable[Candidate]) -> bool:
+    """Whether there is nothing to check and time but the original in canonical form."""
+    return not any(offered) and all(one.candidate is ground.start for one in run.checked)
+
+
 def onward(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """What a search finds that goes on in the time that is left, where its own part of it, or its patience, was over before it was
     done; with what is kept for checking and timing, where there is nothing to check and time."""
@@ -168,9 +192,9 @@ def onward(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     wants = journal.onward if journal.repeats else first.late or (first.idle and wanted(settings) and settings.patience is None)
     if not wants or (settings.steps is not None and not journal.repeats):
         return
-    nothing = not run.checked and not reached.offered
-    keep = ground.shares.again if nothing else ground.shares.others
-    if not nothing and with_kernels(settings) and run.clock.left(keep) < inf:
+    nothing = nothing_yet(ground, run, reached.offered)
+    keep = ground.shares.least if nothing else ground.shares.others
+    if with_kernels(settings) and run.clock.left(keep) < inf and (not nothing or "building kernels" in run.clock.cuts):
         keep += (1 - ONWARD) * run.clock.left(keep) / settings.budget
     if run.clock.left(keep) < ENOUGH and not journal.repeats:
         return
@@ -224,5 +248,6 @@ OFFERS: tuple[Offer, ...] = (*BUILDERS, path_ends, smallest, variants)
 
 
 __all__ = [
-    "BUILDERS", "OFFERS", "Offer", "derivations", "fused_again", "fusions", "mutants", "onward", "path_ends", "smallest", "variants",
+    "BUILDERS", "OFFERS", "Offer", "derivations", "fused_again", "fusions", "mutants", "nothing_yet", "onward", "path_ends",
+    "smallest", "variants",
 ]  # fmt: skip

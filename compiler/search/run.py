@@ -13,6 +13,7 @@ from dslc.search.settings import Progress
 
 if TYPE_CHECKING:
     from dslc.search.contenders import Contender
+    from dslc.search.fusions import Fusions
     from dslc.search.stages import Explored, Referenced
     from dslc.search.validate import Known, Validated
 
@@ -74,6 +75,8 @@ class Run:
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
     times: Times = field(default_factory=Times)
+    #: where kernels were looked for
+    fusions: Fusions | None = None
     #: what mutants and derivations made
     much: set[Candidate] = field(default_factory=set)
     #: seconds of the kernel that was built around a node, by itself

@@ -144,6 +144,8 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
 
 
 def _why_early(run: Run) -> str:
-    if any(limits.idle for limits in run.journal.begun):
-        return "the search gained nothing any more (--patience)"
-    return "what was found was decided" if run.clock.cuts else "nothing was left to try"
+    idle = any(limits.idle for limits in run.journal.begun)
+    searched = "the search gained nothing any more (--patience)" if idle else "nothing was left to try"
+    if run.clock.cuts:
+        searched = "what there was no time for does not fit in that"
+    return f"{searched}, and timing had decided" if run.timed else searched
