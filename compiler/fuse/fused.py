@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
 from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
-from dslc.ir.graph import Graph
+from dslc.ir.graph import Graph, Node
 from dslc.semantics.library import Rules
 
 #: what a kernel must be estimated to save: a share of the price of its nodes, and seconds
@@ -70,6 +70,8 @@ class Fused:
     graphs: tuple[Graph, ...]
     library: Library | None
     story: Story
+    #: seconds, by itself, of the kernel that has a node of the graph
+    spent: Mapping[Node, float] = field(default_factory=dict)
 
     @property
     def texts(self) -> dict[str, KernelText]:
@@ -103,10 +105,12 @@ def fused(
         templates: of lowerings, which are tried wherever they fit.
         strict: whether infinities, NaN and overflows must stay what they are.
     """
-    return _Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates, strict).run()
+    return Fusing(graph, rules, costs, opset, clock, sizes or {}, seconds, folder, kernels, templates, strict).run()
 
 
-class _Fusing:
+class Fusing:
+    """Kernels for one graph; see `fused`. Where its time was over before it was done, it goes on when it is run again."""
+
     def __init__(
         self, graph: Graph, rules: Rules, costs: CostModel, opset: int, clock: Clock, sizes: dict[str, int], seconds: float,
         folder: str | Path | None, kernels: int, templates: Templates | None, strict: bool,
@@ -115,7 +119,7 @@ class _Fusing:
         self.began, self.seconds = clock.now(), min(seconds, clock.left())
         self.profiles = Profiles(rules, sizes)
         self.around = Neighbours(graph)
-        self.late = self.seconds < HURRIED
+        self.late, self.proposed, self.rounds = self.seconds < HURRIED, 0, 0
         self.limits = Limits(sizes=sizes)
         try:
             speeds = EVERYDAY if self.late else machine(costs.measurer)
@@ -140,7 +144,29 @@ class _Fusing:
             return inf
         return self.began + share * self.seconds - self.clock.now()
 
+    def again(self, seconds: float) -> Fused:
+        """As far as it comes in so many seconds more."""
+        self.began, self.seconds, self.late = self.clock.now(), min(seconds, self.clock.left()), False
+        for program in [one.program for one in self.found.values() if isinstance(one, Dropped) and one.why is Why.LATE]:
+            del self.found[program]
+            self.rounds = 0
+        return self.run()
+
     def run(self) -> Fused:
+        if not self.proposed:
+            self._propose()
+        for at in range(self.rounds, ROUNDS):
+            self.rounds, picked = at, self._priced()
+            new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
+            if not new or self.left(TRYING) <= 0:
+                self.late = self.late or bool(new)
+                break
+            self.found.update(self.trials.tried(_first(new)))
+            self._split(picked)
+            self._relate()
+        return self._result(self._kept(), self.proposed)
+
+    def _propose(self) -> None:
         rules = self.prices.costs.rules
         groups = list(proposals(self.graph, rules, self.limits, self.profiles))
         chains = [list(chain) for chain in formed(self.around, rules, self.limits, self.profiles, self.strict)]
@@ -152,17 +178,7 @@ class _Fusing:
         # what another form saves is not estimated either: the longest of each chain is tried
         longest = {chain[-1] for chain in chains}
         self.written |= {one.program for one in self.offers if one.group in longest}
-        proposed = len(self.offers)
-        for _ in range(ROUNDS):
-            picked = self._priced()
-            new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
-            if not new or self.left(TRYING) <= 0:
-                self.late = self.late or bool(new)
-                break
-            self.found.update(self.trials.tried(_first(new)))
-            self._split(picked)
-            self._relate()
-        return self._result(self._kept(), proposed)
+        self.proposed = len(self.offers)
 
     def _kept(self) -> list[Offer]:
         """The best choice of what was measured; parts of a group that the runtime runs faster as a whole must save more than that."""
@@ -299,7 +315,8 @@ class _Fusing:
         built = [o for o in picked if self._name(o) in library.kernels]
         clearly = [o for o in built if self._ratio(o) >= CLEARLY]
         graphs = [folded(self.graph, [offer.group for offer in some]) for some in (built, clearly) if some]
-        return Fused(tuple(dict.fromkeys(graphs)), library, story)
+        spent = {node: one.kernel for o in built if isinstance(one := self.found[o.program], Tried) for node in o.group.nodes}
+        return Fused(tuple(dict.fromkeys(graphs)), library, story, spent)
 
     def _name(self, offer: Offer) -> str:
         found = self.found[offer.program]
@@ -319,4 +336,4 @@ def _first(subjects: Sequence[Subject]) -> list[Subject]:
     return list({subject.program: subject for subject in reversed(subjects)}.values())
 
 
-__all__ = ["Fused", "Kept", "Story", "fused"]
+__all__ = ["Fused", "Fusing", "Kept", "Story", "fused"]

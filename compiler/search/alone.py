@@ -21,7 +21,9 @@ PART = 0.25
 #: what seems to be so much slower counts as slower though a busy machine leaves it open
 CLEARLY = 0.9
 #: other results that are looked at
-OTHERS = 2
+OTHERS = 3
+#: of others what is known: verdicts with their library at every choice of sizes, none where they were not timed to the end
+Known = Sequence[tuple[Contender, tuple[Verdict, ...]]]
 
 
 def asked(explored: Explored, contenders: Sequence[Contender]) -> bool:
@@ -30,9 +32,10 @@ def asked(explored: Explored, contenders: Sequence[Contender]) -> bool:
     return settings.timing and not settings.library_only and any(one.model.functions for one in contenders)
 
 
-def standing(explored: Explored, found: Finished, cache: CostCache, run: Run) -> Finished:
-    """What was found, with its times without its library, where these are no slower than the original's; else the best other result
-    of which that is true, or the original."""
+def standing(explored: Explored, found: Finished, cache: CostCache, run: Run, others: Known | None = None) -> Finished:
+    """What was found, with its times without its library, where these are no slower than the original's; else the first of the others
+    (by default all contenders, the best by prediction first) of which that is true and that is faster with its library, or the
+    original."""
     contender = found.contender
     if contender is None or not asked(explored, [contender]):
         return found
@@ -45,8 +48,8 @@ def standing(explored: Explored, found: Finished, cache: CostCache, run: Run) ->
         # its functions have nodes of the model, one for one
         run.note(f"without its library it was not timed: {reason}")
         return found
-    for other in _others(explored, contender, run):
-        better = _both(explored, other, cache, run)
+    for other, verdicts in _others(explored, contender, run, others):
+        better = _both(explored, other, verdicts, cache, run)
         if better is not None:
             run.note(f"kernels were left out: with them {_said(found.verdicts)}, but without their library {_said(bare) or reason}")
             return better
@@ -64,31 +67,39 @@ def _said(verdicts: Sequence[Verdict]) -> str:
     return "" if worst is None else f"{worst.ratio.ratio:.2f} times as fast"
 
 
-def _others(explored: Explored, contender: Contender, run: Run) -> Iterator[Contender]:
-    """Other results whose kernels have nodes of their operators, the best by prediction first; then what stood on the way to the
-    contender before it needed others."""
+def _others(
+    explored: Explored, contender: Contender, run: Run, others: Known | None
+) -> Iterator[tuple[Contender, tuple[Verdict, ...]]]:
+    """Other results, those first whose kernels have nodes of their operators; then what stood on the way to the contender before it
+    needed others."""
     task, count = explored.referenced.task, 0
 
-    def plain(one: Contender) -> bool:
+    def own(one: Contender) -> bool:
         return not derived(task.rules, one.candidate.end, task.imported.context)
 
-    known = [one for one in explored.contenders if one is not contender and plain(one)]
-    for one in sorted(known, key=lambda one: one.candidate.cost)[:OTHERS]:
-        count += 1
-        yield one
+    if others is None:
+        others = [(one, ()) for one in sorted(explored.contenders, key=lambda one: one.candidate.cost)]
+    # a stable sort: otherwise as they are given
+    for one, verdicts in sorted(others, key=lambda each: not own(each[0])):
+        if one is not contender and (count < OTHERS or verdicts) and (own(one) or verdicts):
+            count += not verdicts
+            yield one, verdicts
     for candidate in reversed(contender.candidate.path()[1:-1]):
         if count < OTHERS and not derived(task.rules, candidate.end, task.imported.context):
             found = explored.referenced.checker.check(candidate)
             if isinstance(found, Contender) and proved_again(explored.referenced, run, candidate).usable:
-                yield found
+                yield found, ()
             return
 
 
-def _both(explored: Explored, other: Contender, cache: CostCache, run: Run) -> Finished | None:
-    """A result that is faster with its library, and no slower without it; None where it is not."""
+def _both(
+    explored: Explored, other: Contender, verdicts: tuple[Verdict, ...], cache: CostCache, run: Run
+) -> Finished | None:
+    """A result that is faster with its library, by verdicts that are known or measured now, and no slower without it; None where it
+    is not."""
     task = explored.referenced.task
     try:
-        with_library = _timed(explored, other, 0.5, cache, run)
+        with_library = verdicts or _timed(explored, other, 0.5, cache, run)
     except (TimeUp, WorkerFailed, MemoryShort):
         return None
     if winner([[one] for one in with_library]) is None:
@@ -96,8 +107,9 @@ def _both(explored: Explored, other: Contender, cache: CostCache, run: Run) -> F
     ratio = explored.predicted.ratio(other.candidate)
     bare: tuple[Verdict, ...] = ()
     if other.model.functions:
-        bare, _ = _bare(explored, other, 0.9, cache, run)
-        if any(map(slower, bare)):
+        bare, _ = _bare(explored, other, 0.5 if verdicts else 0.9, cache, run)
+        # without a time, nodes of the model are as fast there as they were
+        if any(map(slower, bare)) or (not bare and derived(task.rules, other.candidate.end, task.imported.context)):
             return None
     return Finished(task, other, "", with_library, ratio, alone=bare)
 

@@ -58,7 +58,7 @@ class Branches(Derivations):
         except TimeUp:
             late = True
         tale = Tale(searched, found, tuple(measured), tuple(one for one, _, _ in taken), late)
-        return [with_taken(base, taken)] if taken else [], tale
+        return [with_taken(base, taken, self.costs.share)] if taken else [], tale
 
     def _branches(self, base: Candidate) -> Iterator[tuple[Call, ...]]:
         """Calls of one operator with equal attributes that read a common value, and none of which is below another."""
@@ -102,15 +102,18 @@ class Branches(Derivations):
         return sorted(found.items(), key=lambda each: each[1])
 
 
-def with_taken(base: Candidate, taken: list[tuple[Rival, tuple[Value, ...], tuple[Value, ...]]]) -> Candidate:
-    """A candidate with programs in the place of the values that they compute, over these leaves; one step for each."""
+def with_taken(base: Candidate, taken: list[tuple[Rival, tuple[Value, ...], tuple[Value, ...]]], share: float = 1.0) -> Candidate:
+    """A candidate with programs in the place of the values that they compute, over these leaves; one step for each.
+
+    `share` is what they save of the whole for what they save by themselves.
+    """
     at = base
     now: dict[Value, Value] = {value: value for node in base.graph.nodes() for value in node.values}
     for one, old, leaves in taken:
         made = instantiated(one.program, [now[leaf] for leaf in leaves])
         texts = {**at.kernels, **{each.name: each.text for each in one.kernels}}
         groups = dict.fromkeys(node.group for node in one.program.nodes() if isinstance(node, Kernel))
-        cost = max(at.cost - (one.before - one.after), 0.05 * at.cost)
+        cost = max(at.cost - share * (one.before - one.after), 0.05 * at.cost)
         graph, images = imaged(at.graph, dict(zip((now[value] for value in old), made, strict=True)))
         now = {value: images.get(image, image) for value, image in now.items()}
         at = Candidate(graph, cost, at, one.fact.rule, 1, (one.fact, *map(fact_of_kernel, groups)), texts)

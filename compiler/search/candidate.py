@@ -94,12 +94,15 @@ class Limits:
     #: told of every rule whose rewrite cannot be run here, or can
     on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
     patience: float = inf
+    #: seconds after which a search that has gained gives way, once it gained nothing for as long as its gains took
+    brief: float = inf
     now: Callable[[], float] = time.monotonic
     #: what is done now ends at so many steps, and the search goes on with something else
     pause: int | None = None
     #: whether time was up, and whether patience was
     late: bool = False
     idle: bool = False
+    began: float | None = None
     gained_at: float | None = None
 
     @property
@@ -107,10 +110,12 @@ class Limits:
         """Whether the search has to end or pause, by its clock or because it was stopped; asked where much may be tried between two
         steps."""
         moment = self.now()
-        if self.gained_at is None:
-            self.gained_at = moment
+        if self.began is None:
+            self.began = moment
+        since = self.began if self.gained_at is None else self.gained_at
+        waits = self.patience if self.gained_at is None else min(self.patience, max(self.brief, since - self.began))
         self.late = self.late or moment > self.deadline
-        self.idle = self.idle or moment > self.gained_at + self.patience
+        self.idle = self.idle or moment > since + waits
         self.stopped = self.stopped or self.late or self.idle
         return self.stopped or (self.pause is not None and self.done >= self.pause)
 

@@ -41,6 +41,8 @@ from dslc.semantics.library import Rules, load_many
 
 #: the share of a model that equal nodes must take together, and how many different ones are looked at
 SHARE, SITES = 0.05, 6
+#: what takes no more than so many times what its operations take at the runtime's best is not looked at: nothing is to be gained
+NEAR = 1.15
 #: how far derivations are looked for: so deep, at so many expressions, and for so many seconds, a share of those that are left at most
 DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
 #: programs of one expression that are priced, and that are built
@@ -161,6 +163,8 @@ class Derivations:
     built: int = BUILT
     #: seconds for building what promises to be faster, where that may take longer than looking for it
     longer: Callable[[], float] | None = None
+    #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
+    spent: Mapping[Node, float] = field(default_factory=dict)
     #: what was derived so far of each operator
     found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     _profiles: Profiles = field(init=False)
@@ -199,7 +203,9 @@ class Derivations:
                         one = self._tried(each, program, own[0])
                         if one is not None:
                             measured.append(one)
-                            if one.ratio >= self.margin and (old not in best or one.after < best[old].after):
+                            beaten = max(self.spent.get(place.node, inf) for place in own)
+                            faster = one.ratio >= self.margin and one.after * self.margin < beaten
+                            if faster and (old not in best or one.after < best[old].after):
                                 best[old] = one
         except TimeUp:
             late = True
@@ -225,6 +231,14 @@ class Derivations:
                         if isinstance(one, Kernel):
                             yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
 
+    def may_gain(self, base: Candidate) -> bool:
+        """Whether there is a dear sum of products that takes longer than it must."""
+        try:
+            self._machine = machine(self.costs.measurer)
+            return next(self._sites(base, Neighbours(base.graph)), None) is not None
+        except TimeUp:
+            return False
+
     # ---- where -------------------------------------------------------------------------------------------------
 
     def _sites(
@@ -241,11 +255,23 @@ class Derivations:
             for program, own in nodes.items() if self._is_wanted(program)
         }  # fmt: skip
         likely = sorted(guessed, key=lambda program: -guessed[program])[:SITES]
-        prices = {program: self.costs.cost(nodes[program][0]) for program in likely}
-        worth = {program: len(nodes[program]) * prices[program] for program in likely if isfinite(prices[program])}
+        prices: dict[Graph, float] = {}
+        worth: dict[Graph, float] = {}
+        for program in likely:
+            price = self.costs.cost(nodes[program][0])
+            own = [min(price, self.spent.get(node, inf)) for node in nodes[program]]
+            if isfinite(price) and not self._at_its_best(nodes[program][0], max(own)):
+                prices[program], worth[program] = max(own), sum(own)
         for program in sorted(worth, key=lambda program: -worth[program]):
             if worth[program] >= (self.share if share is None else share) * base.cost:
                 yield program, nodes[program], prices[program]
+
+    def _at_its_best(self, node: Call, price: float) -> bool:
+        """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
+        if self._machine is EVERYDAY or self.costs.target.pricing is not None:
+            return False
+        profile = self._profiles.of(node)
+        return profile is not None and not profile.loose and price <= NEAR * profile.operations / self._machine.peak
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether an operator adds products of elements of two tensors."""
@@ -431,7 +457,7 @@ class Derivations:
                 (new[now[place.end]],) = instantiated(one.program, [now[leaf] for leaf in leaves])
             texts: dict[str, KernelText] = {**at.kernels, **{each.name: each.text for each in one.kernels}}
             facts = (one.fact, *(fact_of_kernel(each) for each in _groups(one.program)))
-            cost = max(at.cost - len(new) * (one.before - one.after), 0.05 * at.cost)
+            cost = max(at.cost - self.costs.share * len(new) * (one.before - one.after), 0.05 * at.cost)
             graph, images = imaged(at.graph, new)
             now = {value: images.get(image, image) for value, image in now.items()}
             at = Candidate(graph, cost, at, one.fact.rule, len(new), facts, texts)

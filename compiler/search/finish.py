@@ -12,10 +12,11 @@ from dslc.cost.timing import FEWEST, MemoryShort, Times
 from dslc.search.alone import PART, asked, standing
 from dslc.search.contenders import Contender, distinct
 from dslc.search.explore import proved_again
-from dslc.search.judge import Judged, judge, winner
+from dslc.search.judge import Judged, Verdict, judge, winner
 from dslc.search.planning import by_plans
 from dslc.search.run import Run
 from dslc.search.stages import Explored, Finished, Predicted, Referenced, Task
+from dslc.search.written import derived
 
 #: contenders that are timed to the end, after all were timed briefly: for such a part of the time
 FINAL, BRIEF = 2, 0.25
@@ -37,11 +38,13 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
     key = f"{referenced.identity} {task.settings.budget}"
     own = 1 - PART if asked(explored, contenders) else 1.0
     run.timed = contenders = affordable(explored, contenders, run)
+    rest = sorted((one for one in explored.contenders if one not in contenders), key=lambda one: one.candidate.cost)
     try:
         if len(contenders) > FINAL:
             brief = _timed(referenced, f"brief {key}", contenders, referenced.inputs[0], own * BRIEF, cache, run).verdicts
             order = sorted(range(len(contenders)), key=lambda k: -brief[k].ratio.ratio)
-            run.timed = contenders = [contenders[k] for k in order[:FINAL]]
+            run.timed, hopeful = finals([(contenders[k], brief[k]) for k in order], own < 1, task)
+            contenders, rest = run.timed, [*hopeful, *rest]
         inputs = referenced.inputs
         judged = [
             _timed(referenced, key, contenders, found, own / (len(inputs) - own * k), cache, run) for k, found in enumerate(inputs)
@@ -55,7 +58,25 @@ def finish(explored: Explored, cache: CostCache, run: Run) -> Finished:
         return Finished(task, None, f"timing failed: {failed}")
     if any(one.cut for one in judged):
         run.cut("timing")
-    return standing(explored, _decided(explored, contenders, judged), cache, run)
+    found = _decided(explored, contenders, judged)
+    # in the order of their promise: who was timed beside the fastest, then who was timed briefly
+    timed = [(one, tuple(at.verdicts[k] for at in judged)) for k, one in enumerate(contenders) if one is not found.contender]
+    return standing(explored, found, cache, run, [*timed, *((one, ()) for one in rest)])
+
+
+def finals(order: Sequence[tuple[Contender, Verdict]], alone: bool, task: Task) -> tuple[list[Contender], list[Contender]]:
+    """Of contenders that were timed briefly, the fastest first, those that are timed to the end, and which of the others may be faster
+    than the original.
+
+    Where it matters how fast they are without their library, one of them has kernels of the model's own nodes, which are there what
+    they were: if the fastest is slower there, the other one is known by then.
+    """
+    every = [one for one, _ in order]
+    taken = every[:FINAL]
+    if alone and all(derived(task.rules, one.candidate.end, task.imported.context) for one in taken):
+        own = [one for one in every if not derived(task.rules, one.candidate.end, task.imported.context)]
+        taken = [*taken[: FINAL - 1], *(own[:1] or taken[FINAL - 1 :])]
+    return taken, [one for one, verdict in order if one not in taken and verdict.ratio.high > 1]
 
 
 def _decided(explored: Explored, contenders: Sequence[Contender], judged: Sequence[Judged]) -> Finished:
@@ -76,19 +97,24 @@ def _decided(explored: Explored, contenders: Sequence[Contender], judged: Sequen
 
 
 def affordable(explored: Explored, contenders: list[Contender], run: Run) -> list[Contender]:
-    """Those that can be timed against each other in what is left: every generation of processes loads all of them."""
+    """Those that can be timed against each other in what is left: every generation of processes loads all of them.
+
+    One of them is always what is there without mutants and derivations: their predictions must not be the only hope.
+    """
     referenced = explored.referenced
     left = run.clock.left() - referenced.task.writing
     # where not all can be timed, the best by prediction are
     contenders = sorted(contenders, key=lambda one: one.candidate.cost)
+    simple = [one for one in contenders if not run.rests_on_much(one.candidate)][:1] or contenders[:1]
 
     def takes(generations: int, count: int) -> float:
         return generations * (count + 1) * referenced.load
 
     if left < takes(FEWEST, FINAL):
-        return contenders[:1]
+        return simple
     if len(contenders) > FINAL and left < takes(FEWEST, FINAL) + takes(2, len(contenders)) / (1 - BRIEF):
-        return contenders[:FINAL]
+        first = contenders[:FINAL]
+        return first if simple[0] in first else [*first[:-1], *simple]
     return contenders
 
 
@@ -139,8 +165,10 @@ def _checked_in_time(run: Run) -> Contender | None:
     """The best candidate that was checked, or is now; of its path the last one that time suffices for."""
     if run.referenced is None or run.best is None:
         return None
-    if run.checked:
-        return run.checked[0]
+    # kernels that were built are among them; what rests on more is slower where nobody has them
+    simple = [one for one in run.checked if not run.rests_on_much(one.candidate)]
+    if simple:
+        return min(simple, key=lambda one: one.candidate.cost)
     try:
         for candidate in distinct(run.best, 3):
             found = run.referenced.checker.check(candidate) if candidate.parent is not None else None

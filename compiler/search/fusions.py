@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dslc.codegen.host.compiler import NotBuilt, compiler
 from dslc.cost.clock import Clock
 from dslc.cost.model import CostModel
-from dslc.fuse.fused import Fused, fused
+from dslc.fuse.fused import KERNELS as MOST
+from dslc.fuse.fused import Fused, Fusing
 from dslc.fuse.kernels import kernels
 from dslc.fuse.templates import Templates
 from dslc.fuse.trials import Why
@@ -35,13 +36,23 @@ class Fusions:
     clock: Clock
     templates: Templates | None = None
     strict: bool = False
+    #: where it began by now, and where there was no time for all of it
+    begun: dict[Candidate, Fusing] = field(default_factory=dict)
+    unfinished: set[Candidate] = field(default_factory=set)
 
     def of(self, base: Candidate, seconds: float) -> tuple[list[Candidate], Fused]:
-        """A candidate with some of its nodes as kernels, the best by prediction first, and the story."""
-        found = fused(
-            base.graph, self.rules, self.costs, self.opset, self.clock, sizes=dict(self.sizes), seconds=seconds,
-            templates=self.templates, strict=self.strict,
-        )  # fmt: skip
+        """A candidate with some of its nodes as kernels, the best by prediction first, and the story. Asked again about one for which
+        there was no time, it goes on there."""
+        begun = self.begun.get(base)
+        if begun is None:
+            begun = self.begun[base] = Fusing(
+                base.graph, self.rules, self.costs, self.opset, self.clock, dict(self.sizes), seconds, None, MOST, self.templates,
+                self.strict,
+            )  # fmt: skip
+            found = begun.run()
+        else:
+            found = begun.again(seconds)
+        (self.unfinished.add if found.story.late else self.unfinished.discard)(base)
         saved = {name(kept.tried.program): kept.saving for kept in found.story.kept}
         made = []
         for graph in found.graphs:

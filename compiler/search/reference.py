@@ -95,7 +95,7 @@ def _journal(settings: Settings, key: str, cache: CostCache, run: Run) -> Journa
         run.note(f"goes on from the {steps[0]} steps at which an earlier run with the same options was cut short")
         return Journal(reached=steps[0])
     run.note(f"stopped after the {steps[0]} steps of an earlier run with the same options")
-    return Journal(steps)
+    return Journal(steps, onward=bool(earlier.get("onward")))
 
 
 def _whole(task: Task, identity: str, original: Original, cache: CostCache) -> float:

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.clock import Clock
 from dslc.cost.timing import Times
+from dslc.ir.graph import Node
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.settings import Progress
 
 if TYPE_CHECKING:
     from dslc.search.contenders import Contender
+    from dslc.search.fusions import Fusions
     from dslc.search.stages import Explored, Referenced
     from dslc.search.validate import Known, Validated
 
@@ -23,6 +25,8 @@ class Journal:
     earlier: list[int] | None = None
     #: steps of the first search of an earlier run that the clock cut short: this one goes on from there
     reached: int = 0
+    #: whether the search goes on, or did in the run that is repeated, after others had their part of the time
+    onward: bool = False
     begun: list[Limits] = field(default_factory=list)
 
     @property
@@ -71,6 +75,12 @@ class Run:
     checked: list[Contender] = field(default_factory=list)
     timed: list[Contender] = field(default_factory=list)
     times: Times = field(default_factory=Times)
+    #: where kernels were looked for
+    fusions: Fusions | None = None
+    #: what mutants and derivations made
+    much: set[Candidate] = field(default_factory=set)
+    #: seconds of the kernel that was built around a node, by itself
+    spent: dict[Node, float] = field(default_factory=dict)
     #: what is told of the kernels of a candidate
     kernels: dict[Candidate, list[str]] = field(default_factory=dict)
 
@@ -78,6 +88,10 @@ class Run:
         """A phase begins; the label is what is shown of it."""
         self.clock.enter(name)
         self.progress.phase(label or name)
+
+    def rests_on_much(self, candidate: Candidate) -> bool:
+        """Whether a candidate rests on mutants or derivations, which take long to find."""
+        return any(step in self.much for step in candidate.path())
 
     def note(self, text: str) -> None:
         if text not in self.notes:

@@ -63,7 +63,7 @@ class Siblings(Derivations):
         except TimeUp:
             late = True
         tale = Tale(searched, found, tuple(measured), tuple(one for one, _, _ in taken), late)
-        return [with_taken(base, taken)] if taken else [], tale
+        return [with_taken(base, taken, self.costs.share)] if taken else [], tale
 
     def _pairs(self, base: Candidate, around: Neighbours) -> Iterator[tuple[tuple[Call, Call], float]]:
         """Dear nodes that read a common value, neither of them below the other; the dearest first."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 from onnx import ModelProto
 
@@ -18,6 +19,9 @@ from dslc.search.rulesets import not_standard
 from dslc.search.run import Run
 from dslc.search.stages import Finished, Optimized, Task
 from dslc.search.steps import steps_of, story_of
+
+#: a run that leaves so much of its budget says why
+EARLY = 0.15
 
 
 def write(finished: Finished, run: Run) -> Optimized:
@@ -126,6 +130,9 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
     run.notes += [f"{name} was not used: {why}" for name in asked]
     if run.clock.cuts:
         run.note(f"the budget of {task.settings.budget:g} s cut short: {', '.join(run.clock.cuts)}; more time may find more")
+    left = run.clock.left()
+    if EARLY * task.settings.budget < left < inf and not (run.journal.repeats or report.interrupted):
+        run.note(f"ended {left:.0f} s before its budget: {_why_early(run)}")
     return replace(
         report,
         seconds=round(run.clock.seconds, 3),
@@ -134,3 +141,11 @@ def _complete(task: Task, report: Report, run: Run) -> Report:
         cut=run.clock.cuts,
         notes=tuple(dict.fromkeys(run.notes)),
     )
+
+
+def _why_early(run: Run) -> str:
+    idle = any(limits.idle for limits in run.journal.begun)
+    searched = "the search gained nothing any more (--patience)" if idle else "nothing was left to try"
+    if run.clock.cuts:
+        searched = "what there was no time for does not fit in that"
+    return f"{searched}, and timing had decided" if run.timed else searched

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dslc.search import explore
+from dslc.search import explore, offers
 
-KERNELS = (explore.mutants, explore.derivations, explore.fusions)
+KERNELS = (offers.mutants, offers.derivations, offers.fusions, offers.fused_again)
 
 
 @pytest.fixture(autouse=True)

@@ -35,8 +35,8 @@ from dslc.match.apply import Refused, replacements
 from dslc.search.backtrack import backtrack
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.contenders import Contender
-from dslc.search.explore import Shares
 from dslc.search.finish import affordable
+from dslc.search.ground import Shares
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten
 from dslc.search.run import Run
@@ -113,7 +113,7 @@ def test_what_cannot_all_be_timed_is_timed_from_the_best_prediction_on() -> None
     contenders = [Contender(Candidate(Graph((), ()), cost), None, ModelFile(b""), 0.0) for cost in (1.0, 0.2, 0.9, 0.3)]
     explored = cast(Explored, SimpleNamespace(referenced=SimpleNamespace(task=SimpleNamespace(writing=0.5), load=1.0)))
     for seconds, left in ((1000.0, [0.2, 0.3, 0.9, 1.0]), (20.0, [0.2, 0.3]), (3.0, [0.2])):
-        run = cast(Run, SimpleNamespace(clock=Clock(seconds, hands)))
+        run = Run(Clock(seconds, hands))
         assert [one.candidate.cost for one in affordable(explored, contenders, run)] == left
 
 

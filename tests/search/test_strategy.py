@@ -24,7 +24,7 @@ from dslc.ir.holes import abstracted, instantiated
 from dslc.match import GraphIndex, find_matches, replacements
 from dslc.onnx.importer import import_model
 from dslc.search.candidate import Candidate
-from dslc.search.explore import Ground, Reached
+from dslc.search.ground import Ground, Reached
 from dslc.search.naming import Story
 from dslc.search.pipeline import optimize
 from dslc.search.rewriting import rewritten

@@ -1,0 +1,253 @@
+"""What is offered beside the best of a search: kernels, mutants, derivations, and other graphs that were found on the way.
+
+Each offer is given what those before it left of the time, and whatever is cheap and pays comes first: what costs more to find never
+takes the seconds in which the best so far is built, compared and timed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from math import inf
+
+from dslc.cost.clock import TimeUp
+from dslc.fuse.templates import Templates
+from dslc.mutate.mutant import Options as MutantOptions
+from dslc.search.branches import Branches
+from dslc.search.candidate import KERNELS, Candidate
+from dslc.search.contenders import distinct
+from dslc.search.derivations import Derivations, derivations_of
+from dslc.search.fusions import Fusions, no_compiler, told, unbuilt, wanted, with_kernels
+from dslc.search.ground import Ground, Reached
+from dslc.search.mutants import SECONDS as MUTANT_SECONDS
+from dslc.search.mutants import Mutants
+from dslc.search.rulesets import chosen_partial
+from dslc.search.run import Run
+from dslc.search.searches import limits_of, searched
+from dslc.search.siblings import Siblings
+from dslc.search.sweep import sweep
+
+#: contenders on the way to the best candidate, and contenders that do without one of its rules
+MOST, VARIANTS = 3, 3
+VARIANT_STEPS = 3000
+#: of the time for kernels, what they may take before anybody else where there is something to gain by mutants and derivations; of what
+#: they leave, what these may take, and until when what they promise is built; the rest is for kernels around what they found, and
+#: for those that there was no time for
+FUSING, MUTATING, DERIVING, BUILDING = 0.5, 0.2, 0.7, 0.85
+#: less than so many seconds is no time to look for anything
+ENOUGH = 2.0
+#: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
+FIRST = 0.7
+#: of the time that is left, what a search that goes on may take where kernels are looked for in what it finds
+ONWARD = 0.6
+#: of what was offered without kernels, so many get some
+AGAIN = 2
+
+
+def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The best candidate, and the original, with groups of their nodes as kernels that were built and measured."""
+    yield from _fused(ground, run, (reached.best, ground.start), FUSING if _more_to_gain(ground, run, reached) else 1.0)
+
+
+def fused_again(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """What was offered since kernels were looked for, with kernels, the best of it first; and what there was no time for before."""
+    new = [one for one in reached.offered if not any(step.rule == KERNELS for step in one.path()) and one.cost < reached.best.cost]
+    late = set() if run.fusions is None else run.fusions.unfinished
+    before = [one for one in (reached.best, ground.start) if one in late]
+    yield from _fused(ground, run, (*sorted(new, key=lambda one: one.cost)[:AGAIN], *before))
+
+
+def _more_to_gain(ground: Ground, run: Run, reached: Reached) -> bool:
+    """Whether there are nodes that something may be derived for, or mutants of them may be faster."""
+    task = ground.referenced.task
+    if not (task.settings.derive or task.settings.mutate) or not with_kernels(task.settings):
+        return False
+    run.phase("building kernels")
+    ground.keeping(ground.shares.others)
+    left = run.clock.left
+    looked = Derivations(task.rules, (), ground.costs, task.imported.context.opset, lambda: left(ground.shares.others))
+    return looked.may_gain(reached.best)
+
+
+def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 1.0) -> Iterator[Candidate]:
+    """Some candidates with kernels, in such a share of the time that is left."""
+    task, bases = ground.referenced.task, list(dict.fromkeys(bases))
+    if not wanted(task.settings) or not bases:
+        return
+    why = no_compiler()
+    if why:
+        run.note(why)
+        return
+    run.phase("building kernels")
+    ground.keeping(ground.shares.others)
+    kept = (1 - share) * run.clock.left(ground.shares.others) if share < 1 else 0.0
+    if run.fusions is None:
+        templates = Templates(task.rules, task.settings.trust)
+        for note in templates.notes:
+            run.note(note)
+        run.fusions = Fusions(
+            task.rules, ground.costs, task.imported.context.opset, task.sizes, run.clock, templates, task.settings.strict_floats
+        )
+    for k, base in enumerate(bases):
+        left = run.clock.left(ground.shares.others) - kept
+        if left <= 0:
+            run.cut("building kernels")
+            return
+        try:
+            made, found = run.fusions.of(base, left if k == len(bases) - 1 else FIRST * left)
+        except TimeUp:
+            run.cut("building kernels")
+            return
+        if found.story.late:
+            run.cut("building kernels")
+        assert run.fusions.templates is not None
+        for note in (*run.fusions.templates.notes, *filter(None, [unbuilt(found)])):
+            run.note(note)
+        for node, seconds in found.spent.items():
+            run.spent[node] = min(seconds, run.spent.get(node, inf))
+        run.kernels.update((one, told(task.rules, found)) for one in made)
+        yield from made
+
+
+def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The best candidate, and the original, with dear linear operators as programs that are almost equal, corrected and measured."""
+    task = ground.referenced.task
+    if not task.settings.mutate or not with_kernels(task.settings):
+        return
+    left = _share(ground, run, "mutating programs", MUTATING)
+    if left is None:
+        return
+    common = (task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
+    settings = task.settings
+    partial = chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats)
+    how = MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANT_SECONDS, seed=settings.seed)
+    looked = Mutants(
+        *common, spent=run.spent, limit=settings.mutant_limit, partial=partial, options=how, operators=settings.mutant_operators,
+        rounds=settings.mutant_rounds,
+    )  # fmt: skip
+    for finds in (looked, Branches(*common, spent=run.spent)):
+        yield from _found(finds, run, "mutating programs", (reached.best, ground.start), "")
+    for note in looked.notes:
+        run.note(note)
+
+
+def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
+    task = ground.referenced.task
+    computed = task.target.pricing is not None and task.settings.portable == "functions"
+    if not task.settings.derive or not (with_kernels(task.settings) or computed):
+        return
+    left = _share(ground, run, "deriving programs", DERIVING)
+    # what promises to be faster may take longer to build than kernels that need not be
+    longer = _share(ground, run, "deriving programs", BUILDING)
+    if left is None or longer is None:
+        return
+    common = (task.rules, derivations_of(task.rules), ground.costs, task.imported.context.opset, left, run.decided)
+    # kernels are built for what is derived once more: they may take other groups then
+    mutated = [one for one in reached.offered if not any(step.rule == KERNELS for step in one.path())]
+    bases = (*mutated[:1], reached.best, ground.start)
+    siblings = Siblings(*common, longer=longer, spent=run.spent)
+    pairs = [*_found(siblings, run, "deriving programs", bases[-2:])]
+    yield from pairs
+    # what was mutated, or derived in pairs, is derived further
+    looked = Derivations(*common, found=siblings.found, longer=longer, spent=run.spent)
+    yield from _found(looked, run, "deriving programs", (*pairs[:1], *bases))
+
+
+def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float] | None:
+    """Begins a phase that may take a share of the time that is left; gives the seconds that are left of it, None where that is over
+    as it begins."""
+    run.phase(phase)
+    ground.keeping(ground.shares.others)
+    end = run.clock.left(ground.shares.others) * (1 - share)
+    if run.clock.left(ground.shares.others) - end < ENOUGH:
+        run.cut(phase)
+        return None
+    return lambda: run.clock.left(ground.shares.others) - end
+
+
+def _found(looked: Derivations, run: Run, phase: str, bases: Iterable[Candidate], how: str = "derived by ") -> Iterator[Candidate]:
+    """What is found in some candidates, each looked at once; and its story."""
+    for base in dict.fromkeys(bases):
+        made, tale = looked.of(base)
+        run.much.update(made)
+        if tale.late:
+            run.cut(phase)
+        run.kernels.update((one, tale.told(how)) for one in made[:1])
+        if how:
+            for line in tale.left(how):
+                run.note(line)
+        yield from made
+
+
+def nothing_yet(ground: Ground, run: Run, offered: Iterable[Candidate]) -> bool:
+    """Whether there is nothing to check and time but the original in canonical form."""
+    return not any(offered) and all(one.candidate is ground.start for one in run.checked)
+
+
+def onward(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """What a search finds that goes on in the time that is left, where its own part of it, or its patience, was over before it was
+    done; with what is kept for checking and timing, where there is nothing to check and time."""
+    settings, journal = ground.referenced.task.settings, run.journal
+    first = journal.begun[-1]
+    wants = journal.onward if journal.repeats else first.late or (first.idle and wanted(settings) and settings.patience is None)
+    if not wants or (settings.steps is not None and not journal.repeats):
+        return
+    nothing = nothing_yet(ground, run, reached.offered)
+    keep = ground.shares.least if nothing else ground.shares.others
+    if with_kernels(settings) and run.clock.left(keep) < inf and (not nothing or "building kernels" in run.clock.cuts):
+        keep += (1 - ONWARD) * run.clock.left(keep) / settings.budget
+    if run.clock.left(keep) < ENOUGH and not journal.repeats:
+        return
+    journal.onward = True
+    # what was cut short is not any more
+    first.late = False
+    ground.keeping(keep)
+    found = searched(ground, run, reached, None, keep)
+    if found is not reached.best:
+        yield found
+
+
+def path_ends(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """What was found on the way to the best."""
+    yield from (one for one in distinct(reached.best, MOST)[1:] if one.parent is not None)
+
+
+def smallest(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """Of what predictions cannot tell apart the graph with the fewest nodes: each has a part in the time that it has not alone."""
+    alpha = ground.referenced.task.settings.alpha
+    small = reached.front.smallest(alpha * reached.best.cost) if reached.best is not ground.start else None
+    if small is not None:
+        yield small
+
+
+def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """What a sweep finds without one rule of the best candidate: a prediction may be wrong for one rule alone."""
+    gains: dict[str, float] = {}
+    for step in reached.best.path():
+        if step.rule:
+            gains[step.rule] = gains.get(step.rule, 0.0) + step.gain
+    if gains:
+        run.phase("searching")
+    for name in sorted(gains, key=lambda rule: -gains[rule])[:VARIANTS]:
+        others = [rule for rule in reached.rules if rule.name != name]
+        limits = limits_of(ground, run, VARIANT_STEPS, ground.shares.others)
+        try:
+            found = sweep(ground.start, others, ground.costs, limits, lambda _: None)
+        except TimeUp:
+            break
+        if found is not ground.start:
+            yield found
+
+
+#: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
+Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
+#: who builds something new, in the order in which they are given time: what they promise is checked before the next one begins
+BUILDERS: tuple[Offer, ...] = (fusions, mutants, derivations, onward, fused_again)
+#: whoever builds whole graphs, as fusions do, is one of these
+OFFERS: tuple[Offer, ...] = (*BUILDERS, path_ends, smallest, variants)
+
+
+__all__ = [
+    "BUILDERS", "OFFERS", "Offer", "derivations", "fused_again", "fusions", "mutants", "nothing_yet", "onward", "path_ends",
+    "smallest", "variants",
+]  # fmt: skip
