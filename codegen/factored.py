@@ -143,9 +143,23 @@ def apart(value: Value) -> Value:
             if isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num) and factor_of(node.args[0], it)
         }  # fmt: skip
         step = max(steps, default=1)
-        if step > 1 and isinstance(extent, int) and extent % step == 0 and extent > step:
+        if step > 1 and extent != step and apply("%", as_scalar(extent), num(step)) is num(0):
             return apart(split_iterator(value, it, step))
     return value
+
+
+def parted(parts: Parts) -> Parts:
+    """The same with loops that quotients are taken of in two, where they divide: `X[i // 3]` for `i < 3 n` as `X[a]` for `a < n`,
+    `b < 3`."""
+    new: dict[Value, Value] = {}
+    out: list[Part] = []
+    for part in parts.parts:
+        args = tuple(new.get(arg, arg) for arg in part.args)
+        value = apart(scope_value(part.scope, args))
+        whole = part_of(scope_of(value), value.node.args, part.alone)
+        new[part.value] = whole.value
+        out.append(whole)
+    return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
 
 
 # ---- products of matrices --------------------------------------------------------------------------------------------------
@@ -230,4 +244,4 @@ def _count(sizes: object) -> float:
     return total
 
 
-__all__ = ["apart", "factor_of", "factored", "strided"]
+__all__ = ["apart", "factor_of", "factored", "parted", "strided"]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dslc.codegen.emit import Emitter
-from dslc.codegen.factored import factored, strided
+from dslc.codegen.factored import factored, parted, strided
 from dslc.codegen.filtered import Filter, filtered
 from dslc.codegen.filtered_code import filtered_code
 from dslc.codegen.functions import store_type
@@ -71,6 +71,8 @@ def variants(rules: Rules, group: Graph, machine: Any = None) -> tuple[Variant, 
             return (*beside, *out)
     else:
         out.append(Variant(width=lanes, vectors=1))
+    if parted(parts) != parts:
+        out[:0] = [Variant(width=lanes, apart=True), Variant(width=lanes, vectors=1, apart=True)]
     if shared:
         out.append(Variant(width=lanes, read_outputs=True))
     if len(stages) < len(scopes):
@@ -87,6 +89,7 @@ def generate(rules: Rules, group: Graph, variant: Variant | None = None) -> Kern
     with reasons():
         variant = variant or Variant()
         parts = separated(parts_of(rules, group, variant.read_outputs))
+        parts = parted(parts) if variant.apart else parts
         parts = factored(parts) if variant.windows else parts
         parts = padded(parts) if variant.padded else parts
         parts = panelled(parts, variant.panel) if variant.panels else parts

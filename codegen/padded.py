@@ -8,17 +8,34 @@ from __future__ import annotations
 
 from math import prod
 
-from dslc.analysis.numeric import Interval, Unknown, interval
+from dslc.analysis.numeric import Interval, Unknown, interval, value
 from dslc.codegen.factored import apart, factor_of
 from dslc.codegen.group import Part, Parts
 from dslc.codegen.separate import outermost, part_of
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, Value, scope_value
-from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, iterator, num, read, rebuild
+from dslc.ir.scalar import (
+    Apply,
+    Iter,
+    Num,
+    Read,
+    Reduce,
+    Scalar,
+    Sym,
+    apply,
+    as_scalar,
+    iterator,
+    num,
+    read,
+    rebuild,
+    walk,
+)
 from dslc.ir.scopes import scope_of
 
 #: how often an element must be read, and how many times as large the copy may be
 _USED, _LARGER = 4, 2
+#: what an unknown size is taken to be
+_USUAL = 64
 
 
 def padded(parts: Parts) -> Parts:
@@ -42,8 +59,8 @@ def padded(parts: Parts) -> Parts:
         whole = part
         if args != part.args:
             # a quotient, as of a channel by its group, is a loop of its own
-            value = apart(scope_value(Scope(part.scope.extents, body, part.scope.dtype, part.scope.groups), args))
-            whole = part_of(scope_of(value), value.node.args, part.alone)
+            split = apart(scope_value(Scope(part.scope.extents, body, part.scope.dtype, part.scope.groups), args))
+            whole = part_of(scope_of(split), split.node.args, part.alone)
         new[part.value] = whole.value
         out.append(whole)
     return Parts(parts.inputs, tuple(out), tuple(new.get(value, value) for value in parts.outputs))
@@ -52,35 +69,66 @@ def padded(parts: Parts) -> Parts:
 def _copy(each: Read, node: Reduce, sizes: dict[Iter, Dim], args: tuple[Value, ...]) -> tuple[Part, Scalar] | None:
     """A copy of what is read, and the read of it as the next argument."""
     shape = args[each.operand].type.shape
-    known = {it: int(str(size)) for it, size in extents_of(node, sizes).items() if size.isdigit()}
-    ranges: dict[Scalar, Interval] = {it: (0, size - 1) for it, size in known.items()}
+    extents: dict[Iter, Scalar] = {it: as_scalar(size) for it, size in sizes.items()}
+    extents.update(zip(node.iters, node.extents, strict=True))
     try:
-        ends = [interval(index, ranges) for index in each.index]
+        ends = [_ends(index, extents) for index in each.index]
+        numbers = {it: _number(size) for it, size in extents.items()}
     except Unknown:
         return None
-    inside = all(isinstance(size, int) and low >= 0 and high < size for (low, high), size in zip(ends, shape, strict=True))
-    if inside or not isinstance(each.other, Num) or not all(isinstance(size, int) for size in shape):
+    counts = [apply("+", high, apply("*", num(-1), low), num(1)) for low, high in ends]
+    each_end = zip(ends, map(as_scalar, shape), strict=True)
+    inside = all(_holds("<=", num(0), low) and _holds("<", high, size) for (low, high), size in each_end)
+    if inside or not isinstance(each.other, Num):
         return None
-    counts = [high - low + 1 for low, high in ends]
-    times = prod(known.values())
-    if times < _USED * prod(counts) or prod(counts) > _LARGER * max(1, prod(int(str(size)) for size in shape)):
+    times, copied = prod(numbers.values()), prod(map(_number, counts))
+    if times < _USED * copied or copied > _LARGER * max(1, prod(_number(as_scalar(size)) for size in shape)):
         return None
     # along the last loop that moves it an operand is read side by side
     moved = [(axis, factor_of(index, it)) for it in sizes for axis, index in enumerate(each.index) if it in index.free]
     if not moved or moved[-1][1] != 1:
         return None
     order = sorted(range(len(counts)), key=lambda axis: axis == moved[-1][0])
-    places = tuple(apply("+", iterator(f"i{order.index(k)}"), num(low)) for k, (low, _) in enumerate(ends))
+    places = tuple(apply("+", iterator(f"i{order.index(k)}"), low) for k, (low, _) in enumerate(ends))
     dtype = args[each.operand].type.dtype
     kept = DType.F32 if dtype in {DType.F16, DType.BF16} else dtype
-    copy = part_of(Scope(tuple(counts[axis] for axis in order), read(each.operand, places, each.other), kept), args, alone=True)
-    index = tuple(apply("+", each.index[axis], num(-ends[axis][0])) for axis in order)
+    copy = part_of(Scope(tuple(_dim(counts[axis]) for axis in order), read(each.operand, places, each.other), kept), args, alone=True)
+    index = tuple(apply("+", each.index[axis], apply("*", num(-1), ends[axis][0])) for axis in order)
     return copy, read(len(args), index)
 
 
-def extents_of(node: Reduce, sizes: dict[Iter, Dim]) -> dict[Iter, str]:
-    """The sizes of all iterators as they are printed."""
-    return {**{it: str(size) for it, size in sizes.items()}, **dict(zip(node.iters, map(str, node.extents), strict=True))}
+def _ends(index: Scalar, extents: dict[Iter, Scalar]) -> tuple[Scalar, Scalar]:
+    """The least and the greatest position that is read, over sizes; raises Unknown where the index is no sum of multiples."""
+    low: Scalar = num(0)
+    high: Scalar = num(0)
+    for part in index.args if isinstance(index, Apply) and index.name == "+" else (index,):
+        own = [it for it in extents if it in part.free]
+        if not own:
+            ends = (part, part)
+        elif all(isinstance(extents[it], Num) for it in own):
+            ranges: dict[Scalar, Interval] = {it: (0, _number(extents[it]) - 1) for it in own}
+            ends = tuple(map(num, interval(part, ranges)))  # type: ignore[assignment]
+        elif factor := factor_of(part, own[0]):
+            last = apply("*", num(factor), apply("+", extents[own[0]], num(-1)))
+            ends = (num(0), last) if factor > 0 else (last, num(0))
+        else:
+            raise Unknown(str(part))
+        low, high = apply("+", low, ends[0]), apply("+", high, ends[1])
+    return low, high
+
+
+def _number(size: Scalar) -> int:
+    """A size, unknown ones taken to be of some usual size; raises Unknown where it depends on more than sizes."""
+    return int(value(size, {node: _USUAL for node in walk(size) if isinstance(node, Sym)}))
+
+
+def _holds(name: str, a: Scalar, b: Scalar) -> bool:
+    found = apply(name, a, b)
+    return isinstance(found, Num) and bool(found.value)
+
+
+def _dim(size: Scalar) -> Dim:
+    return int(size.value) if isinstance(size, Num) else size  # type: ignore[arg-type]
 
 
 __all__ = ["padded"]

@@ -11,6 +11,7 @@ from dslc.codegen.functions import computed, store_type
 from dslc.codegen.group import Part
 from dslc.codegen.lanes import GRAIN, Layout, Memory, Pointer, dot
 from dslc.codegen.nest import Block, Branch, Lanes, Let, Loop, Rows, Segments
+from dslc.codegen.pieces import Notes
 from dslc.codegen.poly import Datum, Poly, Quotient, Ranges, Var, const, known, of, product, replaced
 from dslc.codegen.stages import Placed, Stage, merged, places, positions_in, ragged, sizes
 from dslc.codegen.values import Env, Frozen, Tensor, Undecided, Val
@@ -20,7 +21,7 @@ from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Reduce, Scalar, Sym
 
 #: lanes that one task takes of a long loop, and branches of one loop
-_CHUNK, _LEAVES = 8192, 8
+_CHUNK, _LEAVES = 8192, 12
 
 
 @dataclass(slots=True)
@@ -232,7 +233,7 @@ class StageWriter(Layout):
         return f"k_floordiv({rest} - {datum.name} * {bottom}, (int64_t){-step.number}) + 1"
 
     def _split(
-        self, block: Block, notes: _Notes, build: Callable[[Block, tuple[str, str]], None], lane: Var, start: str, stop: str
+        self, block: Block, notes: Notes, build: Callable[[Block, tuple[str, str]], None], lane: Var, start: str, stop: str
     ) -> None:
         """Code for one piece; where it needs a condition that is constant in it, a branch with a piece for either case."""
         emitter = self.emitter
@@ -257,7 +258,9 @@ class StageWriter(Layout):
                         self._split(target, notes, build, lane, start, stop)
                 finally:
                     emitter.facts.pop()
-            block.statements.append(Branch(f"{emitter.wide(condition)} >= 0", then, other))
+            branch = Branch(f"{emitter.wide(condition)} >= 0", then, other)
+            notes.branches[id(branch)] = condition
+            block.statements.append(branch)
 
     def _lanes(self, block: Block, lane: Var, piece: tuple[str, str], rows: list[list[Poly]], vectors: int) -> None:
         """One loop over vectors."""
@@ -449,10 +452,11 @@ class StageWriter(Layout):
     ) -> None:
         """As `pieces`, for any body."""
         emitter = self.emitter
-        notes = _Notes([], {}, _LEAVES)
+        notes = Notes([], {}, _LEAVES)
         while True:
             body = Block()
             notes.conditions.clear()
+            notes.branches.clear()
             notes.leaves = _LEAVES
             emitter.frozen = dict(notes.frozen)
             try:
@@ -472,7 +476,12 @@ class StageWriter(Layout):
             lets.append(Let("int64_t", datum.name, f"k_floordiv({emitter.wide(quotient.top)}, {emitter.wide(quotient.bottom)})"))
             cuts.append(self._boundary(quotient, datum, lane))
         cuts.extend(cut for condition in notes.conditions if (cut := self._cut(condition, lane)) is not None)
-        home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
+        known_pieces = notes.pieces(lane, start, stop)
+        for first, last in known_pieces:
+            piece = notes.taken(body, lane, first)
+            home.statements.append(Segments(lane.name, str(first), str(last), f"{lane.name}_to", (), (), piece))
+        if not known_pieces:
+            home.statements.append(Segments(lane.name, start, stop, f"{lane.name}_to", tuple(lets), tuple(dict.fromkeys(cuts)), body))
 
     def nest(self, block: Block, vars: Sequence[Var], extents: Sequence[Poly], element: Callable[[], None]) -> None:
         emitter = self.emitter
@@ -534,15 +543,6 @@ class Blocked:
     loop: int
     size: int
     turned: bool
-
-
-@dataclass(slots=True)
-class _Notes:
-    """What was found while a loop was written: where it has to be cut."""
-
-    conditions: list[Poly]
-    frozen: dict[Quotient, Datum]
-    leaves: int
 
 
 __all__ = ["Blocked", "StageCode", "StageWriter", "code_of"]

@@ -31,6 +31,7 @@ class Variant:
     windows: bool = False
     padded: bool = False
     filtered: bool = False
+    apart: bool = False
     form: str = ""
 
     @property

@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import lru_cache
 
 from dslc.analysis import isl
-from dslc.analysis.conditions import Case, split_atom
+from dslc.analysis.conditions import Case, cases, split_atom
 from dslc.analysis.poly import ZERO, Monomial, NotIntegral, Poly, atom, polynomial, primitive
 from dslc.analysis.reads import Loop
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym, rebuild, walk
@@ -33,6 +33,23 @@ def nonnegative(goal: Scalar, loops: tuple[Loop, ...], facts: Case) -> bool:
         return _by_cases(polynomial(goal), facts & Case(tuple(ranges)), tuple(loop.iterator for loop in loops), _SPLITS)
     except NotIntegral:
         return False
+
+
+@lru_cache(maxsize=1 << 12)
+def always(condition: Scalar) -> bool:
+    """Whether a condition on sizes is proved for all of them, each at least what is known of it."""
+    known = [node for node in walk(condition) if isinstance(node, Sym) and node.least is not None]
+    sizes = Case(tuple(atom(node) - (node.least or 0) for node in known))
+    return all(_refuted_case(sizes, case) for case in cases(condition, False))
+
+
+def _refuted_case(sizes: Case, case: Case) -> bool:
+    """Whether nothing satisfies a case: one of its conditions is never met where the others are."""
+    for k, poly in enumerate(case.nonneg):
+        others = Case((*case.nonneg[:k], *case.nonneg[k + 1 :]), case.zero)
+        if _by_cases(-poly - 1, sizes & others, (), _SPLITS):
+            return True
+    return any(_by_cases(poly * sign - 1, sizes & case, (), _SPLITS) for poly in case.zero for sign in (1, -1))
 
 
 def _by_cases(goal: Poly, facts: Case, iterators: tuple[Scalar, ...], left: int) -> bool:

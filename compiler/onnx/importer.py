@@ -20,6 +20,7 @@ from dslc.ir.graph import Constant, Graph, Opaque, Value, input_value, kernel_va
 from dslc.ir.scalar import Num, Scalar, Sym, apply, as_scalar, num, substitute
 from dslc.onnx.clauses import NodeView, active, read_node
 from dslc.onnx.context import Context, Imported, OpaqueNode, OpaqueTensor, Origin
+from dslc.onnx.einsum import written
 from dslc.onnx.external import check_length, is_external, small_constant, tensor_constant
 from dslc.onnx.functions import group_of
 from dslc.onnx.inlining import inlined_functions
@@ -252,6 +253,9 @@ class _Importer:
         if domain == "" and self.opsets.get("", 0) < OLDEST_OPSET:
             return None
         clauses = active(self.rules, op, self.opsets.get(domain, 0))
+        if op == "DequantizeLinear" and inputs and inputs[0] is not None and inputs[0].constant:
+            # runtimes join such a weight with the product that uses it
+            return None
         if not clauses or any(value is not None and not value.known for value in inputs):
             return None
         view = self.view(node, domain, op, inputs)
@@ -313,7 +317,20 @@ class _Importer:
             return self._filled(node, first)
         if node.op_type in {"Shape", "Size"} and first.known:
             return (self._shape(node, first),)
+        if node.op_type == "Einsum" and all(value is not None and value.known for value in inputs):
+            return self._einsum(node, [value for value in inputs if value is not None])
         return None
+
+    def _einsum(self, node: NodeProto, operands: list[Value]) -> tuple[Value | None, ...] | None:
+        def make(op: str, *args: Value, **attributes: Any) -> Value | None:
+            proto = helper.make_node(op, [""] * len(args), ["y"], **attributes)
+            view = node_view(proto, op, self._schema(op, ""), args, (True,), self.known)
+            found = read_node(self.rules, active(self.rules, op, self.opsets.get("", 0)), view)
+            return None if found is None else found[0]
+
+        equation = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "equation"), "")
+        result = written(equation, operands, make, self.opsets.get("", 0) >= 13)
+        return None if result is None or not self._plausible(node.output[0], result) else (result,)
 
     def _constant(self, node: NodeProto) -> tuple[Value | None, ...] | None:
         attribute = node.attribute[0]

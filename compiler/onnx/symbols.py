@@ -9,6 +9,7 @@ import numpy as np
 from onnx import helper
 
 from dslc.ir.dtype import DType, TensorType
+from dslc.ir.fold import least
 from dslc.ir.graph import Value, opaque
 from dslc.ir.scalar import Apply, Num, Scalar, Sym, walk
 from dslc.onnx.context import OpaqueNode
@@ -54,11 +55,20 @@ class Symbols:
             raise KeyError(str(item))
         total = self._size(item.args[0])
         for arg in item.args[1:]:
-            total = _node(_FUNCTIONS[item.name], (total, self._size(arg)), _LIST)
+            size = self._size(arg)
+            if item.name == "//" and not _is_natural(item.args[0]):
+                # ONNX divides towards 0: without the rest both are the same
+                total = _node("Sub", (total, _node("Mod", (total, size), _LIST)), _LIST)
+            total = _node(_FUNCTIONS[item.name], (total, size), _LIST)
         return total
 
     def available(self, value: Scalar) -> bool:
         return all(part.name in self._dims for part in walk(value) if isinstance(part, Sym))
+
+
+def _is_natural(size: Scalar) -> bool:
+    low = least(size)
+    return low is not None and low >= 0
 
 
 def _node(op: str, args: tuple[Value, ...], type: TensorType, **attrs: Any) -> Value:

@@ -1,7 +1,7 @@
 """What to do with conditions on unknown sizes that nothing decides.
 
-Normally such a condition does not count as holding. Whoever looks at all sizes at once (proofs of whole rules) evaluates with
-`Rules.assuming` set: then it is asked, and what it answers is a case that it goes on to look at.
+Normally such a condition counts as holding only where it does for all sizes. Whoever looks at all sizes at once (proofs of whole
+rules) evaluates with `Rules.assuming` set: then it is asked, and what it answers is a case that it goes on to look at.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from dslc.analysis.prove import always
 from dslc.ir.dtype import DType
 from dslc.ir.scalar import Scalar, apply, as_scalar
 
@@ -33,9 +34,9 @@ class Assuming(Protocol):
 
 
 def holds(value: Any, assuming: Assuming | None) -> bool:
-    """Whether a condition holds that has to hold."""
-    if isinstance(value, Scalar) and assuming is not None:
-        return assuming.require(value)
+    """Whether a condition holds that has to hold: where nobody is asked, for all sizes."""
+    if isinstance(value, Scalar):
+        return always(value) if assuming is None else assuming.require(value)
     return value is True
 
 

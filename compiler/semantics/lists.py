@@ -281,6 +281,11 @@ def drop(values: List, count: Any) -> List:
 
 
 def ceildiv(a: Any, b: Any) -> Any:
+    """`a / b` rounded up; of an unknown size by a number as `(a + b - 1) // b`, which is not below 0 where the size isn't."""
+    if isinstance(a, tuple) or isinstance(b, tuple):
+        return tuple(ceildiv(x, y) for x, y in paired(a, b))
+    if isinstance(a, Scalar) and isinstance(b, int) and b > 0:
+        return arithmetic("//", arithmetic("+", a, b - 1), b)
     return negate(arithmetic("//", negate(a), b))
 
 

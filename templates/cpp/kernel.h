@@ -67,7 +67,19 @@ template <class T> K_ONE T k_select(k_mask<T> m, T a, T b) {
   if constexpr (sizeof(M) == sizeof(m)) return (M)m ? a : b;
   else return __builtin_convertvector(m, M) ? a : b;
 }
-template <class T, int N, class S> K_ONE V<T, N> k_to(S v) { return __builtin_convertvector(v, V<T, N>); }
+template <bool is_signed> struct k_two { typedef int16_t type; };
+template <> struct k_two<false> { typedef uint16_t type; };
+// one byte becomes four by way of two, and a number one or two bytes by way of four: compilers have no vectors for one step
+template <class T, int N, class S> K_ONE V<T, N> k_to(S v) {
+  typedef k_element<S> E;
+  constexpr int from = sizeof(E), to = sizeof(T);
+  if constexpr (!k_floating<S> && from == 1 && to > 2) {
+    return k_to<T, N>(__builtin_convertvector(v, V<typename k_two<k_signed<S>>::type, N>));
+  }
+  else if constexpr (k_floating<S> != k_of<T>::floating && (k_floating<S> ? to : from) < 4)
+    return __builtin_convertvector(__builtin_convertvector(v, V<int32_t, N>), V<T, N>);
+  else return __builtin_convertvector(v, V<T, N>);
+}
 template <class T, int N> K_ONE V<T, N> k_count(V<int32_t, N> m) { return __builtin_convertvector(m & 1, V<T, N>); }
 template <int N, class S> K_ONE V<int32_t, N> k_truth(S v) { return k_test_as(v != S{}); }
 template <class T> struct k_to_type { typedef T type; };
@@ -160,6 +172,36 @@ typedef V<float, 16> k_v16;
 K_ONE k_v16 k_some(const float* p, int n) { return (k_v16)__builtin_ia32_loadups512_mask(p, k_v16{}, (unsigned short)((1u << n) - 1)); }
 K_ONE void k_put_some(float* p, k_v16 v, int n) { __builtin_ia32_storeups512_mask(p, v, (unsigned short)((1u << n) - 1)); }
 #endif
+// the first n elements of a vector, the others 0; and the other way round
+#if defined(__AVX512BW__) && defined(__AVX512VL__) && !defined(__clang__)
+#define K_MASKED(BITS, N, BYTES, E, MASK, NAME) \
+  if constexpr (sizeof(R) == N * BYTES && sizeof(k_element<R>) == BYTES) { \
+    const MASK some = (MASK)((1u << n) - 1); \
+    NAME(BITS, E, MASK) \
+  } else
+#define K_SOME_OF(BITS, E, MASK) return (R)__builtin_ia32_loaddqu##BITS##_mask((const E*)p, V<E, k_width<R>>{}, some);
+#define K_PUT_OF(BITS, E, MASK) __builtin_ia32_storedqu##BITS##_mask((E*)p, (V<E, k_width<R>>)raw, some);
+#define K_EACH(NAME) \
+  K_MASKED(qi128, 16, 1, char, unsigned short, NAME) K_MASKED(hi256, 16, 2, short, unsigned short, NAME) \
+  K_MASKED(si512, 16, 4, int, unsigned short, NAME) K_MASKED(di512, 8, 8, long long, unsigned char, NAME)
+#else
+#define K_EACH(NAME)
+#endif
+template <class R> K_ONE R k_some_raw(const void* p, int n) {
+  typedef k_element<R> E;
+  K_EACH(K_SOME_OF) {
+    R raw{};
+    for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(E), (const char*)p + i * sizeof(E), sizeof(E));
+    return raw;
+  }
+}
+template <class R> K_ONE void k_put_raw(void* p, R raw, int n) {
+  typedef k_element<R> E;
+  K_EACH(K_PUT_OF) {
+    for (int i = 0; i < n; ++i) __builtin_memcpy((char*)p + i * sizeof(E), (const char*)&raw + i * sizeof(E), sizeof(E));
+  }
+}
+#undef K_EACH
 template <class S, int N> K_ONE C<S, N> k_load(const S* p) {
   typename k_raw<S, N>::type raw;
   __builtin_memcpy(&raw, p, sizeof(raw));
@@ -169,9 +211,7 @@ template <class S, int N> K_ONE C<S, N> k_load(const S* p, int n) {
 #ifdef __AVX512F__
   if constexpr (__is_same(S, float) && N == 16) return k_some(p, n);
 #endif
-  typename k_raw<S, N>::type raw{};
-  for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + i, sizeof(S));
-  return k_widen<S, N>(raw);
+  return k_widen<S, N>(k_some_raw<typename k_raw<S, N>::type>(p, n));
 }
 // n elements from p[at], of those that are in p[0 .. total)
 template <class S, int N> K_ONE C<S, N> k_load_in(const S* p, int64_t at, int64_t total, int n) {
@@ -181,7 +221,39 @@ template <class S, int N> K_ONE C<S, N> k_load_in(const S* p, int64_t at, int64_
     if (at + i >= 0 && at + i < total) __builtin_memcpy((char*)&raw + i * sizeof(S), p + at + i, sizeof(S));
   return k_widen<S, N>(raw);
 }
+template <class R, class I> K_ONE R k_shuffle(R a, R b, I from) {
+#ifdef __clang__
+  R out{};
+  for (int i = 0; i < k_width<R>; ++i) out[i] = from[i] < k_width<R> ? a[from[i]] : b[from[i] - k_width<R>];
+  return out;
+#else
+  return __builtin_shuffle(a, b, from);
+#endif
+}
+// every D-th of D * (N - 1) + 1 elements, by loads of neighbours of which the last ends with the last element
+template <class S, int N, int D> K_ONE C<S, N> k_load_apart(const S* p) {
+  typedef typename k_raw<S, N>::type R;
+  typedef V<typename k_int<sizeof(k_element<R>)>::type, N> I;
+  constexpr int last = D * (N - 1) + 1 - N;
+  R out, next;
+  __builtin_memcpy(&out, p, sizeof(R));
+  for (int d = 1; d < D; ++d) {
+    const int start = d < D - 1 ? d * N : last;
+    __builtin_memcpy(&next, p + start, sizeof(R));
+    I from{};
+    for (int i = 0; i < N; ++i) from[i] = i * D / N == d ? N + i * D - start : d == 1 && i * D < N ? i * D : i;
+    out = k_shuffle(out, next, from);
+  }
+  return k_widen<S, N>(out);
+}
 template <class S, int N> K_ONE C<S, N> k_load_step(const S* p, int64_t step, int n) {
+  if constexpr (N >= 4) {
+    if (__builtin_constant_p(n) && n == N && __builtin_constant_p(step)) {
+      if (step == 2) return k_load_apart<S, N, 2>(p);
+      if (step == 3) return k_load_apart<S, N, 3>(p);
+      if (step == 4) return k_load_apart<S, N, 4>(p);
+    }
+  }
   typename k_raw<S, N>::type raw{};
   for (int i = 0; i < n; ++i) __builtin_memcpy((char*)&raw + i * sizeof(S), p + i * step, sizeof(S));
   return k_widen<S, N>(raw);
@@ -238,8 +310,7 @@ template <class S, int N> K_ONE void k_store(S* p, C<S, N> v, int n) {
 #ifdef __AVX512F__
   if constexpr (__is_same(S, float) && N == 16) { k_put_some(p, v, n); return; }
 #endif
-  const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);
-  for (int i = 0; i < n; ++i) __builtin_memcpy(p + i, (const char*)&raw + i * sizeof(S), sizeof(S));
+  k_put_raw(p, k_narrow<S, N>(v), n);
 }
 template <class S, int N> K_ONE void k_store_step(S* p, C<S, N> v, int64_t step, int n) {
   const typename k_raw<S, N>::type raw = k_narrow<S, N>(v);

@@ -13,7 +13,7 @@ from dslc.fuse.groups import proposals
 from dslc.fuse.profile import Profiles
 from dslc.ir.graph import Value
 from dslc.semantics.library import standard
-from tests.codegen.groups import Case, N, Room, compare, group, needs_compiler
+from tests.codegen.groups import Case, M, N, Room, compare, group, needs_compiler
 
 
 def convolution(x: tuple[int, ...], k: tuple[int, ...], **attrs: object) -> Callable[[Room], Value]:
@@ -22,6 +22,7 @@ def convolution(x: tuple[int, ...], k: tuple[int, ...], **attrs: object) -> Call
 
 CASES = (
     Case("groups of 4", convolution((1, 16, 9, 19), (16, 4, 3, 3), groups=4, pads=(1, 1, 1, 1)), ({},)),
+    Case("unknown sizes", convolution((1, 8, N, M), (8, 4, 3, 3), groups=2, pads=(1, 1, 1, 1)), ({"N": 9, "M": 19}, {"N": 1, "M": 1})),
     Case("strides and dilation", convolution((2, 6, 17, 14), (5, 6, 3, 3), stride=(2, 1), dilation=(1, 2), pads=(2, 0, 0, 3)), ({},)),
     Case("band", lambda r: r.op("g2bmm", r.input(2, 40, 24), r.input(2, 40, 24), width=8), ({},)),
     Case("one dimension", convolution((2, 8, 40), (24, 4, 5), groups=2, pads=(2, 2)), ({},)),
@@ -42,6 +43,8 @@ def test_the_copy_is_as_large_as_what_is_read() -> None:
     copy, rest = bodies(convolution((1, 16, 9, 19), (16, 4, 3, 3), groups=4, pads=(1, 1, 1, 1)))
     assert "11" in copy and "21" in copy and "other=0" in copy
     assert "other" not in rest
+    copy, rest = bodies(convolution((1, 16, N, 19), (16, 4, 3, 3), groups=4, pads=(1, 1, 1, 1)))
+    assert "2 + N" in copy and "21" in copy and "other" not in rest
 
 
 def test_along_the_last_loop_a_copy_lies_side_by_side() -> None:
