@@ -16,6 +16,8 @@ from dslc.ir.graph import Node
 
 #: prices are forgotten when so many nodes were asked for
 _KEPT = 1 << 17
+#: what a solver cannot tell apart, as a share
+_SAME = 2e-9
 #: what a node costs in seconds
 Price = Callable[[Node], float]
 
@@ -59,7 +61,7 @@ class Extraction:
 
     @property
     def optimal(self) -> bool:
-        return self.cost <= self.bound + 1e-6 * abs(self.bound)
+        return self.cost <= self.bound + _SAME * abs(self.bound)
 
 
 class Walked(NamedTuple):
