@@ -52,7 +52,7 @@ SIZES = (500, 2_000)
 LAUNCH, BYTES, FLOPS = 5e-6, 1.555e12, 19.5e12
 #: seconds of an extractor
 EXTRACTION = 30.0
-SEARCHES: Mapping[str, Callable[[], Strategy]] = {"backtrack": Backtrack, "saturate": Saturate, "mcts": Mcts}
+SEARCHES: Mapping[str, Callable[[], Strategy]] = {"backtrack": Backtrack, "saturate": lambda: Saturate(tidy=False), "mcts": Mcts}
 
 
 class Unmeasured(Measurer):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dslc.cli.options import seconds_of
+from dslc.errors import Diagnostic, DslcError
 
 if TYPE_CHECKING:
     from dslc.egraph.extract import Extraction, Problem
@@ -38,6 +39,8 @@ def command(file: Path, time_limit: str, output_format: str) -> int:
         egraph = read(file)
         problem = egraph.problem()
         rows = _extracted(problem, limit)
+    if not rows:
+        raise DslcError([Diagnostic("E1104", "each of its programs costs more than a number holds", path=str(file))])
     if output_format == "json":
         entries = []
         for name, found, seconds in rows:

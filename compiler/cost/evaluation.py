@@ -12,6 +12,7 @@ from dslc.cost.groups import Group, working_nodes
 from dslc.cost.layout import Info, Port, layout_cost, port_of
 from dslc.cost.lowered import Lowered
 from dslc.cost.pairs import Pair, pairs_of
+from dslc.cost.weights import bytes_of, packed
 from dslc.ir.graph import Call, Graph, Input, Node, Value
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class Evaluation:
         for value in graph.outputs:
             self._uses[value] = self._uses.get(value, 0) + 1
         self.groups = model.groups(self._nodes, lambda node: node.args, self._uses.__getitem__)
+        self._packed = packed(self.groups)
+        #: bytes of the weights that are read, once for each kind of reader
+        self.weights = bytes_of(self._packed)
         self._ports = [port_of(group) for group in self.groups]
         self._group_of = {node: k for k, group in enumerate(self.groups) for node in group.nodes}
         start = model.start
@@ -69,7 +73,7 @@ class Evaluation:
         self._sum = start.seconds + sum(count * bodies[key] for key, count in more.items() if count)
         if self._sum < inf:
             start.evaluation.refresh()
-            self._sum += self.beside() - start.evaluation.beside()
+            self._sum += self.beside() - start.evaluation.beside() + model.spill(self.weights)
         self.cost = model.believed(self._sum)
 
     def beside(self) -> float:
@@ -125,6 +129,7 @@ class Evaluation:
                     self._measured(k)
             layed = [(info, port_of(group)) for info, group in zip(infos, fresh, strict=True)]
             cost += self._changes(set(gone), layed, change.now) - self._changes()
+        cost += self._model.spill(self._weights_after(gone, fresh)) - self._model.spill(self.weights)
         return self._model.believed(cost), self._model.share * concerned
 
     def _divided(self, new: Mapping[Value, Value]) -> tuple[_Change, list[int], list[int], list[Group]]:
@@ -138,6 +143,17 @@ class Evaluation:
         gone = [k for k in touched if (self.groups[k].nodes, self.groups[k].args) not in same]
         before = {(self.groups[k].nodes, self.groups[k].args) for k in touched}
         return change, touched, gone, [group for group in groups if (group.nodes, group.args) not in before]
+
+    def _weights_after(self, gone: Sequence[int], fresh: Sequence[Group]) -> int:
+        """Bytes of the weights that are read with other groups in the place of some."""
+        less, more = packed(self.groups[k] for k in gone), packed(fresh)
+        lost = bytes_of(one for one, count in less.items() if self._packed[one] + more[one] <= count)
+        return self.weights - lost + bytes_of(one for one in more if one not in self._packed)
+
+    @cached_property
+    def readers(self) -> frozenset[tuple[Value, str]]:
+        """Large weights with what reads them."""
+        return frozenset((value, kind) for value, (kind, _) in self._packed)
 
     def hoped(self, new: Mapping[Value, Value]) -> float:
         """What replacing values may save, in seconds, by operations and bytes alone: where to look first, and nothing else."""

@@ -24,6 +24,7 @@ from dslc.cost.pairs import Pair
 from dslc.cost.process import WorkerFailed
 from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
+from dslc.cost.weights import DRIVEN, FARTHEST, LARGE, ROOM, kind_of, spilled
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -53,8 +54,8 @@ _KEPT = 4096
 #: what touches no more bytes than this is measured so many times at once: a run's own time would drown it
 _TINY, _TINY_COPIES = 1 << 16, 8
 #: weights of so many bytes that are read at so many bytes a second are measured as they are in the model: out of the farther
-#: caches, because other weights come between two uses. What lies beyond the farthest cache is not imitated
-_WEIGHTS, _STREAMED, _FARTHEST, _MOST_COPIES = 1 << 15, 4e9, 1 << 25, 16
+#: caches, because other weights come between two uses. What lies beyond the farthest cache is not imitated (see `dslc.cost.weights`)
+_WEIGHTS, _STREAMED, _MOST_COPIES = 1 << 15, 4e9, 16
 
 #: a group with its changes of layout takes at least such a share of it for itself
 _REST = 0.1
@@ -107,7 +108,7 @@ class CostModel:
         self._infos: dict[Key, Info] = {}
         self._longer: dict[Key, float] = {}
         self._excused: set[Key] = set()
-        self._footprint = 0
+        self._footprint = self._read = 0
         self._together: Mapping[Hashable, float] = {}
         #: what other graphs are compared with, where that is known as a whole
         self.start: Start | None = None
@@ -163,6 +164,7 @@ class CostModel:
         graphs have more or fewer of, or that a rewrite is tried on."""
         self._weigh(graph)
         self._start(graph, seconds)
+        self._read = 0 if self.start is None else self.start.evaluation.weights
 
     def _start(self, graph: Graph, seconds: float) -> None:
         self._whole_work = 0.0
@@ -249,6 +251,30 @@ class CostModel:
         if self.start is not None:
             self.start.evaluation.refresh()
         return found.cut
+
+    @property
+    def _near(self) -> bool:
+        """Whether the original's weights are measured, and held, by the caches of a processor."""
+        return self.start is not None and self.target.pricing is None and self._read < ROOM
+
+    def spill(self, bytes: int) -> float:
+        """Seconds that a graph takes more since the weights that it reads, so many bytes, are more than the original's and than caches
+        hold."""
+        if not self._near or self.start is None:
+            return 0.0
+        return max(0.0, spilled(self._read + bytes - self.start.evaluation.weights) - spilled(self._read))
+
+    def crowded(self, bytes: int) -> bool:
+        """Whether weights of so many bytes are more than caches hold, which hold those of the original."""
+        return self._near and bytes > ROOM
+
+    def weight(self, value: Value, node: Node) -> float:
+        """What it may add at most that nodes like one read a weight, in seconds: where caches are full. Nothing where such nodes of the
+        original read it."""
+        bytes = self.bytes_of(value) if self._near else 0
+        if bytes < LARGE or self.start is None or (value, kind_of(node)) in self.start.evaluation.readers:
+            return 0.0
+        return bytes * DRIVEN
 
     def together(self, pairs: Iterable[Pair]) -> float:
         """Seconds that pairs of groups take more or less than each of both by itself, where that was measured."""
@@ -395,7 +421,7 @@ class CostModel:
         if weights >= _WEIGHTS and weights > _STREAMED * first.seconds:
             # powers of two, so that models of other sizes find it in the cache; the nearest one: more weights than the model has
             # lie farther away than its own
-            times = max(1.0, min(self._footprint, _FARTHEST) / weights)
+            times = max(1.0, min(self._footprint, FARTHEST) / weights)
             copies = max(copies, min(_MOST_COPIES, 1 << round(log2(times))))
         return first if copies == once and not turn else self._measured(small, copies, turn), copies
 

@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from math import inf
+from math import ceil, inf
 from typing import NamedTuple
 
 from dslc.egraph.graph import EGraph
@@ -329,16 +329,22 @@ def saturate(
             if Cap.SECONDS in here:
                 break
         unions, size = 0, len(egraph)
-        for matches in found:
-            if not matches:
-                continue
+        found = [matches for matches in found if matches]
+        for k, matches in enumerate(found):
             before = set(egraph.memo) if grown is not None else set()
-            outcome = apply_matches(egraph, matches, caps, deadline, limits.now)
+            # what one rule leaves is for those after it, and none takes what they need
+            room = max(0, limits.nodes - len(egraph))
+            own = replace(caps, nodes=len(egraph) + max(1, ceil(room / (len(found) - k))) if room else limits.nodes)
+            if own.nodes < limits.nodes:
+                matches = rng.sample(matches, len(matches))
+            outcome = apply_matches(egraph, matches, own, deadline, limits.now)
+            if Cap.NODES in outcome.capped and len(egraph) < limits.nodes:
+                outcome = replace(outcome, capped=outcome.capped - {Cap.NODES} | {Cap.MATCHES})
             unions += outcome.unions
             here |= outcome.capped
             if grown is not None:
                 grown(matches[0].rule, [node for node in egraph.memo if node not in before])
-            if outcome.capped:
+            if outcome.capped & {Cap.SECONDS, Cap.NODES}:
                 break
         total += unions
         rounds += 1

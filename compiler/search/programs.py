@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import inf
 
 from dslc.cost.clock import TimeUp
@@ -27,6 +27,9 @@ _NEVER = 1e3
 _HOPE = 0.5
 #: a graph with kernels is not taken to cost less than such a part of the start
 _PART = 0.05
+#: steps that the best graph so far is gone on from by itself, such a part of all steps at most, and up to how many times its cost
+#: others are gone on from there
+_TIDY, _PARTS, _ROOM = 200, 4, 1.05
 #: such a part of the time may go into measuring single e-nodes
 MEASURING = 0.5
 #: what a node costs in seconds, None for what others know
@@ -120,17 +123,17 @@ class Programs:
         self._first: float | None = None
         self._waiting: list[tuple[float, Graph, EGraph, Extraction]] = []
 
-    def offer(self, egraph: EGraph, extraction: Extraction) -> None:
+    def offer(self, egraph: EGraph, extraction: Extraction, at_once: bool = False) -> None:
         """A program; one with a lower sum than all before is ranked at once. The e-graph must not change any more."""
-        if len(self._waiting) >= self._most and extraction.cost >= self._waiting[-1][0]:
+        if not at_once and len(self._waiting) >= self._most and extraction.cost >= self._waiting[-1][0]:
             return
         graph = program_of(egraph, extraction)
         identity = hash(graph.outputs)
         if identity in self._seen:
             return
         self._seen.add(identity)
-        if extraction.cost < self._least:
-            self._least = extraction.cost
+        if at_once or extraction.cost < self._least:
+            self._least = min(self._least, extraction.cost)
             self._rank(graph, egraph, extraction)
             return
         self._waiting.append((extraction.cost, graph, egraph, extraction))
@@ -200,6 +203,33 @@ class Programs:
             return before.cost
 
 
+class Tidying:
+    """Going on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone."""
+
+    def __init__(self, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int) -> None:
+        self._rules, self._costs, self._limits, self._seed = without_layouts(rules), costs, limits, seed
+        self._done: Candidate | None = None
+
+    def tidy(self, programs: Programs, swept: bool = False) -> None:
+        """Tells programs of what is better; nothing where that was done from their best.
+
+        `swept`: only what can be had at once.
+        """
+        from dslc.search.backtrack import Search
+
+        best = programs.best
+        if best is self._done or kernels(best.graph):
+            return
+        limits = self._limits
+        steps = _TIDY if limits.steps is None else min(_TIDY, limits.steps // _PARTS)
+        near = Search(best, self._rules, self._costs, limits, _ROOM, self._seed, None, programs.take, turn=steps)
+        end = limits.done + steps
+        near.begin()
+        while not swept and not limits.over and limits.done < end and near.expand():
+            pass
+        self._done = None if swept else programs.best
+
+
 def rules_of(space: Space) -> list[CompiledRule]:
     """The substitutions that a space says are tried; layouts are substitutions too."""
     if space.layouts == "none":
@@ -210,4 +240,4 @@ def rules_of(space: Space) -> list[CompiledRule]:
     return space.rules
 
 
-__all__ = ["MEASURING", "Prices", "Programs", "rules_of"]
+__all__ = ["MEASURING", "Prices", "Programs", "Tidying", "rules_of"]

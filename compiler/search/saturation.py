@@ -11,6 +11,7 @@ from dslc.search.option import option
 
 if TYPE_CHECKING:
     from dslc.cost.model import CostModel
+    from dslc.egraph.extract.table import Weigh
     from dslc.egraph.graph import EGraph
     from dslc.match import CompiledRule
     from dslc.search.candidate import Candidate, Limits, Progress
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
 
 #: how often prices are asked for what the best program is made of, and the best program for these prices
 _SETTLED = 12
-#: such a part of the time is kept for the solver, and it has no more seconds than that
-_SOLVING, _SOLVER = 0.25, 30.0
+#: such a part of the time growing may take, such a part of what is left the solver, and it has no more seconds than that
+_GROWING, _SOLVING, _SOLVER = 0.5, 0.25, 30.0
 #: e-nodes of a region, however many there are
 _LEAST = 800
 
@@ -45,6 +46,10 @@ class Saturate:
         "Programs that are ranked as whole graphs (default: 5).", type=int, least=1, metavar="N",
         more="The best by the sum of their prices.",
     ))  # fmt: skip
+    tidy: bool = field(default=True, metadata=option(
+        "End with what saturation found.", type=bool,
+        more="The best program is gone on from rule by rule, as a whole: what a sum of prices does not see.",
+    ))  # fmt: skip
 
     def explore(self, space: Space) -> Iterator[Candidate]:
         from dslc.search.explorers import explored
@@ -56,7 +61,7 @@ class Saturate:
             options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _LEAST)))
             return _Saturating(options, start, rules, costs, space.limits, space.seed, told)
 
-        return explored(space, make)
+        return explored(space, make, apart=True)
 
 
 class _Saturating:
@@ -67,7 +72,7 @@ class _Saturating:
         told: Progress,
     ) -> None:  # fmt: skip
         from dslc.egraph.graph import EGraph
-        from dslc.search.programs import Prices, Programs
+        from dslc.search.programs import Prices, Programs, Tidying
 
         self._options, self._limits, self._seed = options, limits, seed
         # in ascending order, as TENSAT has them: what is found does not depend on the order of files
@@ -75,6 +80,8 @@ class _Saturating:
         self._egraph = EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
+        self._tidying = Tidying(rules, costs, limits, seed) if options.tidy else None
+        self._costs = costs
         self._round, self._multi = 0, options.k_multi
         self._began = limits.now()
 
@@ -116,6 +123,8 @@ class _Saturating:
         if last:
             self._programs.rank()
             self._take("ilp")
+            if self._tidying is not None:
+                self._tidying.tidy(self._programs)
         return not last
 
     def _now(self) -> float:
@@ -123,12 +132,20 @@ class _Saturating:
         return inf if self._limits.over else self._limits.now()
 
     def _until(self) -> float:
-        """When growing ends: what is found has to be taken out and ranked."""
+        """When growing ends: what is found has to be taken out, ranked, and gone on from."""
         deadline = self._limits.deadline
-        return deadline if deadline == inf else deadline - _SOLVING * (deadline - self._began)
+        return deadline if deadline == inf else self._began + _GROWING * (deadline - self._began)
 
     def _take(self, how: str) -> None:
-        """The best program by one extractor, at prices that are known for each of its nodes."""
+        """The best programs by one extractor: as if weights were free, and as if caches were full of them where they may be."""
+        egraph, costs = self._egraph, self._costs
+        self._taken(how, None)
+        # two weights joined are a third one, and another operator that reads one has its own copy
+        if costs.crowded(sum(costs.bytes_of(egraph.value(number)) for number in egraph.members if egraph.constant(number))):
+            self._taken(how, costs.weight)
+
+    def _taken(self, how: str, weigh: Weigh | None) -> None:
+        """The best program at prices that are known for each of its nodes."""
         from dslc.egraph.extract.program import extract
 
         limits = self._limits
@@ -137,11 +154,13 @@ class _Saturating:
                 return
             now = limits.now()
             end = inf if how != "ilp" else now + min(_SOLVER, _SOLVING * (limits.deadline - now))
-            found = extract(self._egraph, self._prices, how, deadline=end, now=limits.now)
+            found = extract(self._egraph, self._prices, how, deadline=end, now=limits.now, weigh=weigh)
             if found is None:
                 return
             some = self._prices.settle(found)
-            self._programs.offer(self._snapshot(), found)
+            # what a guess made cheap is not
+            found = replace(found, cost=self._prices.total(found))
+            self._programs.offer(self._snapshot(), found, at_once=weigh is not None and not some)
             if not some:
                 return
 

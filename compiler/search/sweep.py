@@ -159,7 +159,7 @@ def everywhere(
             new = replacements(match)
         except Refused:
             continue
-        key = (start.evaluation.likeness(match.state.nodes), tuple(sorted(map(str, match.choice.items()))))
+        key = start.likeness(match)
         if key not in gains:
             if not limits.step():
                 break
@@ -213,11 +213,20 @@ class State:
             return 0.0, 0.0
         if rule.name not in self._hoped:
             gains = [0.0]
+            known: dict[Any, float] = {}
             for match in self.matches(rule, MATCHES):
-                with suppress(Refused):
-                    gains.append(max(0.0, self.evaluation.hoped(replacements(match))))
+                key = self.likeness(match)
+                if key not in known:
+                    known[key] = 0.0
+                    with suppress(Refused):
+                        known[key] = max(0.0, self.evaluation.hoped(replacements(match)))
+                gains.append(known[key])
             self._hoped[rule.name] = sum(gains), max(gains)
         return self._hoped[rule.name]
+
+    def likeness(self, match: Match) -> Any:
+        """Equal for matches of one rule that gain the same."""
+        return self.evaluation.likeness(match.state.nodes), tuple(sorted(map(str, match.choice.items())))
 
     @cached_property
     def index(self) -> GraphIndex:

@@ -41,9 +41,6 @@ _LEVELLED = (8, 32)
 _NEAR = 4
 #: so many e-nodes that were added are near, those of the last rule in any case
 _FRESH = 200
-#: steps that the best graph so far is gone on from by itself, such a part of all steps at most, and up to how many times its cost
-#: others are gone on from there
-_TIDY, _PARTS, _ROOM = 200, 4, 1.05
 #: trees from one graph that find nothing better before the search ends
 _BARREN = 3
 #: a program is cheaper than another one by this share at least
@@ -155,11 +152,10 @@ class _Searching:
         told: Progress, moves: Sequence[Source] = (), price: Own | None = None,
     ) -> None:  # fmt: skip
         from dslc.egraph.rewrite import Caps
-        from dslc.search.layouts import without_layouts
-        from dslc.search.programs import Prices, Programs
+        from dslc.search.programs import Prices, Programs, Tidying
 
         self._options, self._limits, self._start = options, limits, start
-        self._given, self._rules = without_layouts(rules), sorted(rules, key=lambda rule: rule.name)
+        self._rules = sorted(rules, key=lambda rule: rule.name)
         # a term variable stands for any operator
         self._operators = [frozenset(site.operator for site in rule.left.sites if site.operator) for rule in self._rules]
         self._random = Random(seed)
@@ -167,8 +163,7 @@ class _Searching:
         self._facts: dict[tuple[int, int], list[tuple[Fact, tuple[Value, ...]]]] = {}
         self._prices = Prices(costs, limits, lazy=True, own=price)
         self._programs = Programs(start, costs, limits, self._prices, options.ranked, told)
-        self._costs, self._seed, self._barren = costs, seed, 0
-        self._tidied: Candidate | None = None
+        self._tidying, self._barren = Tidying(rules, costs, limits, seed), 0
         few = max(1, options.matches // _NEAR)
         self._caps: dict[bool, Caps] = {
             near: Caps(matches, 2 * matches, options.enodes, asked=_ASKED) for near, matches in ((False, options.matches), (True, few))
@@ -214,24 +209,8 @@ class _Searching:
             self._programs.known(self._initial)
 
     def _tidy(self, swept: bool = False) -> None:
-        """Goes on from the best graph as a whole, rule by rule: what a sum of prices does not see, or chance left undone.
-
-        `swept`: only what can be had at once.
-        """
-        from dslc.fuse.kernels import kernels
-        from dslc.search.backtrack import Search
-
-        best = self._programs.best
-        if best is self._tidied or self._moves or kernels(best.graph):
-            return
-        limits = self._limits
-        steps = _TIDY if limits.steps is None else min(_TIDY, limits.steps // _PARTS)
-        near = Search(best, self._given, self._costs, limits, _ROOM, self._seed, None, self._programs.take, turn=steps)
-        end = limits.done + steps
-        near.begin()
-        while not swept and not limits.over and limits.done < end and near.expand():
-            pass
-        self._tidied = None if swept else self._programs.best
+        if not self._moves:
+            self._tidying.tidy(self._programs, swept)
 
     def _onwards(self) -> bool:
         """A new tree from the best graph as it is; False where that was done a few times in vain, or time is over."""

@@ -77,6 +77,19 @@ def test_integer_programming_finds_the_cheapest_and_nothing_is_below_it(seed: in
     assert found_by("ilp", problem).optimal
 
 
+@pytest.mark.parametrize("costs", [(1e9, 1e9 + 1, 3, 1, 0), (1e12, 5e11, 1, 3e-12, 1e-300), (0.1, 0.25, 1.3), (2**0.5, 1 / 3, 0.7)])
+def test_costs_of_any_size_side_by_side_are_told_apart(costs: tuple[float, ...]) -> None:
+    """A solver's tolerances are absolute: what nothing can be saved on is taken out before it sees the rest."""
+    for seed in range(80):
+        rng = random.Random(seed)
+        classes = {name: [(rng.choice(costs), kids) for _, kids in nodes] for name, nodes in random_classes(rng).items()}
+        problem = problem_of(classes, "c7", "c6")
+        if problem.roots is not None:
+            found = found_by("ilp", problem)
+            assert found.cost == pytest.approx(cheapest(problem), rel=1e-12)
+            assert found.optimal
+
+
 def nasty(kind: str, classes: int, seed: int) -> EGraphFile:
     """Four nodes a class, of which every twentieth has a leaf: each reads any class, near ones below, or once below and else any."""
     rng = random.Random(seed)
@@ -306,6 +319,7 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
         ("E1104", '{"nodes": {"a": {"op": "f", "children": [], "eclass": "x", "cost": 1e999}}, "root_eclasses": ["x"]}'),
         ("E1104", {"nodes": {"a": {**node("x"), "cost": "1"}}, "root_eclasses": ["x"]}),
         ("E1104", {"nodes": {"a": {**node("x"), "cost": True}}, "root_eclasses": ["x"]}),
+        ("E1104", {"nodes": {"a": node("x", cost=1e308), "b": node("y", "a", cost=1e308)}, "root_eclasses": ["y"]}),
     ],
 )
 def test_wrong_files_have_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str], code: str, data: Any) -> None:

@@ -13,7 +13,7 @@ from dslc.egraph.extract.program import extract, program_of
 from dslc.egraph.graph import EGraph
 from dslc.egraph.rewrite import Cap, Caps, Limits, Stop, saturate, step
 from dslc.egraph.view import View
-from dslc.ir.graph import Graph, Value
+from dslc.ir.graph import Graph, Node, Value
 from dslc.match import find_matches
 from dslc.search.rulesets import chosen_rules
 from dslc.semantics.library import load
@@ -118,6 +118,16 @@ def test_a_capped_application_takes_a_random_sample_and_says_so() -> None:
     assert len(seen) == 3
 
 
+def test_rules_that_fill_an_e_graph_leave_room_for_those_after_them() -> None:
+    """Brackets and orders of 24 terms come first by name, and would take all of the room."""
+    terms, total = chain(24)
+    egraph = EGraph.of(Graph(terms, (call("neg", call("neg", total)),)))
+    found = saturate(egraph, named(directions(), *REORDER, "double_neg"), Limits(nodes=200, rounds=3))
+    assert found.stop is Stop.NODES
+    program = extract(egraph, lambda node: 1.0 if "neg" in getattr(node, "op", "") else 1e-3)
+    assert program is not None and program.cost < 1.0
+
+
 def test_the_same_seed_makes_the_same_e_graph() -> None:
     graph = random_graph(3)
     found = []
@@ -154,3 +164,26 @@ def test_egglog_finds_the_same_classes() -> None:
         sizes[name] = getattr(output, "size", None) or int(str(output))
     operators = [getattr(node, "op", "") for node in egraph.memo]
     assert (operators.count("std.add"), operators.count("std.mul")) == (sizes["A"], sizes["M"])
+
+
+def test_a_weight_that_is_joined_anew_at_every_place_costs_what_it_takes_to_read() -> None:
+    """Two products are one over joined weights: as if weights were free that is cheaper, and dearer where another weight is read."""
+    x, weights = tensor("x", 8, 8), [weight(8, 8, seed=k) for k in range(2)]
+    graph = Graph((x,), tuple(call("relu", call("matmul", x, one)) for one in weights))
+    egraph = EGraph.of(graph)
+    saturate(egraph, named(directions(), "merge_matmuls"), Limits(rounds=2, k_multi=1))
+
+    def per_node(node: Node) -> float:
+        return {"std.matmul": 10.0, "std.split": 1.0}.get(getattr(node, "op", ""), 0.0) if node.args else 0.0
+
+    def weigh(value: Value, node: Node) -> float:
+        assert not node.constant
+        return 0.0 if value in weights else 12.0
+
+    free, weighed = extract(egraph, per_node), extract(egraph, per_node, weigh=weigh)
+    assert free is not None and weighed is not None
+    assert (free.cost, weighed.cost) == (11.0, 20.0)
+    assert program_of(egraph, weighed) == graph
+    dear = extract(egraph, lambda node: 3 * per_node(node), weigh=weigh)
+    assert dear is not None and dear.cost == 3 * 11.0 + 12.0, "one joined weight is paid for once, whatever reads it"
+    assert len(program_of(egraph, dear).outputs) == 2

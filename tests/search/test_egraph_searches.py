@@ -45,7 +45,10 @@ from dslc.semantics.apply import apply
 from dslc.semantics.library import load_many, standard
 
 RULES = standard()
-SEARCHES = [pytest.param(Saturate(nodes=800, rounds=3), id="saturate"), pytest.param(Mcts(simulations=12, rollout=4), id="mcts")]
+SEARCHES = [
+    pytest.param(Saturate(nodes=800, rounds=3, tidy=False), id="saturate"),
+    pytest.param(Mcts(simulations=12, rollout=4), id="mcts"),
+]
 GATES = ("merge_matmuls", "split_through_binary", "add_of_matmuls", "merge_three_matmuls")
 
 
@@ -187,7 +190,7 @@ def test_a_large_graph_is_saturated_in_regions_and_facts_go_with_them() -> None:
     at = x
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
-    found = searched(Saturate(nodes=400, rounds=2), Graph((x,), (at,)), named("double_neg"), Limits(60))
+    found = searched(Saturate(nodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(60))
     assert operators(found.best.graph).count("neg") < 100
     assert all(step.facts for step in found.best.path()[1:])
     proved = validate(RULES, claims_of(found.best))
@@ -352,7 +355,7 @@ def test_the_regions_of_a_large_graph_stand_side_by_side_in_the_file(tmp_path: P
     for _ in range(100):
         at = op("relu", op("neg", op("neg", op("sigmoid", at))))
     grown: list[Grown] = []
-    searched(Saturate(nodes=400, rounds=2), Graph((x,), (at,)), named("double_neg"), Limits(20), grown=grown.extend)
+    searched(Saturate(nodes=400, rounds=2, tidy=False), Graph((x,), (at,)), named("double_neg"), Limits(20), grown=grown.extend)
     assert len(grown) > 1 and dumped(tmp_path / "e.json", grown)
     read_back = read(tmp_path / "e.json")
     assert len(read_back.roots) == sum(len(set(map(one.egraph.find, one.egraph.roots))) for one in grown)
@@ -363,7 +366,7 @@ def test_what_a_program_rests_on_is_kept_in_an_e_graph_of_its_own() -> None:
     """Without all else; the program is in it, and rests on the same facts there."""
     grown: list[Grown] = []
     start = gates()
-    searched(Saturate(nodes=600, rounds=2), start, named(*GATES), Limits(60), grown=grown.extend)
+    searched(Saturate(nodes=600, rounds=2, tidy=False), start, named(*GATES), Limits(60), grown=grown.extend)
     (one,) = grown
     best = extract(one.egraph, one.price, "ilp")
     assert best is not None

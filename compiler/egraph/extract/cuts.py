@@ -33,7 +33,9 @@ _RELAXED = 0.5
 #: solutions with circles that are cut, before an order of the classes is asked for
 _LAZY = 15
 #: what is not zero, and what is the same cost
-_SOME, _SAME = 1e-6, 1e-5
+_SOME, _SAME = 1e-6, 1e-9
+#: what the solver is wrong by in costs
+_WRONG = 1e-4
 _INF = 1e30
 
 
@@ -64,6 +66,8 @@ class _Solving:
         for k, members in enumerate(self.parts):
             for number in members:
                 self.part[number] = k
+        #: what is less by no more than this is no program
+        self.apart = max(0.0, program.step - _WRONG)
         self.turn = 0
         self.known: set[tuple[int, tuple[int, ...]]] = set()
         self.solver = self._begin(below)
@@ -103,8 +107,8 @@ class _Solving:
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("threads", 1)
         solver.setOptionValue("random_seed", 0)
-        solver.setOptionValue("mip_rel_gap", 1e-7)
-        solver.setOptionValue("mip_abs_gap", 1e-4)
+        solver.setOptionValue("mip_rel_gap", _SAME)
+        solver.setOptionValue("mip_abs_gap", max(_SOME, self.apart))
         solver.passModel(lp)
         self.rows = len(rows.lower)
         return solver
@@ -139,7 +143,7 @@ class _Solving:
 
     @property
     def _done(self) -> bool:
-        return self.cost - self.bound <= _SAME * max(1.0, self.cost)
+        return self.cost - self.bound <= max(_SOME, self.apart)
 
     def _relaxed(self) -> bool:
         """Cuts on the relaxation, as long as they lift it; False where that already says all, or time is over."""
@@ -173,7 +177,7 @@ class _Solving:
         if not self._run():
             return
         dual = np.array(self.solver.getSolution().col_dual[:columns])
-        dear = np.flatnonzero(dual > self.cost - self.bound + _SAME * self.cost).astype(np.int32)
+        dear = np.flatnonzero(dual > self.cost - self.apart - self.bound + _WRONG).astype(np.int32)
         keep = set(self.best)
         dear = np.array([column for column in dear.tolist() if column not in keep], dtype=np.int32)
         if len(dear):
@@ -388,7 +392,7 @@ class _Solving:
             found = self._cheapest([cost * max(0.0, 1.0 - share * value) + _SOME for cost, value in zip(costs, values, strict=False)])
             if found is not None:
                 cost = sum(costs[column] for column in found)
-                if cost < self.cost - _SAME * _SAME:
+                if cost < self.cost - _SAME:
                     self.best, self.cost = found, cost
 
     def _cheapest(self, costs: Sequence[float]) -> list[int] | None:

@@ -4,20 +4,25 @@ forbidden by cuts (`cuts`)."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from math import inf
+from collections.abc import Callable, Sequence
+from itertools import islice
+from math import gcd, inf
 
 from dslc.egraph.extract.joint import joint_of
 from dslc.egraph.extract.reduced import Reduced
 from dslc.egraph.extract.solver import Program, solved
-from dslc.egraph.extract.table import Extraction, Problem, walk
+from dslc.egraph.extract.table import Extraction, Problem, Walked, walk
 
 #: larger problems are not handed to the solver: it would not look at the clock for long
 _MOST_COLUMNS = 300_000
 #: the solver sees what the first program may save as this, whatever the unit: its tolerances are absolute
 _SCALE = 1e3
-#: rounding makes sums differ by this share
-_SAME = 1e-9
+#: rounding makes sums differ by this share, and what the solver says of a saving by that one
+_ROUNDED, _SAME, _SOLVED = 1e-14, 1e-9, 1e-7
+#: places behind the point of costs that are multiples of something, and the smallest such part of what may be saved that says anything
+_PLACES, _COARSE = 6, 1e-5
+#: choices that are tried one by one, where the solver may have been wrong by a little
+_TRIED = 2_000
 
 
 def ilp_of(
@@ -29,26 +34,68 @@ def ilp_of(
         return first if first is None or first.cost > 0 else Extraction(first.cost, first.choice, first.cost, first.cost)
     left = Reduced(problem, first, deadline, now)
     save = first.cost - left.base
-    if save <= _SAME * first.cost:
+    if save <= _ROUNDED * first.cost:
         return Extraction(first.cost, first.choice, first.cost, first.cost)
     first = Extraction(first.cost, first.choice, first.cost, left.base)
     if len(left) > _MOST_COLUMNS or now() > deadline:
         return first
-    program = _program(left, first, _SCALE / save)
+    step = _step([choice.cost for row in problem.rows for choice in row])
+    step = step if step > _COARSE * save else 0.0
+    program = _program(left, first, _SCALE / save, step)
     answer = solved(program, deadline - now())
     if answer is None:
         return first
-    bound = max(left.base, left.base + answer.bound * save / _SCALE)
+    over = max(0.0, answer.bound * save / _SCALE)
+    if step:
+        # programs cost what one costs, or less by whole steps
+        over = max(over, save - step * ((save - over + _SOLVED * save) // step))
+    else:
+        over = max(0.0, over - _SAME * save)
+    bound = left.base + over
     columns = [column for row in left.rows.values() for column in row]
     numbers = list(left.rows)
     chosen = {numbers[program.owner[place]]: columns[place].choice for place in answer.chosen} | left.inside
     found = walk(chosen.get, problem.roots, problem.find)
-    if found is None or found.cost >= first.cost:
-        return Extraction(first.cost, first.choice, first.cost, min(bound, first.cost))
-    return Extraction(found.cost, found.choice, found.cost, min(bound, found.cost))
+    best = first if found is None or found.cost >= first.cost else Extraction(found.cost, found.choice, found.cost)
+    if not step:
+        best = _polished(problem, best, deadline, now)
+    return Extraction(best.cost, best.choice, best.cost, min(bound, best.cost))
 
 
-def _program(left: Reduced, first: Extraction, scale: float) -> Program:
+def _polished(problem: Problem, found: Extraction, deadline: float, now: Callable[[], float]) -> Extraction:
+    """A program after what is too small for a solver that sees large costs beside it: classes that are cheaper by another choice."""
+    assert problem.roots is not None
+    spare = [row[0] for row in problem.tree]
+    for number, choice in found.choice.items():
+        spare[number] = choice
+    best = Walked(found.cost, dict(found.choice))
+    tried = ((number, choice) for number in found.choice for choice in problem.rows[number])
+    for number, choice in islice(tried, _TRIED):
+        if now() > deadline:
+            break
+        before = spare[number]
+        spare[number] = choice
+        other = walk(spare.__getitem__, problem.roots, problem.find, best.cost)
+        if other is None:
+            spare[number] = before
+        else:
+            best = other
+    return Extraction(best.cost, best.choice, best.cost)
+
+
+def _step(costs: Sequence[float]) -> float:
+    """What all costs are multiples of, rounding aside; 0 where that is no decimal number with few places."""
+    distinct = list(dict.fromkeys(costs))
+    for places in range(_PLACES + 1):
+        unit = 10.0**places
+        scaled = [cost * unit for cost in distinct]
+        whole = [round(one) for one in scaled]
+        if all(abs(one - near) <= _SAME * one for one, near in zip(scaled, whole, strict=True)):
+            return gcd(*whole) / unit
+    return 0.0
+
+
+def _program(left: Reduced, first: Extraction, scale: float, step: float) -> Program:
     place = {number: k for k, number in enumerate(left.rows)}
     owner: list[int] = []
     costs: list[float] = []
@@ -63,7 +110,7 @@ def _program(left: Reduced, first: Extraction, scale: float) -> Program:
             owner.append(place[number])
             costs.append(column.cost * scale)
             kids.append(tuple(sorted(place[kid] for kid in column.kids)))
-    return Program(len(place), [place[root] for root in left.roots], owner, costs, kids, begin)
+    return Program(len(place), [place[root] for root in left.roots], owner, costs, kids, begin, step * scale)
 
 
 __all__ = ["ilp_of"]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 
 from dslc.egraph.extract import EXTRACTORS
-from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem
+from dslc.egraph.extract.table import Choice, EGraphTable, Extraction, Price, Problem, Weigh
 from dslc.egraph.graph import EGraph
 from dslc.ir.graph import Graph, Node, Value, with_args
 
@@ -19,10 +19,14 @@ def extract(
     roots: Sequence[int] | None = None,
     deadline: float = inf,
     now: Callable[[], float] = time.monotonic,
+    weigh: Weigh | None = None,
 ) -> Extraction | None:
-    """The best program of an e-graph's roots by one of `EXTRACTORS`, until a moment; None where there is none."""
+    """The best program of an e-graph's roots by one of `EXTRACTORS`, until a moment; None where there is none.
+
+    `weigh` prices weights that are computed from those of the graph; without it they are free.
+    """
     wanted = [egraph.find(root) for root in (egraph.roots if roots is None else roots)]
-    problem = Problem(EGraphTable(egraph, price), wanted)
+    problem = Problem(EGraphTable(egraph, price, weigh), wanted)
     found = EXTRACTORS[how](problem, deadline, now)
     return None if found is None else problem.named(found)
 

@@ -31,7 +31,7 @@ class Program:
     """Choose columns at the lowest cost: one of every class in `roots`, and of every class that a chosen one reads, in no circle.
 
     Classes are 0 to `classes` - 1, columns by place: `owner` is the class of each, `kids` what it reads. `first` are the columns of
-    a program to begin with; costs are so that it costs about a thousand.
+    a program to begin with; costs are so that it costs about a thousand. Two programs cost the same, or differ by `step` at least.
     """
 
     classes: int
@@ -40,6 +40,7 @@ class Program:
     costs: Sequence[float]
     kids: Sequence[Sequence[int]]
     first: Sequence[int]
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Solved:
 
 
 def solved(program: Program, seconds: float) -> Solved | None:
-    """The best in so many seconds, or half a second more; None where the solver had to be ended.
+    """The best in so many seconds; None where the solver had to be ended.
 
     What is not solved at once is solved twice, in two processes: as it is, since a solver finds symmetries of its own, and with cuts
     on its relaxation, which bound what the solver does not. The first to prove its program ends the other one.
@@ -69,9 +70,9 @@ def solved(program: Program, seconds: float) -> Solved | None:
         if first.optimal:
             return first
         program = replace(program, first=first.chosen)
-    if seconds <= _START:
+    if seconds <= _START + _GRACE:
         return first
-    found = [one for one in (first, *_elsewhere(program, time.time() + seconds)) if one is not None]
+    found = [one for one in (first, *_elsewhere(program, time.time() + seconds - _GRACE)) if one is not None]
     if not found:
         return None
     cost = {id(one): sum(program.costs[column] for column in one.chosen) for one in found}

@@ -12,12 +12,16 @@ from itertools import count
 from typing import NamedTuple, Protocol
 
 from dslc.egraph.graph import EGraph
-from dslc.ir.graph import Node
+from dslc.ir.graph import Call, Node, Value
 
 #: prices are forgotten when so many nodes were asked for
 _KEPT = 1 << 17
+#: what a solver cannot tell apart, as a share
+_SAME = 2e-9
 #: what a node costs in seconds
 Price = Callable[[Node], float]
+#: what it costs in seconds that nodes like one read a weight, whatever their number
+Weigh = Callable[[Value, Node], float]
 
 
 class Choice(NamedTuple):
@@ -59,7 +63,7 @@ class Extraction:
 
     @property
     def optimal(self) -> bool:
-        return self.cost <= self.bound + 1e-6 * abs(self.bound)
+        return self.cost <= self.bound + _SAME * abs(self.bound)
 
 
 class Walked(NamedTuple):
@@ -101,17 +105,23 @@ def walk(
 
 
 class EGraphTable:
-    """The table of an e-graph at some prices. What depends on weights only is free, and read by nothing."""
+    """The table of an e-graph at some prices. What depends on weights only is free, and read by nothing.
 
-    def __init__(self, egraph: EGraph, price: Price) -> None:
+    With `weigh`, a weight is a class by itself for each kind of node that reads it, with a negative number.
+    """
+
+    def __init__(self, egraph: EGraph, price: Price, weigh: Weigh | None = None) -> None:
         self.egraph = egraph
         self.price = price
+        self._weigh = weigh
         self.find = egraph.find
         self._known: dict[Node, Choice] = {}
+        self._read: dict[tuple[int, object], int] = {}
+        self._weights: list[float] = []
 
     def over(self, egraph: EGraph) -> EGraphTable:
         """The table of a clone; what nodes cost is asked once for both."""
-        new = EGraphTable(egraph, self.price)
+        new = EGraphTable(egraph, self.price, self._weigh)
         if len(self._known) > _KEPT:
             self._known.clear()
         new._known = self._known
@@ -122,11 +132,17 @@ class EGraphTable:
         found = self._known.get(node)
         if found is None:
             entry = self.egraph.memo[node]
-            kids = tuple([kid for kid, arg in zip(entry.kids, node.args, strict=True) if not arg.node.constant])
+            pairs = list(zip(entry.kids, node.args, strict=True))
+            kids = tuple([kid for kid, arg in pairs if not arg.node.constant])
+            if self._weigh is not None and not node.constant:
+                read = [self._weight(kid, node) for kid, arg in pairs if arg.node.constant]
+                kids += tuple([number for number in read if number])
             found = self._known[node] = Choice(node, self.price(node) if node.args else 0.0, kids)
         return found
 
     def choices(self, number: int) -> Sequence[Choice]:
+        if number < 0:
+            return (Choice(None, self._weights[~number], ()),)
         egraph = self.egraph
         members = egraph.members.get(number)
         if members is None:
@@ -139,6 +155,17 @@ class EGraphTable:
             unit = egraph.memo[node].unit
             out.append(self.choice(node) if unit < 0 else Choice(node, 0.0, (egraph.find(unit),)))
         return out
+
+    def _weight(self, number: int, node: Node) -> int:
+        """The class of a weight that such nodes read; 0 where that is free."""
+        assert self._weigh is not None
+        kind = node.op if isinstance(node, Call) else type(node)
+        found = self._read.get((number, kind))
+        if found is None:
+            price = self._weigh(self.egraph.value(number), node)
+            self._weights += [price] * (price > 0)
+            found = self._read[number, kind] = -len(self._weights) if price > 0 else 0
+        return found
 
     def _unit(self, number: int) -> Node | None:
         return self.egraph.units.get(number)
