@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
+from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
@@ -128,14 +130,55 @@ class Term:
                 if not callable(arg):
                     raise Unfit("a tensor where a term takes one")
                 tensors[param] = arg
+        parts: dict[Iter, Scalar] = {}
+        for it, value in values.items():
+            if is_part(value):
+                marker = iterator(f"~/{len(parts)}")
+                parts[marker], values[it] = value, marker
         if not tensors:
-            return substitute(self.body, values)
+            return whole_at(substitute(self.body, values), parts)
 
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             found = tensors.get(node.operand)
+            index = tuple(_whole(at, parts) for at in index)
             return read(node.operand, index, other) if found is None else found(index)
 
-        return substitute(self.body, values, 0, on_read)
+        return whole_at(substitute(self.body, values, 0, on_read), parts)
+
+
+def is_part(value: Scalar) -> bool:
+    """Whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
+    return not value.integral and any(isinstance(part, Num) and isinstance(part.value, Fraction) for part in walk(value))
+
+
+def whole_at(body: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
+    """A body at parts of positions, where these make whole ones: `X[2 * h + r]` at `h = (z - r) / 2` is `X[z]`; else raises Unfit."""
+    if not parts or parts.keys().isdisjoint(body.free):
+        return body
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not isinstance(node, Read):
+            return None
+        other = None if node.other is None else whole_at(node.other, parts)
+        return read(node.operand, tuple(_whole(at, parts) for at in node.index), other)
+
+    made = rebuild(body, leaf)
+    if not parts.keys().isdisjoint(made.free):
+        raise Unfit("a part of a position")
+    return made
+
+
+def _whole(at: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
+    for it in [each for each in parts if each in at.free]:
+        slope = coefficient_of(at, it)
+        if slope is None:
+            raise Unfit("a part of a position")
+        value = parts[it]
+        terms = value.args if isinstance(value, Apply) and value.name == "+" else (value,)
+        at = apply("+", substitute(at, {it: num(0)}), *(apply("*", num(slope), term) for term in terms))
+    if parts and is_part(at):
+        raise Unfit("a part of a position")
+    return at
 
 
 @dataclass(slots=True)
