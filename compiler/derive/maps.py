@@ -110,9 +110,10 @@ def by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) 
                 continue
             if divided:
                 # `(o + b - r) // s + 1` too
-                for part in dict.fromkeys(part for part in divided if isinstance(part.args[1], Num)):
-                    dividend = substitute(part.args[0], {it: num(0) for it in summed})
-                    yield from _by_quotient(dividend, int(part.args[1].value), iters, box, operands)
+                for whole, divisor in dict.fromkeys(part.args for part in divided):
+                    if isinstance(divisor, Num):
+                        dividend = substitute(whole, {it: num(0) for it in summed})
+                        yield from _by_quotient(dividend, int(divisor.value), iters, box, operands)
                 continue
             # of a window that is summed where it begins: `h + 3 * a` of `h + 3 * a + b`
             index = substitute(index, {it: num(0) for it in summed})

@@ -356,12 +356,18 @@ def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Sca
 
 
 def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
-    """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`."""
+    """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`.
+
+    Under a guard too: `A[(i - r) // 2] if (i - r) % 2 == 0` → `A[0] if i - r == 0` where both are less than 2.
+    """
     if not any(isinstance(node, Apply) and node.name in {"//", "%"} for node in walk(body)):
         return body
     ranges = {**sum_ranges(body), **within}
 
     def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Apply) and node.name == "select":
+            made = _guarded(node, ranges)
+            return None if made is node else narrowed(made, within)
         if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:
             return None
         divisor, value = node.args[1].value, node.args[0]
@@ -374,3 +380,29 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         return num(0) if node.name == "//" else narrowed(value, within)
 
     return rebuild(body, leaf)
+
+
+def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+    """A choice under a guard `e % s == 0` where e lies between -s and s: there it is 0."""
+    condition, then, otherwise = node.args
+    for part in walk(condition):
+        if not (isinstance(part, Apply) and part.name == "==" and num(0) in part.args):
+            continue
+        for each in part.args:
+            if not (isinstance(each, Apply) and each.name == "%" and isinstance(each.args[1], Num)) or each.reads:
+                continue
+            value, divisor = each.args
+            try:
+                least, most = interval(value, ranges)
+            except Unknown:
+                continue
+            if isinstance(divisor, Num) and -divisor.value < least and most < divisor.value:
+                condition = _with(condition, part, apply("==", value, num(0)))
+                if all(own.name == "and" for own in walk(node.args[0]) if isinstance(own, Apply) and part in own.args):
+                    # where it does not hold the other branch is taken
+                    then = _with(then, apply("//", value, divisor), num(0))
+    return node if condition is node.args[0] else apply("select", condition, then, otherwise)
+
+
+def _with(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
+    return rebuild(root, lambda node: new if node is old else None)

@@ -388,29 +388,34 @@ def only_positions(
             continue
         (it,) = own
         slope, low, extent = coefficient_of(guard, it), *((each[iters.index(it)]) for each in (box.low, box.extents))
-        if slope is None or abs(slope) != 1 or low is not num(0) or not isinstance(extent, Num) or extent.value > divisor:
+        if slope is None or abs(slope) != 1 or low is not num(0) or not isinstance(extent, Num):
             continue
         place = apply("*", num(-slope), substitute(guard, {it: num(0)}))
         try:
             least, most = interval(place, at)
         except Unknown:
             continue
-        found[it] = place if least >= 0 and most < divisor else apply("%", place, num(divisor))
+        if divisor is None or (extent.value <= divisor and least >= 0 and most < divisor):
+            found[it] = place
+        elif extent.value <= divisor:
+            found[it] = apply("%", place, num(divisor))
     return found
 
 
-def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int]]:
-    """What has to be divisible by a number, or a term is 0: by a guard, or as the remainder is read at in a dimension of one."""
-    remainders = [
-        arg for each in _guards(body) if isinstance(each, Apply) and each.name == "==" and num(0) in each.args for arg in each.args
+def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
+    """What has to be divisible by a number (None: be 0), or a term is 0: by a guard, or where a dimension of one is read at."""
+    zeros = [
+        apply("-", *each.args) for each in _guards(body) if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
     ]
     for factor in _factors_of(body):
         if isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
             shape = operands.values[factor.operand].type.shape
-            remainders += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
-    for each in remainders:
+            zeros += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
+    for each in zeros:
         if isinstance(each, Apply) and each.name == "%" and isinstance(each.args[1], Num):
             yield each.args[0], int(each.args[1].value)
+        elif each.integral:
+            yield each, None
 
 
 def read_at(body: Scalar) -> frozenset[Iter]:
