@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from dslc.derive.matching import Found, at_index
-from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, ranges, sum_ranges
+from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, is_part, ranges, sum_ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce
@@ -293,7 +293,10 @@ class Right:
         return read(self.operands.number(made.value), place, made.other)
 
     def _index(self, subs: Sequence[t.Expr], found: Found) -> Vector:
-        return tuple(part for sub in subs for part in self._vector(sub, found))
+        at = tuple(part for sub in subs for part in self._vector(sub, found))
+        if any(map(is_part, at)):
+            raise Unfit("a part of a position")
+        return at
 
     def _vector(self, node: t.Expr, found: Found) -> Vector:
         """Positions: an index, a map of positions, sums and differences of them."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, interval
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
-from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, walk
+from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
 from dslc.ir.scopes import substitute
 
 
@@ -102,21 +103,23 @@ def by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) 
         for index in node.index:
             own = [it for it in iters if it in index.free]
             summed = index.free - inside
-            if len(own) < 2 or any(coefficient_of(index, it) is None for it in summed):
+            divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
+            if not own or any(coefficient_of(each, it) is None for it in summed for each in _affine(index, divided)):
+                continue
+            if len(own) < 2 and all(part.free.isdisjoint(summed) for part in divided):
+                continue
+            if divided:
+                # `(o + b - r) // s + 1` too
+                for whole, divisor in dict.fromkeys(part.args for part in divided):
+                    if isinstance(divisor, Num):
+                        dividend = substitute(whole, {it: num(0) for it in summed})
+                        yield from _by_quotient(dividend, int(divisor.value), iters, box, operands)
                 continue
             # of a window that is summed where it begins: `h + 3 * a` of `h + 3 * a + b`
             index = substitute(index, {it: num(0) for it in summed})
-            divided = [part for part in walk(index) if isinstance(part, Apply) and part.name == "//"]
-            quotients = dict.fromkeys(part for part in divided if isinstance(part.args[1], Num))
-            if quotients:
-                # `(o + b - r) // s + 1` too
-                for part in quotients:
-                    assert isinstance(part.args[1], Num)
-                    yield from _by_quotient(part.args[0], int(part.args[1].value), iters, box, operands)
-                continue
             for it in own:
                 slope = coefficient_of(index, it)
-                if slope is None or abs(slope) != 1:
+                if not slope or (abs(slope) != 1 and not _overlaps(index, own, iters, box)):
                     continue
                 constant = substitute(index, {other: num(0) for other in index.free})
                 value = apply("-", index, constant)
@@ -131,8 +134,27 @@ def by_reads(term: Term, iters: tuple[Iter, ...], box: Box, operands: Operands) 
                 back = operands.fresh(len(iters))
                 rest = substitute(value, {it: num(0)})
                 moved = substitute(rest, dict(zip(iters, back, strict=True)))
-                inverse = apply("*", num(slope), apply("-", back[k], moved))
+                # with a stride not every position comes from one: those between are computed too, where the term has a value there
+                inverse = apply("*", num(Fraction(1, slope)), apply("-", back[k], moved))
                 yield k, Map(iters, (*iters[:k], value, *iters[k + 1 :]), back, (*back[:k], inverse, *back[k + 1 :]), after)
+
+
+def _affine(index: Scalar, divided: Sequence[Apply]) -> list[Scalar]:
+    """An index, or where parts of it are quotients what is divided, and the index without them."""
+    return [*(part.args[0] for part in divided), rebuild(index, lambda node: num(0) if node in divided else None)]
+
+
+def _overlaps(index: Scalar, own: Sequence[Iter], iters: tuple[Iter, ...], box: Box) -> bool:
+    """Whether some positions of an index are read at more than once, as those of strided windows are that overlap."""
+    sizes = [box.extents[iters.index(it)] for it in own]
+    try:
+        (extent,) = image(iters, (index,), box).extents
+    except Unfit:
+        return False
+    every: Scalar = num(1)
+    for size in sizes:
+        every = apply("*", every, size)
+    return isinstance(extent, Num) and isinstance(every, Num) and extent.value < every.value
 
 
 def _by_quotient(

@@ -10,7 +10,7 @@ from itertools import islice, product
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, View, in_bounds, ranges, view_of
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Scalar, apply, num, rebuild, walk
-from dslc.ir.scopes import substitute
+from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
 
 #: the key of the order of axes of the scope inside that was matched last
@@ -45,6 +45,11 @@ class Left:
     def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
         self.rule, self.formulas, self.operands = rule, formulas, operands
         self.ranges: dict[str, str] = {}
+        #: the index of each `reads(f, x)`
+        self.reads = [
+            node.args[1].id for one in rule.declarations if isinstance(one, t.Where) for node in one.conditions
+            if isinstance(node, t.Call) and node.function == "reads" and len(node.args) == 2 and isinstance(node.args[1], t.Name)
+        ]  # fmt: skip
         self.terms = {s.name: s for d in rule.declarations if isinstance(d, t.TermDecl) for s in d.signatures}
         self.maps = {d.name for d in rule.declarations if isinstance(d, t.MapDecl)}
         self.tensors = {n for d in rule.declarations if isinstance(d, t.TensorDecl) for n in d.names}
@@ -79,7 +84,7 @@ class Left:
         if len(names) != len(node.places):
             return
         single = {it for it, extent in zip(view.iters, view.box.extents, strict=True) if extent is num(1)}
-        for classes in _parts(names, view.iters, found.indexes, single):
+        for classes in _parts(names, view.iters, found.indexes, single, self._unread(names, view)):
             each = found
             renamed: dict[Iter, Scalar] = {}
             for place, part in zip(node.places, classes, strict=True):
@@ -103,6 +108,15 @@ class Left:
                 where = {it: (n, k) for n, part in zip(names, classes, strict=True) for k, it in enumerate(part)}
                 each = each.put("order", name if top else _NESTED, tuple(where[it] for it in view.iters))
                 yield from self._body(node.body, replace(view, body=body), each)
+
+    def _unread(self, names: Sequence[str], view: View) -> Mapping[str, Collection[Iter]]:
+        """For indexes at which a condition says that terms read: the iterators at which too little is read for that."""
+        wanted = {name: self.reads.count(name) for name in names if name in self.reads}
+        if not wanted:
+            return {}
+        reads = [each.index for each in each_of(Read, view.body)]
+        counts = {it: sum(it in index for index in reads) for it in view.iters}
+        return {name: {it for it, count in counts.items() if count < least} for name, least in wanted.items()}
 
     def _body(self, node: t.Expr, view: View, found: Found) -> Iterator[Found]:
         """The outermost summation, and what is below it."""
@@ -333,11 +347,13 @@ def _part(view: View, part: tuple[Iter, ...]) -> Box:
 
 
 def _parts(
-    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], single: Collection[Iter] = ()
-) -> Iterator[tuple[tuple[Iter, ...], ...]]:
+    names: Sequence[str], iters: tuple[Iter, ...], known: Mapping[str, tuple[Iter, ...]], single: Collection[Iter] = (),
+    barred: Mapping[str, Collection[Iter]] = {},
+) -> Iterator[tuple[tuple[Iter, ...], ...]]:  # fmt: skip
     """Every way to give each iterator to one of the names; of several names each gets at least one.
 
     A name that stands for iterators already gets as many. `single`: iterators of one position, which go with the first name.
+    `barred`: iterators that a name does not stand for.
     """
     if len(names) == 1 and names[0] not in known:
         yield (iters,)
@@ -347,7 +363,8 @@ def _parts(
             yield (iters,)
         return
     wanted = [len(known[name]) if name in known else None for name in names]
-    for choice in islice(product(*((0,) if it in single else range(len(names)) for it in iters)), _CHOICES):
+    options = [[0] if it in single else [k for k, name in enumerate(names) if it not in barred.get(name, ())] for it in iters]
+    for choice in islice(product(*options), _CHOICES):
         if any(count != choice.count(k) if count is not None else k not in choice for k, count in enumerate(wanted)):
             continue
         classes = tuple(tuple(it for it, k in zip(iters, choice, strict=True) if k == j) for j in range(len(names)))

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
+from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
@@ -128,14 +130,55 @@ class Term:
                 if not callable(arg):
                     raise Unfit("a tensor where a term takes one")
                 tensors[param] = arg
+        parts: dict[Iter, Scalar] = {}
+        for it, value in values.items():
+            if is_part(value):
+                marker = iterator(f"~/{len(parts)}")
+                parts[marker], values[it] = value, marker
         if not tensors:
-            return substitute(self.body, values)
+            return whole_at(substitute(self.body, values), parts)
 
         def on_read(node: Read, index: Vector, other: Scalar | None, depth: int) -> Scalar:
             found = tensors.get(node.operand)
+            index = tuple(_whole(at, parts) for at in index)
             return read(node.operand, index, other) if found is None else found(index)
 
-        return substitute(self.body, values, 0, on_read)
+        return whole_at(substitute(self.body, values, 0, on_read), parts)
+
+
+def is_part(value: Scalar) -> bool:
+    """Whether a position is a part of one, as the way back from a strided one is: `(z - r) / 2`."""
+    return not value.integral and any(isinstance(part, Num) and isinstance(part.value, Fraction) for part in walk(value))
+
+
+def whole_at(body: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
+    """A body at parts of positions, where these make whole ones: `X[2 * h + r]` at `h = (z - r) / 2` is `X[z]`; else raises Unfit."""
+    if not parts or parts.keys().isdisjoint(body.free):
+        return body
+
+    def leaf(node: Scalar) -> Scalar | None:
+        if not isinstance(node, Read):
+            return None
+        other = None if node.other is None else whole_at(node.other, parts)
+        return read(node.operand, tuple(_whole(at, parts) for at in node.index), other)
+
+    made = rebuild(body, leaf)
+    if not parts.keys().isdisjoint(made.free):
+        raise Unfit("a part of a position")
+    return made
+
+
+def _whole(at: Scalar, parts: Mapping[Iter, Scalar]) -> Scalar:
+    for it in [each for each in parts if each in at.free]:
+        slope = coefficient_of(at, it)
+        if slope is None:
+            raise Unfit("a part of a position")
+        value = parts[it]
+        terms = value.args if isinstance(value, Apply) and value.name == "+" else (value,)
+        at = apply("+", substitute(at, {it: num(0)}), *(apply("*", num(slope), term) for term in terms))
+    if parts and is_part(at):
+        raise Unfit("a part of a position")
+    return at
 
 
 @dataclass(slots=True)
@@ -313,12 +356,18 @@ def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Sca
 
 
 def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
-    """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`."""
+    """Quotients and remainders of what is known to be less than the divisor: `(i // 2, i % 2)` → `(0, i)` where `i < 2`.
+
+    Under a guard too: `A[(i - r) // 2] if (i - r) % 2 == 0` → `A[0] if i - r == 0` where both are less than 2.
+    """
     if not any(isinstance(node, Apply) and node.name in {"//", "%"} for node in walk(body)):
         return body
     ranges = {**sum_ranges(body), **within}
 
     def leaf(node: Scalar) -> Scalar | None:
+        if isinstance(node, Apply) and node.name == "select":
+            made = _guarded(node, ranges)
+            return None if made is node else narrowed(made, within)
         if not (isinstance(node, Apply) and node.name in {"//", "%"} and isinstance(node.args[1], Num)) or node.reads:
             return None
         divisor, value = node.args[1].value, node.args[0]
@@ -331,3 +380,29 @@ def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:
         return num(0) if node.name == "//" else narrowed(value, within)
 
     return rebuild(body, leaf)
+
+
+def _guarded(node: Apply, ranges: Mapping[Scalar, tuple[int, int]]) -> Scalar:
+    """A choice under a guard `e % s == 0` where e lies between -s and s: there it is 0."""
+    condition, then, otherwise = node.args
+    for part in walk(condition):
+        if not (isinstance(part, Apply) and part.name == "==" and num(0) in part.args):
+            continue
+        for each in part.args:
+            if not (isinstance(each, Apply) and each.name == "%" and isinstance(each.args[1], Num)) or each.reads:
+                continue
+            value, divisor = each.args
+            try:
+                least, most = interval(value, ranges)
+            except Unknown:
+                continue
+            if isinstance(divisor, Num) and -divisor.value < least and most < divisor.value:
+                condition = _with(condition, part, apply("==", value, num(0)))
+                if all(own.name == "and" for own in walk(node.args[0]) if isinstance(own, Apply) and part in own.args):
+                    # where it does not hold the other branch is taken
+                    then = _with(then, apply("//", value, divisor), num(0))
+    return node if condition is node.args[0] else apply("select", condition, then, otherwise)
+
+
+def _with(root: Scalar, old: Scalar, new: Scalar) -> Scalar:
+    return rebuild(root, lambda node: new if node is old else None)

@@ -16,7 +16,7 @@ from dslc.derive.maps import by_reads, changed, image, merged, split, together
 from dslc.derive.matching import Found
 from dslc.derive.pieces import Box, Map, Operands, Term, Unfit, ranges
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
-from dslc.ir.scopes import each_of
+from dslc.ir.scopes import each_of, substitute
 from dslc.syntax import tree as t
 
 #: extents up to which every part is a size to split by
@@ -60,12 +60,19 @@ class Unknowns:
         for value in self._generated(first.domain, found):
             if isinstance(value, Map):
                 each = found.put("maps", first.name, value)
-                declared = next((d for d in self.rule.declarations if isinstance(d, t.MapDecl) and d.name == first.name), None)
-                if declared is not None and isinstance(declared.codomain, t.Name) and value.box is not None:
-                    each = each.put("sets", declared.codomain.id, value.box)
+                declared = self._declared(first.name)
+                if declared is not None and value.box is not None:
+                    # what it maps into; or of what it maps that which nothing else says
+                    for name in (_id(declared.codomain), *_names(declared.domain)):
+                        if name not in found.sets:
+                            each = each.put("sets", name, value.box)
+                            break
             else:
                 each = found.put("sets", first.name, value)
             yield from self._chosen(rest, each)
+
+    def _declared(self, name: str) -> t.MapDecl | None:
+        return next((each for each in self.rule.declarations if isinstance(each, t.MapDecl) and each.name == name), None)
 
     # ---- generators ----------------------------------------------------------------------------------------
 
@@ -83,6 +90,8 @@ class Unknowns:
             box = nonzero_box(term, self._index_of(node.args[1], found), found, self.operands)
             if box is not None:
                 yield box
+        elif name == "nonzero_positions" and len(node.args) == 2:
+            yield from self._positions(found.terms[_id(node.args[0])], self._index_of(node.args[1], found), found)
         elif name == "rounded_up":
             yield from self._rounded(self._index_of(node.args[0], found), found, self._factors(node, "to", found))
         elif name == "halves":
@@ -125,6 +134,8 @@ class Unknowns:
         yield from together(iters, reads, self.operands)
         indexes = [index for term in found.terms.values() for node in walk(term.body) if isinstance(node, Read) for index in node.index]
         splits: dict[int, list[tuple[int, Map]]] = {}
+        # by the number that each iterator stands beside: a stride for rows, another one for columns
+        beside: dict[int, tuple[int, Map]] = {}
         for k, it in enumerate(iters):
             near = [index for index in indexes if it in index.free and (len(index.free) > 1 or index is not it)]
             short = factors.short(box.extents[k]) if any(self._is_window(it, index, found) for index in near) else ()
@@ -133,9 +144,13 @@ class Unknowns:
                     parts = split(iters, box, k, factor, self.operands)
                     if parts is not None:
                         splits.setdefault(factor, []).append((k, parts))
+                        if any(factor in _numbers(index) for index in near):
+                            beside.setdefault(k, (factor, parts))
         for alike in splits.values():
             # the dimensions of a window are alike
             yield from together(iters, alike, self.operands) if len(alike) > 1 else (alike[0][1],)
+        if len({factor for factor, _ in beside.values()}) > 1:
+            yield from together(iters, [(k, parts) for k, (_, parts) in beside.items()], self.operands)
         for k in range(len(iters) - 1):
             if any(_joins(index, iters[k], iters[k + 1], box.extents[k + 1]) for index in indexes):
                 whole = merged(iters, box, k, self.operands)
@@ -167,6 +182,24 @@ class Unknowns:
                 # more than half of it is asked for
                 if value.value < up < 2 * value.value:
                     yield replace(box, extents=tuple(num(up) if k in places else e for k, e in enumerate(box.extents)))
+
+    def _positions(self, term: Term, index: tuple[tuple[Iter, ...], Box], found: Found) -> Iterator[Map]:
+        """Of a sum the positions that a guard leaves: `phi(x, z)` where all but one of an iterator are 0, z being the others."""
+        iters, box = index
+        try:
+            at = self._ranges(found)
+        except Unfit:
+            return
+        chosen = only_positions(term.body, iters, box, at, self.operands)
+        if not chosen:
+            return
+        kept = [k for k, it in enumerate(iters) if it not in chosen]
+        outer = tuple(it for name, own in found.indexes.items() if own is not iters for it in own)
+        places = self.operands.fresh(len(kept))
+        values = [chosen.get(it, it) for it in iters]
+        own = {iters[k]: place for k, place in zip(kept, places, strict=True)}
+        left = Box(tuple(box.low[k] for k in kept), tuple(box.extents[k] for k in kept))
+        yield Map((*outer, *places), tuple(substitute(value, own) for value in values), box=left)
 
     def _halves(self, box: Box) -> Iterator[Box]:
         for k, extent in enumerate(box.extents):
@@ -202,6 +235,8 @@ class Unknowns:
     def _predicate(self, node: t.Call, found: Found) -> bool:
         if node.function == "bijective":
             return found.maps[_id(node.args[0])].back is not None
+        if node.function == "reads" and len(node.args) == 2:
+            return set(found.indexes[_id(node.args[1])]) <= read_at(found.terms[_id(node.args[0])].body)
         if node.function == "total" and len(node.args) == 2:
             term, box = found.terms[_id(node.args[0])], self._set(node.args[1], found)
             return total(term, {**self._ranges(found), **ranges(self._iters_like(box, term), box)}, self.operands)
@@ -334,6 +369,60 @@ def _short(extent: Scalar) -> tuple[int, ...]:
     return tuple(range(2, (extent.value + 1) // 2 + 1))
 
 
+def _names(node: t.Expr) -> tuple[str, ...]:
+    """The sets of a product of sets."""
+    return (*_names(node.left), *_names(node.right)) if isinstance(node, t.Binary) else (_id(node),)
+
+
+def only_positions(
+    body: Scalar, iters: Sequence[Iter], box: Box, at: Mapping[Scalar, tuple[int, int]], operands: Operands
+) -> Mapping[Iter, Scalar]:
+    """For iterators of a sum the one position where a term is not 0: `r` is `b` where there is nothing but for `(b - r) % 2 == 0`.
+
+    `at`: where iterators run. An iterator runs through the divisor's positions at most; others of the sum stay out of its guard.
+    """
+    found: dict[Iter, Scalar] = {}
+    for guard, divisor in _divided(body, operands):
+        own = [it for it in iters if it in guard.free]
+        if len(own) != 1 or own[0] in found:
+            continue
+        (it,) = own
+        slope, low, extent = coefficient_of(guard, it), *((each[iters.index(it)]) for each in (box.low, box.extents))
+        if slope is None or abs(slope) != 1 or low is not num(0) or not isinstance(extent, Num):
+            continue
+        place = apply("*", num(-slope), substitute(guard, {it: num(0)}))
+        try:
+            least, most = interval(place, at)
+        except Unknown:
+            continue
+        if divisor is None or (extent.value <= divisor and least >= 0 and most < divisor):
+            found[it] = place
+        elif extent.value <= divisor:
+            found[it] = apply("%", place, num(divisor))
+    return found
+
+
+def _divided(body: Scalar, operands: Operands) -> Iterator[tuple[Scalar, int | None]]:
+    """What has to be divisible by a number (None: be 0), or a term is 0: by a guard, or where a dimension of one is read at."""
+    zeros = [
+        apply("-", *each.args) for each in _guards(body) if isinstance(each, Apply) and each.name == "==" and len(each.args) == 2
+    ]
+    for factor in _factors_of(body):
+        if isinstance(factor, Read) and isinstance(factor.other, Num) and factor.other.value == 0:
+            shape = operands.values[factor.operand].type.shape
+            zeros += [at for at, size in zip(factor.index, shape, strict=True) if size == 1]
+    for each in zeros:
+        if isinstance(each, Apply) and each.name == "%" and isinstance(each.args[1], Num):
+            yield each.args[0], int(each.args[1].value)
+        elif each.integral:
+            yield each, None
+
+
+def read_at(body: Scalar) -> frozenset[Iter]:
+    """The iterators that alone are a position of something that is read."""
+    return frozenset(at for node in walk(body) if isinstance(node, Read) for at in node.index if isinstance(at, Iter))
+
+
 def nonzero_box(
     term: Term, index: tuple[tuple[Iter, ...], Box], found: Found, operands: Operands, beyond: bool = False
 ) -> Box | None:
@@ -380,6 +469,9 @@ def _guards(body: Scalar) -> Iterator[Scalar]:
     elif isinstance(body, Apply) and body.name == "select" and isinstance(body.args[2], Num) and body.args[2].value == 0:
         yield from _conjuncts(body.args[0])
         yield from _guards(body.args[1])
+    elif isinstance(body, Apply) and body.name == "*":
+        for factor in body.args:
+            yield from _guards(factor)
 
 
 def _conjuncts(condition: Scalar) -> Iterator[Scalar]:

@@ -155,7 +155,8 @@ def _expressions(seeded: random.Random, turn: int, helpers: Sequence[DerivationD
     near: list[Value] = []
     for _, new in list(steps.of(steps.start(value)))[:6]:
         near += [node.values[0] for node in topological([new.node]) if isinstance(node, ScopeNode)]
-    return list(dict.fromkeys([*relatives, _user(value), *near]))
+    phases = [make.value("A", "B", phases=True)] if sums else []
+    return list(dict.fromkeys([*relatives, _user(value), *near, *phases]))
 
 
 class _Drawn:
@@ -200,8 +201,11 @@ class _Drawn:
     def _extent(self, it: Iter) -> int:
         return self.shape[self.iters.index(it)] if it in self.iters else self.sums[self.bound.index(it)]
 
-    def value(self, *names: str, wider: int | None = None) -> Value:
-        """The expression over tensors of these names; `wider`: along this axis it has one position less."""
+    def value(self, *names: str, wider: int | None = None, phases: bool = False) -> Value:
+        """The expression over tensors of these names; `wider`: along this axis it has one position less.
+
+        `phases`: of the first sum only what is at the result's phase.
+        """
         args, factors = [], []
         for k, index in enumerate(self.indexes):
             args.append(input_value(names[k], TensorType(DType.F32, tuple(size for _, size, _ in index))))
@@ -209,7 +213,9 @@ class _Drawn:
             factors.append(read(k, tuple(part for part, _, _ in index), outside))
         body = factors[0] if len(factors) == 1 else apply(self.joined, *factors)
         if self.sums:
-            body = reduce(self.kind, tuple(self.bound), tuple(num(size) for size in self.sums), body)
+            phase = apply("%", apply("-", self.iters[0], self.bound[0]), num(self.sums[0]))
+            where = apply("==", phase, num(0)) if phases else None
+            body = reduce(self.kind, tuple(self.bound), tuple(num(size) for size in self.sums), body, where)
         shape = [size - (k == wider and size > 1) for k, size in enumerate(self.shape)]
         return scope_value(ValueScope(tuple(shape), body, DType.F32), tuple(args))
 

@@ -79,6 +79,34 @@ def test_a_strided_transposed_convolution_is_one_of_a_smaller_window_at_every_ph
     assert_proved(rules, own[0], text)
 
 
+@pytest.mark.parametrize(
+    "text, shape",
+    [
+        ("conv_transpose(X: f32[1, 4, 3, 3], K: f32[4, 2, 2, 2], stride=[2, 2])", (8, 4, 1, 1)),
+        ("conv_transpose(X: f32[1, 3, 6], K: f32[3, 2, 6], stride=[3], pads=[1, 2])", (6, 3, 2)),
+    ],
+)
+def test_of_a_strided_transposed_convolution_nothing_is_left_to_add(rules: Rules, text: str, shape: tuple[int, ...]) -> None:
+    """Each phase of the result has its own part of the window, and what follows the convolution is a change of layout."""
+    own = [each for each in shown(rules, text, 120) if only(each)[1:] == (shape, False)]
+    assert own
+    assert_proved(rules, own[0], text)
+
+
+def test_a_depthwise_convolution_is_one_of_a_single_group(rules: Rules) -> None:
+    text = "conv(X: f32[2, 4, 6, 6], K: f32[4, 1, 3, 3], pads=[1, 1, 1, 1], groups=4)"
+    own = [each for each in shown(rules, text, 40, depth=1) if only(each)[1] == (4, 4, 3, 3)]
+    assert own and dict(own[0].calls[0].attrs)["groups"] == 1
+    assert_proved(rules, own[0], text)
+
+
+def test_a_strided_convolution_is_one_product_at_every_position_of_which_some_are_added(rules: Rules) -> None:
+    text = "conv(X: f32[1, 5, 9, 7], K: f32[4, 5, 3, 3], stride=[2, 2])"
+    own = [each for each in shown(rules, text, 60, depth=3) if only(each)[1:] == ((5, 36), True)]
+    assert [each.calls[0].args[0].type.shape for each in own] == [(63, 5)]
+    assert_proved(rules, own[0], text)
+
+
 @pytest.mark.parametrize("text", ["avg_pool(X: f32[1, 3, 6, 6], kernel=[2, 2], stride=[2, 2])", "global_avg_pool(X: f32[1, 3, 4, 4])"])
 def test_an_average_is_a_product_with_ones(rules: Rules, text: str) -> None:
     found = shown(rules, text, 1, depth=0)

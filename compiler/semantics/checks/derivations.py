@@ -18,8 +18,11 @@ GENERATORS: Mapping[str, tuple[tuple[str, ...], frozenset[str]]] = {
     "affine_bijections": (("set",), frozenset({"factors", "rank"})),
     "rounded_up": (("set",), frozenset({"to"})),
     "nonzero_box": (("term", "set"), frozenset()),
+    "nonzero_positions": (("term", "set"), frozenset()),
     "halves": (("set",), frozenset()),
 }
+#: those that look for maps, the others look for sets
+_MAPS = frozenset({"affine_bijections", "nonzero_positions"})
 #: what the options of generators may be, beside lists of numbers
 SUGGESTED = frozenset({"tile_sizes", "vector_sizes"})
 
@@ -242,9 +245,9 @@ def _generators(rule: t.Derivation, known: Declared, report: Report) -> None:
             elif not _is_option(entry.name, entry.value, known):
                 report.add("E0304", f"this is nothing that `{entry.name}` may be", entry.value.span,
                            hint="numbers from 2 on, as in `[2, 4]`")  # fmt: skip
-        makes_map = node.function == "affine_bijections"
+        makes_map = node.function in _MAPS
         if (one.name in known.maps) is not makes_map and one.name in known.maps.keys() | known.sets:
-            hint = "`affine_bijections` looks for maps, the others for sets"
+            hint = f"{' and '.join(f'`{each}`' for each in sorted(_MAPS))} look for maps, the others for sets"
             report.add("E0304", f"`{node.function}` gives {'a map' if makes_map else 'a set'}, and `{one.name}` is none", one.span,
                        hint=hint)  # fmt: skip
 

@@ -5,7 +5,7 @@ A rule that has another form would be read and never apply; what is said here is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from dslc.semantics.checks.names import VOCABULARY, Report
 from dslc.semantics.checks.unknowns import Declared, factors, shown, unlike
@@ -13,7 +13,11 @@ from dslc.semantics.walk import walk_expr
 from dslc.syntax import tree as t
 from dslc.syntax.vocabulary import FUNCTIONS_1, FUNCTIONS_N
 
-_CONDITIONS = "`X <= V`, `X <= U | V`, `X == hull(U, V)`, `bijective(phi)`, `total(f, X)`, `forall x in X - V: f(x, y) == 0`"
+_CONDITIONS = (
+    "`X <= V`, `X <= U | V`, `X == hull(U, V)`, `bijective(phi)`, `total(f, X)`, `reads(f, x)`, `forall x in X - V: f(x, y) == 0`"
+)
+#: predicates that `where` knows, with what they take
+PREDICATES: Mapping[str, tuple[str, ...]] = {"bijective": ("map",), "total": ("term", "set"), "reads": ("term", "index")}
 _FUNCTIONS = FUNCTIONS_1 | FUNCTIONS_N | {"hull"}
 _RIGHT = "a right side is made of unknown terms, maps, sums and arithmetic"
 _LEFT = "a left side is `[x] sum[y] ...` of unknown terms, their products and sums, and of scopes and tensors that are read"
@@ -203,17 +207,18 @@ def _names(rule: t.Derivation, known: Declared, report: Report) -> None:
 
 
 def _condition(node: t.Expr, known: Declared, report: Report) -> None:
-    if isinstance(node, t.Call) and node.function in {"bijective", "total"}:
-        wanted = (known.maps.keys(),) if node.function == "bijective" else (known.terms.keys(), known.sets)
-        kinds = ("map",) if node.function == "bijective" else ("term", "set")
+    if isinstance(node, t.Call) and node.function in PREDICATES:
+        kinds = PREDICATES[node.function]
+        wanted = [{"map": known.maps.keys(), "term": known.terms.keys(), "index": known.indexes.keys()}.get(kind) for kind in kinds]
         if len(node.args) != len(wanted):
             report.add("E0301", f"`{node.function}` takes {len(wanted)} arguments, and gets {len(node.args)}", node.span,
                        hint=_CONDITIONS)  # fmt: skip
         for arg, own, kind in zip(node.args, wanted, kinds, strict=False):
             if kind == "set":
                 _set(arg, known, report)
-            elif not isinstance(arg, t.Name) or arg.id not in own:
-                report.add("E0304", f"`{node.function}` takes a {kind} here", arg.span, hint=_CONDITIONS)
+            elif own is None or not isinstance(arg, t.Name) or arg.id not in own:
+                what = f"an {kind}" if kind == "index" else f"a {kind}"
+                report.add("E0304", f"`{node.function}` takes {what} here", arg.span, hint=_CONDITIONS)
     elif isinstance(node, t.ForAll):
         _forall(node, known, report)
     elif isinstance(node, t.Compare) and len(node.operands) == 2 and node.ops[0] in {"<=", "=="}:

@@ -18,8 +18,8 @@ from dslc.syntax import tree as t
 
 #: predicates and sets that `where` and `search` of a derivation know, and the tensors' operations of expressions
 _DERIVATION = frozenset(
-    """bijective image total hull inverse affine_bijections divisors rounded_up halves nonzero_box stack tile_sizes dtype shape
-    restrict disjoint""".split()
+    """bijective image total reads hull inverse affine_bijections divisors rounded_up halves nonzero_box nonzero_positions stack
+    tile_sizes dtype shape restrict disjoint""".split()
 )
 _LOWERING = frozenset("stride regular dense size aligned bytes pointwise linear constant elements".split())
 _DEVICES = frozenset("cpu cuda ort ort_cpu ort_cuda".split())
