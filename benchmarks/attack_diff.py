@@ -20,16 +20,19 @@ from typing import Any
 import numpy as np
 from click.testing import CliRunner
 
+from benchmarks.chains import chain
 from dslc.cli.derive import called_as
 from dslc.cli.diff import command
 from dslc.errors import DslcError
+from dslc.interpret.domain import Redraw
 from dslc.interpret.floats import Floats
-from dslc.interpret.run import run
+from dslc.interpret.run import InterpretError, run
+from dslc.ir.dtype import DType
 from dslc.mutate.problem import shape_of
 from dslc.semantics.library import Rules, standard
 
-#: draws of inputs, and sizes that are put in for unknown ones
-DRAWS, SIZES = 12, (3, 4, 7)
+#: draws of inputs at least, and at most, and sizes that are put in for unknown ones
+DRAWS, ATTEMPTS, SIZES = 12, 400, (3, 4, 7)
 
 Pair = tuple[str, str]
 
@@ -89,6 +92,8 @@ def pair(kind: str, rnd: random.Random) -> Pair:
             kind = rnd.choice(("int32", "int64"))
             one = f"mul(X: {kind}[{h}, {w}], Y: {kind}[{w}])"
             return one, rnd.choice(("mul(Y, X)", "add(X, Y)", "mul(X, X)"))
+        case "chains":
+            return chain(rnd.randrange(1 << 30))
         case _:
             other = rnd.choice(("add(Y, X)", "add(X, X)", "sub(X, neg(Y))", "transpose(add(Y, X), perm=[0, 1])"))
             return f"add(X: {dtype}[N, 4], Y: {dtype}[N, 4])", other
@@ -96,7 +101,7 @@ def pair(kind: str, rnd: random.Random) -> Pair:
 
 KINDS = (
     "pads", "dilated", "strided", "grouped", "pooled", "concatenated", "several outputs", "transposed", "reshaped", "products",
-    "padded", "integers", "unknown sizes",
+    "padded", "integers", "chains", "unknown sizes", "chains",
 )  # fmt: skip
 
 
@@ -120,19 +125,40 @@ def differing(rules: Rules, one: str, other: str) -> list[np.ndarray]:
         sides.append(called)
     rng = np.random.default_rng(0)
     masks: list[np.ndarray] = []
-    for _ in range(DRAWS):
+    made, reason = 0, ""
+    for attempt in range(ATTEMPTS):
         data: dict[str, Any] = {}
         results = []
-        for called in sides:
-            for name, value in zip(called.names, called.graph.inputs, strict=True):
-                if name not in data:
-                    shape = shape_of(value)
-                    data[name] = rng.standard_normal(shape) if value.type.dtype.is_float else rng.integers(-9, 9, shape)
-            feeds = {value: data[name] for name, value in zip(called.names, called.graph.inputs, strict=True)}
-            results.append(run(rules, called.graph.outputs, feeds, Floats()))
-        new = [np.abs(np.asarray(a, float) - np.asarray(b, float)) > 1e-5 for a, b in zip(*results, strict=True)]
+        try:
+            for called in sides:
+                for name, value in zip(called.names, called.graph.inputs, strict=True):
+                    if name not in data:
+                        data[name] = drawn(value, rng, attempt)
+                feeds = {value: data[name] for name, value in zip(called.names, called.graph.inputs, strict=True)}
+                results.append(run(rules, called.graph.outputs, feeds, Floats()))
+        except (InterpretError, Redraw) as problem:
+            reason = str(problem)
+            continue
+        made += 1
+        both = [(np.asarray(a, float), np.asarray(b, float)) for a, b in zip(*results, strict=True)]
+        new = [~np.isclose(a, b, 1e-6, 1e-6, equal_nan=True) for a, b in both]
         masks = [old | each for old, each in zip(masks, new, strict=True)] if masks else new
+        if made >= DRAWS and (made >= ATTEMPTS // 4 or sum(np.size(each) for each in data.values()) > 4096):
+            break
+    if not made:
+        raise InterpretError(reason)
     return masks
+
+
+def drawn(value: Any, rng: np.random.Generator, attempt: int) -> np.ndarray:
+    """Numbers of any sign, of one sign in turns; integers that may be positions in turns, and such without 0."""
+    shape, dtype = shape_of(value), value.type.dtype
+    if dtype is DType.BOOL:
+        return rng.integers(0, 2, shape).astype(bool)
+    if not dtype.is_float:
+        return rng.integers(0, 3, shape) if attempt % 2 else rng.choice([-9, -7, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 8], shape)
+    number = rng.standard_normal(shape)
+    return number if attempt % 3 == 0 else np.abs(number) if attempt % 3 == 1 else -np.abs(number)
 
 
 def wrong(found: list[dict[str, Any]], masks: list[np.ndarray]) -> str:
@@ -145,7 +171,7 @@ def wrong(found: list[dict[str, Any]], masks: list[np.ndarray]) -> str:
             boxes[tuple(slice(*ends) for ends in zip(box["start"], box["stop"], box["step"], strict=True))] += 1
         if boxes.max(initial=0) > 1:
             return "boxes overlap"
-        if not np.array_equal(boxes > 0, mask) or abs(each["share"] - mask.mean()) > 1e-12:
+        if not np.array_equal(boxes > 0, mask) or abs(each["share"] - (mask.mean() if mask.size else 0.0)) > 1e-12:
             return f"{each['share']:.4f} said, {mask.mean():.4f} differ"
         if each["agree"] is False:
             return "PET's boxes do not agree"

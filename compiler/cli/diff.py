@@ -55,6 +55,7 @@ def command(
     """
     from dslc.cli.planes import plane, svg, text
     from dslc.errors import error
+    from dslc.ir.graph import topological
     from dslc.prove.partial.difference import NotCompared, difference
     from dslc.prove.partial.rules import wrongly_corrected
     from dslc.prove.verdict import Counterexample
@@ -77,10 +78,11 @@ def command(
         rules, old, new = _calls(programs, libraries, binds, nodes)
         names = tuple(f"Y{k}" for k in range(len(old))) if len(old) > 1 else ("Y",)
     try:
-        if not all(value.type.is_static for value in (*old, *new)):
+        nodes = topological(value.node for value in (*old, *new))
+        if not all(value.type.is_static for node in nodes for value in node.values):
             _for_all_sizes(rules, old, new, seconds, output_format)
             return
-        found = difference(rules, old, new, seed=seed, pieces=pieces, seconds=seconds)
+        found = difference(rules, old, new, seed=seed, pieces=pieces, seconds=seconds, evident=True)
     except NotCompared as problem:
         raise _refused(problem, programs) from None
     planes = [plane(each.mask, name) for each, name in zip(found, names, strict=True)]
@@ -111,7 +113,7 @@ def _calls(
     """Two calls over common tensors."""
     from dslc.cli.derive import called_as
     from dslc.cli.options import binding
-    from dslc.errors import SourceText, Span, error
+    from dslc.errors import DslcError, SourceText, Span, error
     from dslc.ir.graph import input_value, replace
     from dslc.ir.scalar import dimension, num, rebuild
     from dslc.ir.sizes import with_sizes
@@ -119,18 +121,30 @@ def _calls(
 
     files = [call.rpartition("::")[0] for call in programs]
     rules = load_many(["std", *libraries, *dict.fromkeys(file for file in files if file.endswith(".rules"))])
-    known: dict[str, Any] = {}
-    sides: list[tuple[Value, ...]] = []
     left = list(nodes)
-    for call in programs:
-        node = left.pop(0) if left and Path(call).suffix == ".onnx" else None
-        called = called_as(rules, call, node, binding(binds), known, several=True)
-        for name, value in zip(called.names, called.graph.inputs, strict=True):
-            if known.setdefault(name, value.type) != value.type:
-                whole = Span(SourceText("call", call), 0, len(call))
-                raise error("E0306", f"`{name}` is {known[name]} in the first call and {value.type} here", whole)
-        tensors = {value: input_value(name, value.type) for name, value in zip(called.names, called.graph.inputs, strict=True)}
-        sides.append(replace(called.graph.outputs, tensors))
+    named = [(call, left.pop(0) if left and Path(call).suffix == ".onnx" else None) for call in programs]
+
+    def read(calls: Sequence[tuple[str, str | None]]) -> list[tuple[Value, ...]]:
+        known: dict[str, Any] = {}
+        found: list[tuple[Value, ...]] = []
+        for call, node in calls:
+            called = called_as(rules, call, node, binding(binds), known, several=True)
+            for name, value in zip(called.names, called.graph.inputs, strict=True):
+                if known.setdefault(name, value.type) != value.type:
+                    whole = Span(SourceText("call", call), 0, len(call))
+                    raise error("E0306", f"`{name}` is {known[name]} in the first call and {value.type} here", whole)
+            tensors = {value: input_value(name, value.type) for name, value in zip(called.names, called.graph.inputs, strict=True)}
+            found.append(replace(called.graph.outputs, tensors))
+        return found
+
+    try:
+        sides = read(named)
+    except DslcError as problem:
+        # the second call may be the one that has the types
+        try:
+            sides = read(named[::-1])[::-1]
+        except DslcError:
+            raise problem from None
     numbers: dict[Scalar, Scalar] = {dimension(name): num(size) for name, size in binding(binds).items()}
     both = with_sizes((*sides[0], *sides[1]), lambda size: rebuild(size, numbers.get))
     return rules, both[: len(sides[0])], both[len(sides[0]) :]
@@ -138,23 +152,25 @@ def _calls(
 
 def _for_all_sizes(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float, output_format: str) -> None:
     """The set where sizes stay unknown, as far as the exact prover decides. Raises NotCompared where it does not."""
-    from dslc.prove.partial.difference import NotCompared, Why, parametric
+    from dslc.prove.partial.difference import NotCompared, Why, equal_everywhere, parametric
 
     began = time.perf_counter()
     region = parametric(rules, old, new, seconds)
-    if region is None:
+    if region is None and not equal_everywhere(rules, old, new, seconds):
         raise NotCompared(Why.SIZES)
     taken = round(time.perf_counter() - began, 4)
-    whole = all(region.defined)
+    whole = region is None or all(region.defined)
     records: list[dict[str, Any]] = []
-    for k, each in enumerate(region.sets):
-        empty = bool(each.is_empty())
+    for k, value in enumerate(old):
+        each = None if region is None else region.sets[k]
+        empty = each is None or bool(each.is_empty())
         share = 0.0 if empty else None
-        records.append({"share": share, "boxes": [], "proved": whole, "agree": None, "seconds": taken, "set": str(each)})
+        shown = "{ }" if each is None else str(each)
+        records.append({"share": share, "boxes": [], "proved": whole, "agree": None, "seconds": taken, "set": shown})
         if output_format == "full":
-            name = f"Y{k}" if len(region.sets) > 1 else "Y"
-            shape = f"[{', '.join(map(str, old[k].type.shape))}]"
-            said = "equal" if empty else f"differs at {each}" if region.exact else f"differs at most at {each}"
+            name = f"Y{k}" if len(old) > 1 else "Y"
+            shape = f"[{', '.join(map(str, value.type.shape))}]"
+            said = "equal" if empty else f"differs{'' if region is not None and region.exact else ' at most'} at {shown}"
             click.echo(f"{name}{shape}: {said}")
             click.echo(f"  {'proved' if whole else 'not proved where a side has no value'} for all sizes and all inputs; {taken:.2f} s")
     if output_format == "json":

@@ -45,7 +45,7 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
 
     Args:
         known: tensors that another call has typed: they are the first holes, and need no type here.
-        several: whether the outermost operator may have several results.
+        several: whether the outermost operator may have several results, and whether a tensor alone is a program too.
 
     Raises:
         DslcError: with the place in the text: no call, an unknown operator or type, a tensor without a type, or with another one.
@@ -73,7 +73,7 @@ def read_call(rules: Rules, text: str, known: Mapping[str, TensorType] | None = 
     for before, other in again:
         if "".join(before.split()) != "".join(other["type"].lstrip(" :").split()):
             raise error("E0306", f"`{other['name']}` is {before} already", Span(source, other.start(), other.end()))
-    if not typed or not _CALLED.search(body):
+    if not typed or not (_CALLED.search(body) or (several and body.strip() in typed)):
         hint = "for example `matmul(A: f32[64, 32], B: f32[32, 16])`"
         if text.strip().endswith(".onnx"):
             hint = "of a model the node is named: `--node NAME`"

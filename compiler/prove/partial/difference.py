@@ -10,63 +10,31 @@ PET's own way (boxes) is asked beside it.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import reduce
-from typing import Any
+from math import prod
 
 import numpy as np
 
-from dslc.interpret.check_rule import draw
-from dslc.interpret.domain import Array, Redraw
-from dslc.interpret.field import Field, P
-from dslc.interpret.run import InterpretError, run_scopes
-from dslc.interpret.unknown import UnknownFunctions
-from dslc.ir.graph import Input, Scope, ScopeNode, Value, scope_value, topological
+from dslc.ir.graph import Scope, ScopeNode, Value, scope_value, topological
 from dslc.ir.scalar import Read, Scalar, apply, num, read, traversal, walk
 from dslc.prove.exact.answers import Equal
 from dslc.prove.exact.compare import compare
 from dslc.prove.exact.compare import difference as exact_difference
 from dslc.prove.exact.regions import Region
 from dslc.prove.exact.terms import Unsolved
-from dslc.prove.field.degree import difference_degree
+from dslc.prove.partial.basis import equal_on_a_basis
+from dslc.prove.partial.draws import Draws, NotCompared, Why, few
 from dslc.prove.partial.split_points import NoBoxes, Points, failing, joined, shape_of, split_points
 from dslc.prove.strided import Box, Mask, TooManyPieces, mask_of, strided_boxes
 from dslc.semantics.elaborate import expand
 from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
 
-#: independent random inputs for polynomials; a position is missed with probability (degree / p)^2
-DRAWS = 2
-# outputs of more elements are drawn once where nothing is proved
-_MANY = 1 << 20
-# where functions are no polynomials a draw may hide a difference: so many are tried
-_DRAWS_OF_FUNCTIONS = 24
-_REDRAWS = 8
 # elements of all intermediate tensors together: beyond, the sizes are too large to be computed
 _MOST_ELEMENTS = 1 << 28
-
-
-class Why(Enum):
-    """Why two programs are not compared; what is decided depends on this, never on the words of a message."""
-
-    TYPES = "their outputs have different types"
-    SIZES = "sizes are unknown"
-    LARGE = "the tensors are too large"
-    UNDEFINED = "no random input was found for which both are defined"
-    PIECES = "the set has too many pieces"
-    DATA = "what is read depends on elements"
-    DISAGREE = "the two ways disagree"
-
-
-class NotCompared(Exception):
-    """Two programs whose difference is not found."""
-
-    def __init__(self, why: Why, detail: str = "") -> None:
-        super().__init__(f"{why.value}{': ' if detail else ''}{detail}")
-        self.why = why
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +66,14 @@ class Difference:
 def difference(
     rules: Rules, old: Sequence[Value], new: Sequence[Value], *,
     seed: int = 0, pieces: int = 1000, prove: bool = True, seconds: float = 10.0,
+    evident: bool = False,
 ) -> tuple[Difference, ...]:  # fmt: skip
     """Where each output of two programs differs: both have static shapes, over common inputs, with equal types of outputs.
 
     Args:
         pieces: how many boxes one output's set may have.
         prove: whether the exact prover is asked, and PET's way; `seconds` is what the prover may take.
+        evident: where laws of functions make less of a set than is proved, what real numbers show is taken, unproved.
 
     Raises:
         NotCompared: no set is found, or the two ways disagree; `why` says what it was.
@@ -113,32 +83,38 @@ def difference(
     chooser = _Outside(rules, left, right, seconds) if prove else None
     cuts = _points(left, right) if prove else (None,) * len(left)
     found: list[Difference] = []
-    draws = _Draws(left, right, seed)
-    for number, drawn in enumerate(draws.found(1 if prove else _few(left))):
-        mask = drawn.found
-        boxes = _boxes(mask, pieces)
-        proved = chooser is not None and chooser.equal(number, boxes)
+    draws = Draws(left, right, seed)
+    for number, drawn in enumerate(draws.found(1 if prove else few(left))):
+        mask, boxes, proved = _smallest(drawn.candidates, chooser, number, pieces)
         if chooser is not None and not proved and drawn.unknown is None:
             # what few draws hide others show
-            drawn = draws.more()[number]
-            mask, before = drawn.found, mask
-            if not np.array_equal(mask, before):
-                boxes = _boxes(mask, pieces)
-                proved = chooser.equal(number, boxes)
-        elif chooser is not None and not proved and drawn.unknown is not None:
-            # what the draws did not show may be hidden: the larger set is safe
-            mask = drawn.unknown
-            boxes = _boxes(mask, pieces)
-            proved = chooser.equal(number, boxes)
+            drawn, before = draws.more()[number], mask
+            if not np.array_equal(drawn.found, before):
+                mask, boxes, proved = _smallest((drawn.found,), chooser, number, pieces)
+        if drawn.real is not None and evident and not (proved and np.array_equal(mask, drawn.real)):
+            mask, boxes, proved = drawn.real, _boxes(drawn.real, pieces), False
         if not proved and _depends_on_elements((left[number], right[number])):
             raise NotCompared(Why.DATA)
         # where laws of functions are needed, elements are equal for other reasons than theorem 1 knows
-        agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None else None)
+        agree, boxed, looked = _by_boxes(mask, cuts[number] if drawn.unknown is None and drawn.real is None else None)
         share = float(mask.sum()) / mask.size if mask.size else 0.0
         bound = 0.0 if proved else drawn.error_bound
         found.append(Difference(boxes, share, proved, agree, 0.0, mask.shape, bound, boxed, looked))
     taken = time.perf_counter() - began
     return tuple(replace(each, seconds=taken) for each in found)
+
+
+def _smallest(
+    masks: Sequence[Mask], chooser: _Outside | None, number: int, pieces: int
+) -> tuple[Mask, tuple[Box, ...], bool]:
+    """The first set of positions outside of which an output is shown to be equal, its boxes, and that it is; else the last set."""
+    for mask in masks:
+        boxes = _boxes(mask, pieces)
+        if chooser is None:
+            return mask, boxes, False
+        if chooser.equal(number, boxes):
+            return mask, boxes, True
+    return mask, boxes, False
 
 
 def _boxes(mask: Mask, pieces: int) -> tuple[Box, ...]:
@@ -178,7 +154,7 @@ class _Outside:
     """Whether two expanded programs are equal outside of some boxes for all inputs, by the exact prover.
 
     The set of positions at which their normal forms differ is compared with the boxes. Where it has no normal form, or is too large as
-    functions occur, the programs are compared with 0 in the place of what is in the boxes.
+    functions occur, the programs are compared with 0 in the place of what is in the boxes, and affine ones on a basis.
     """
 
     def __init__(self, rules: Rules, left: Sequence[Value], right: Sequence[Value], seconds: float) -> None:
@@ -193,12 +169,16 @@ class _Outside:
         """Whether one output is shown to be equal outside of boxes."""
         one, other = self._sides[number]
         region = self._region
-        if one == other or (region is not None and region.defined[number] and region.lies_in(number, boxes)):
+        if one == other or sum(box.count for box in boxes) == prod(shape_of(one.type)):
+            return True
+        if region is not None and region.defined[number] and region.lies_in(number, boxes):
             return True
         if region is not None and region.exact:
             return False
         old, new = (restricted(side, boxes, inside=False) for side in (one, other))
-        return isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal)
+        if isinstance(compare(self._rules, [old], [new], seconds=self._seconds), Equal):
+            return True
+        return equal_on_a_basis(one, other, boxes, self._seconds / 2)
 
 
 def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> Region | None:
@@ -208,6 +188,12 @@ def parametric(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds
         return exact_difference(rules, left, right, seconds=seconds)
     except Unsolved:
         return None
+
+
+def equal_everywhere(rules: Rules, old: Sequence[Value], new: Sequence[Value], seconds: float = 10.0) -> bool:
+    """Whether two programs are shown to be equal at all sizes. Raises NotCompared for other types."""
+    left, right = _expanded(rules, old, new)
+    return left == right or isinstance(compare(rules, left, right, seconds=seconds), Equal)
 
 
 def restricted(value: Value, boxes: Sequence[Box], inside: bool) -> Value:
@@ -249,93 +235,4 @@ def expanded(rules: Rules, old: Sequence[Value], new: Sequence[Value]) -> tuple[
     return left, right
 
 
-@dataclass(frozen=True, slots=True)
-class _Drawn:
-    """What draws show of one output.
-
-    `found`: where both sides differed on some draw; `unknown`: where they do if nothing is known of functions, which laws of functions
-    may make too large; None where there are only polynomials, or where it is the same.
-    """
-
-    found: Mask
-    unknown: Mask | None
-    error_bound: float | None
-
-
-def _few(values: Sequence[Value]) -> int:
-    """How many draws are made where nothing is proved of what they show."""
-    return DRAWS if sum(int(value.type.elements) for value in values) < _MANY else 1
-
-
-class _Draws:
-    """Random inputs of two programs: each asked for once."""
-
-    def __init__(self, left: tuple[Value, ...], right: tuple[Value, ...], seed: int) -> None:
-        self._sides = left, right
-        self._degree = difference_degree(left, right)
-        self._rng = np.random.default_rng(seed)
-        self._made = 0
-        self._masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
-        self._found: list[_Drawn] | None = None
-
-    def found(self, draws: int) -> list[_Drawn]:
-        """What so many draws show of polynomials, each output alone; of other functions as many are made as are needed."""
-        left, right = self._sides
-        if left == right:
-            return [_Drawn(mask, None, 0.0) for mask in self._masks]
-        if self._degree is None:
-            self._found = self._found or self._of_functions()
-            return self._found
-        if draws > self._made:
-            more = _differing(left, right, self._rng, Field, draws - self._made)
-            self._masks = [one | other for one, other in zip(self._masks, more, strict=True)]
-            self._made = draws
-        return [_Drawn(mask, None, float((self._degree / P) ** self._made)) for mask in self._masks]
-
-    def more(self) -> list[_Drawn]:
-        """As `found`, with as many draws as are worth it where nothing is proved."""
-        if self._degree is not None:
-            return self.found(DRAWS)
-        masks = _differing(*self._sides, self._rng, Field, _DRAWS_OF_FUNCTIONS)
-        self._found = [replace(each, found=each.found | mask) for each, mask in zip(self.found(0), masks, strict=True)]
-        return self._found
-
-    def _of_functions(self) -> list[_Drawn]:
-        left, right = self._sides
-        found = _differing(left, right, self._rng, Field, DRAWS)
-        unknown = _differing(left, right, self._rng, UnknownFunctions, DRAWS)
-        for _ in range(_DRAWS_OF_FUNCTIONS):
-            if all(np.array_equal(one, other) for one, other in zip(found, unknown, strict=True)):
-                break
-            # in the order of a draw an element may be hidden by a larger one
-            more = _differing(left, right, self._rng, Field, 1)
-            found = [one | other for one, other in zip(found, more, strict=True)]
-            unknown = [one | other for one, other in zip(found, unknown, strict=True)]
-        return [_Drawn(one, None if np.array_equal(one, other) else other, None) for one, other in zip(found, unknown, strict=True)]
-
-
-def _differing(
-    left: tuple[Value, ...], right: tuple[Value, ...], rng: np.random.Generator, domain: type[Field], draws: int
-) -> list[Mask]:
-    masks = [np.zeros(shape_of(value.type), dtype=np.bool_) for value in left]
-    for _ in range(draws):
-        found = _run((*left, *right), rng, domain)
-        masks = [known | (a != b) for known, a, b in zip(masks, found[: len(left)], found[len(left) :], strict=True)]
-    return masks
-
-
-def _run(outputs: Sequence[Value], rng: np.random.Generator, domain: type[Field]) -> tuple[Array, ...]:
-    """Both programs on common random inputs for which they are defined. Raises NotCompared where there are none."""
-    inputs = [node.values[0] for node in topological(value.node for value in outputs) if isinstance(node, Input)]
-    reason = ""
-    for attempt in range(_REDRAWS):
-        field = domain(int(rng.integers(1 << 20)))
-        feeds: Mapping[Value, Any] = {value: draw(value.type, field, rng, attempt) for value in inputs}
-        try:
-            return tuple(run_scopes(outputs, feeds, field))
-        except (Redraw, InterpretError) as problem:
-            reason = str(problem)
-    raise NotCompared(Why.UNDEFINED, reason)
-
-
-__all__ = ["Box", "Difference", "NotCompared", "Why", "difference", "restricted"]
+__all__ = ["Box", "Difference", "NotCompared", "Why", "difference", "equal_everywhere", "parametric", "restricted"]

@@ -232,7 +232,8 @@ class _Scope:
             box = np.searchsorted(np.array(points), place, side="right")
             self._cut_where_changes(np.where(place < 0, -1, np.where(place >= size, len(points) + 1, box)))
         for leaf, moves in operand.moves.items():
-            for axis in range(len(self._shape)):
+            # of a tensor without elements nothing is read
+            for axis in range(len(self._shape) if 0 not in shape else 0):
                 self._moved(leaf, axis, places, moves, shape)
 
     def _moved(self, leaf: Value, axis: int, places: list[Array], moves: tuple[Array, ...], shape: Sequence[int]) -> None:
@@ -256,7 +257,7 @@ class _Scope:
         total = np.broadcast_to(total, (*total.shape[:-1], rank))
         if total.shape[axis] == 1:
             total = np.repeat(total, size - 1, axis=axis)
-        flat = np.moveaxis(total, axis, 0).reshape(size - 1, -1, rank)
+        flat = np.moveaxis(total, axis, 0).reshape(size - 1, prod(total.shape[:-1]) // (size - 1), rank)
         unread = np.isnan(flat)
         least, most = np.where(unread, np.inf, flat).min(axis=1), np.where(unread, -np.inf, flat).max(axis=1)
         differs = (least < most).any(axis=1)
