@@ -35,7 +35,7 @@ from dslc.search.run import Run
 from dslc.search.siblings import Siblings
 from dslc.search.sizes import sizes_of
 from dslc.search.sources import Source, Substitutions
-from dslc.search.stages import Explored, Predicted, Referenced
+from dslc.search.stages import Explored, Predicted, Referenced, Task
 from dslc.search.steps import status_of
 from dslc.search.strategy import Grown, Space
 from dslc.search.sweep import sweep
@@ -432,7 +432,7 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear linear operators as programs that are almost equal, corrected and measured."""
     task = ground.referenced.task
-    if not task.settings.mutate or not with_kernels(task.settings):
+    if not task.settings.mutate or not _has_kernels(task):
         return
     left = _share(ground, run, "mutating programs", MUTATING)
     common = (task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
@@ -452,8 +452,7 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
     task = ground.referenced.task
-    computed = task.target.pricing is not None and task.settings.portable == "functions"
-    if not task.settings.derive or not (with_kernels(task.settings) or computed):
+    if not task.settings.derive or not _has_kernels(task):
         return
     left = _share(ground, run, "deriving programs", DERIVING)
     # what promises to be faster may take longer to build than kernels that need not be
@@ -465,6 +464,11 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     yield from pairs
     # what was mutated, or derived in pairs, is derived further
     yield from _found(Derivations(*common, found=siblings.found, longer=longer), run, "deriving programs", (*pairs[:1], *bases))
+
+
+def _has_kernels(task: Task) -> bool:
+    """Whether what ONNX has no node for can be a kernel: one that is built here, or a function that a target plans."""
+    return with_kernels(task.settings) or (task.target.pricing is not None and task.settings.portable == "functions")
 
 
 def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float]:
