@@ -33,7 +33,7 @@ _DTYPES = {str(dtype): dtype for dtype in DType}
 #: longer definitions are not read: one hole takes some twenty characters
 _LONGEST = 1 << 20
 #: nor are equations in longer ones
-_LONGEST_EQUATION = 1 << 17
+_LONGEST_EQUATION = 1 << 15
 
 
 def definition_of(rules: Rules, name: str, group: Graph) -> str:

@@ -18,6 +18,7 @@ from dslc.codegen.cuda.text import CudaText
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.constants import array_value
+from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules, standard
 from tests.codegen.files import with_kernel
 from tests.codegen.groups import Case, M, N, Room, group
@@ -81,6 +82,15 @@ def test_a_few_rows_are_shared_by_many_threads() -> None:
     _, few = best("layer norm", {"N": 128, "M": 4096})
     assert [launch.form for launch in few.launches] == ["rows"]
     assert few.launches[0].block[0] >= 256
+
+
+def test_memory_has_what_is_read_and_written_once() -> None:
+    """What a block keeps of a row is not moved, and of a table only what is looked up."""
+    rows = generate(standard(), group(lambda r: r.op("softmax", r.input(64, 256), axis=1)))
+    assert [launch.bytes for launch in rows.launches] == [2 * 64 * 256 * 4]
+    table = generate(standard(), group(lambda r: r.op("gather", r.input(5000, 8), r.input(3, dtype=DType.I64), axis=0)))
+    # places, the rows that they name, and the same rows again
+    assert sum(int(str(launch.bytes)) for launch in table.launches) <= 3 * 8 * 8 + 2 * 3 * 8 * 4
 
 
 def test_what_has_no_kernel_says_why() -> None:
