@@ -213,7 +213,7 @@ class _Planner:
             buffers[RESULT - 1 - k] = self._weight(arg, view).buffer if arg.constant else views[k].buffer
         function = function_named(one.function)
         written = (function.result,) if function is not None else ()
-        rule = f"{one.rule}: {_words(kernel.group)}"
+        rule = f"{one.rule}: {_words(kernel.group)}" + (f", priced with {taken.algorithm}" if taken.algorithm else "")
         for arguments in one.calls():
             own = tuple(
                 (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, View) else v) for name, v in arguments

@@ -310,6 +310,16 @@ def test_faster_devices_take_less() -> None:
     assert all(1e-6 < one < 1e-3 for one in seconds)
 
 
+@pytest.mark.parametrize(("dtype", "dilation", "counted"), [
+    (DType.F32, 1, ", priced with Winograd"), (DType.F32, 2, ""), (DType.F16, 1, ", priced with tensor cores"),
+])  # fmt: skip
+def test_a_step_says_what_its_price_counts_on(dtype: DType, dilation: int, counted: str) -> None:
+    X, K = tensor("X", 2, 8, 9, 9, dtype=dtype), tensor("K", 8, 8, 3, 3, dtype=dtype)
+    conv = op("conv", X, K, dilation=(dilation, dilation), pads=(0, 0, 0, 0))
+    (step,) = planned(standard(), Graph((X, K), (conv,)), H100).plan.steps
+    assert step.rule == f"targets.cudnn_conv: conv{counted}"
+
+
 # ---- lowerings of others ------------------------------------------------------------------------------------------------
 
 DOUBLED = """dslc 1
