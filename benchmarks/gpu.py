@@ -3,9 +3,10 @@
     python3 benchmarks/gpu.py --carry WHEELS                  # where there is a network: all packages that are needed
     python3 benchmarks/gpu.py --wheels WHEELS --device h100   # on the device's machine, which may be offline: tests, then the table
     python -m benchmarks.gpu --fake                           # no device: the same code, with times that say nothing
+    python -m benchmarks.gpu --priced --networks              # no device: whole networks by the data sheet, and what was chosen
 
 `--python 3.12 --have FILE` carries for another Python, without what that machine has (its `pip freeze`). `--networks` takes real
-networks instead of small models.
+networks instead of small models, `--zoo` those of the papers.
 
 Rows are kept in a file as they are made, so that a run that is stopped goes on where it was. Times are medians of rounds in which the
 programs take turns, of runs whose inputs are on the device; the values of each are compared with ONNX Runtime's on the CPU first.
@@ -24,12 +25,14 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from benchmarks.gpu_cases import Built, Case, Network
     from dslc.cuda.launch import Launcher
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -39,155 +42,8 @@ TESTS = ("pytest", "hypothesis")
 LIGHT = ("nvidia-cudnn-frontend<1.19",)
 #: rounds in which programs take turns, runs of a round, and how far values may be apart (as a part of the largest one)
 ROUNDS, RUNS, APART = 9, 50, {"f32": 2e-3, "f16": 3e-2}
-
-
-@dataclass(frozen=True, slots=True)
-class Case:
-    """A model by its sizes, those of a dry run, and the element type of its products."""
-
-    name: str
-    write: Callable[..., Any]
-    sizes: tuple[int, ...]
-    small: tuple[int, ...]
-    dtype: str = "f32"
-
-    @property
-    def label(self) -> str:
-        return f"{self.name} {'x'.join(map(str, self.sizes))}"
-
-    def model(self, fake: bool) -> tuple[Any, Mapping[str, tuple[int, ...]]]:
-        """The model, and the shapes of its inputs."""
-        from benchmarks.kernel_models import Writer
-
-        writer = Writer()
-        return self.write(writer, *(self.small if fake else self.sizes)), writer.sizes
-
-    def given(self, fake: bool) -> tuple[Any, Mapping[str, Any], Mapping[str, int]]:
-        """The model, its inputs, and the sizes of unknown dimensions."""
-        import numpy as np
-
-        model, shapes = self.model(fake)
-        random = np.random.default_rng(0)
-        return model, {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}, {}
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """A real network of `benchmarks.models`."""
-
-    name: str
-    dtype: str = "f32"
-
-    @property
-    def label(self) -> str:
-        return f"model {self.name}"
-
-    def given(self, fake: bool) -> tuple[Any, Mapping[str, Any], Mapping[str, int]]:
-        """The model, inputs that are valid for it, and the sizes of its unknown dimensions."""
-        import onnx
-
-        from benchmarks.models import fetch, find
-        from dslc.cost.inputs import drawn_inputs
-
-        model, bind = onnx.load(fetch(self.name)), find(self.name).bind
-        return model, drawn_inputs(model, bind).feeds[0], bind
-
-
-def convolution(w: Any, n: int, c: int, size: int, f: int, kernel: int, stride: int = 1, dilation: int = 1) -> Any:
-    """With a bias and a relu, as networks have it."""
-    from benchmarks.kernel_models import weights
-
-    reach = dilation * (kernel - 1) // 2
-    x, k, b = w.input("x", n, c, size, size), w.weight(weights(f, c, kernel, kernel) / 32), w.weight(weights(f))
-    y = w.op("Conv", x, k, b, pads=[reach] * 4, strides=[stride] * 2, dilations=[dilation] * 2)
-    return w.model(w.op("Relu", y))
-
-
-def residual(w: Any, n: int, c: int, size: int) -> Any:
-    """A block of two convolutions, around which its input is added."""
-    from benchmarks.kernel_models import weights
-
-    x = w.input("x", n, c, size, size)
-    inner = w.op("Relu", w.op("Conv", x, w.weight(weights(c, c, 3, 3) / 32), w.weight(weights(c)), pads=[1] * 4))
-    outer = w.op("Conv", inner, w.weight(weights(c, c, 3, 3) / 32), w.weight(weights(c)), pads=[1] * 4)
-    return w.model(w.op("Relu", w.op("Add", outer, x)))
-
-
-def transposed(w: Any, n: int, c: int, size: int, f: int) -> Any:
-    """A transposed convolution as generators have it."""
-    from benchmarks.kernel_models import weights
-
-    x, k = w.input("x", n, c, size, size), w.weight(weights(c, f, 4, 4) / 32)
-    return w.model(w.op("ConvTranspose", x, k, strides=[2, 2], pads=[1] * 4))
-
-
-def dense(w: Any, rows: int, inner: int, columns: int) -> Any:
-    from benchmarks.kernel_models import weights
-
-    product = w.op("MatMul", w.input("x", rows, inner), w.weight(weights(inner, columns) / 32))
-    return w.model(w.op("Relu", w.op("Add", product, w.weight(weights(columns)))))
-
-
-def dense_half(w: Any, rows: int, inner: int, columns: int) -> Any:
-    """In half precision, for tensor cores."""
-    import numpy as np
-
-    from benchmarks.kernel_models import weights
-
-    x = w.op("Cast", w.input("x", rows, inner), to=10)
-    product = w.op("MatMul", x, w.weight((weights(inner, columns) / 32).astype(np.float16)))
-    return w.model(w.op("Cast", product, to=1))
-
-
-def attention(w: Any, heads: int, length: int, width: int) -> Any:
-    """As exporters write it: heads brought to the front, scaled, softmax, and back."""
-    q, k, v = (w.op("Transpose", w.input(name, 1, length, heads, width), perm=[0, 2, 1, 3]) for name in "qkv")
-    scores = w.op("Div", w.op("MatMul", q, w.op("Transpose", k, perm=[0, 1, 3, 2])), w.number(width**0.5))
-    out = w.op("MatMul", w.op("Softmax", scores, axis=-1), v)
-    return w.model(w.op("Reshape", w.op("Transpose", out, perm=[0, 2, 1, 3]), w.ints(1, length, heads * width)))
-
-
-def _kernel_cases() -> Iterator[Case]:
-    """The models that generated kernels are made for, at their largest sizes."""
-    from benchmarks import kernel_models
-
-    largest = {case.name: case for case in kernel_models.CASES}
-    for case in largest.values():
-        def write(w: Any, *sizes: int, own: Any = case.write) -> Any:
-            return own(w, (), *sizes)
-
-        # groups divide channels
-        small = {1: (40,), 2: (4, 8), 3: (8, 6, 4), 4: (1, 4, 3, 6)}[len(case.sizes)]
-        yield Case(case.name, write, case.sizes, small)
-
-
-#: real networks, the lightest first
-NETWORKS = (
-    "silero-vad-ifless", "mtcnn-rnet", "mtcnn-pnet", "mtcnn-onet", "magika", "silero-vad-sequence", "pp-ocr-cls", "dnsmos-p808",
-    "light-shufflenet", "light-squeezenet", "basic-pitch", "minilm",
-)  # fmt: skip
-
-
-def networks() -> tuple[Network, ...]:
-    """Those that are at hand, or can be fetched: `--networks`."""
-    return tuple(Network(name) for name in NETWORKS)
-
-
-def cases() -> tuple[Case, ...]:
-    """EinNet's Table 3 (its convolutions and products), chains, norms, softmax, attention."""
-    return (
-        Case("conv 3x3", convolution, (1, 512, 7, 512, 3), (1, 8, 5, 8, 3)),
-        Case("conv 5x5", convolution, (16, 32, 56, 32, 5), (1, 4, 6, 4, 5)),
-        Case("conv dilated", convolution, (16, 64, 56, 64, 3, 1, 2), (1, 4, 7, 4, 3, 1, 2)),
-        Case("conv strided", convolution, (16, 64, 112, 128, 3, 2), (1, 4, 8, 8, 3, 2)),
-        Case("residual block", residual, (16, 128, 28), (1, 4, 5)),
-        Case("conv transpose", transposed, (16, 448, 2, 256), (1, 8, 2, 4)),
-        Case("dense", dense, (512, 768, 3072), (8, 12, 16)),
-        Case("dense, few rows", dense, (1, 4096, 4096), (1, 16, 16)),
-        Case("dense f16", dense_half, (2048, 2048, 2048), (16, 16, 24), "f16"),
-        Case("attention", attention, (12, 512, 64), (2, 6, 4)),
-        *_kernel_cases(),
-    )
+#: seconds that the device which records may take for a network
+RECORDED = 150.0
 
 
 @dataclass(frozen=True)
@@ -206,11 +62,12 @@ class Row:
     note: str = ""
 
 
-def measured(case: Case | Network, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path) -> Row:
+def measured(case: Case | Network | Built, launcher: Launcher, sheet: str, fake: bool, budget: float, cache: Path) -> Row:
     """A row: a failure is one as well, with its reason, and the next row is made all the same."""
     import onnxruntime
 
     import dslc
+    from benchmarks.gpu_cases import Case
     from dslc.cuda import Session
     from dslc.errors import DslcError
 
@@ -253,6 +110,70 @@ def measured(case: Case | Network, launcher: Launcher, sheet: str, fake: bool, b
     for session in sessions.values():
         session.close()
     return row
+
+
+def priced(case: Case | Network | Built, sheet: str, budget: float, cache: Path) -> Row:
+    """A row without a device: plans of both by the data sheet, looked through for faults; values by ONNX Runtime, which runs what the
+    kernels compute as functions, and by the device that records where the interpreter is not too slow for that."""
+    import onnxruntime
+
+    import dslc
+    from dslc.codegen.limited import TooLong, within
+    from dslc.cuda import Session
+    from dslc.cuda.code import generable
+    from dslc.cuda.costs import plan_model
+    from dslc.cuda.devices import device_named
+    from dslc.cuda.fake import FakeDevice
+    from dslc.errors import DslcError
+    from dslc.onnx.importer import import_model
+    from dslc.semantics.library import standard
+    from tests.codegen.plan_checks import faults
+
+    name = f"{sheet} by its data sheet"
+    try:
+        model, feeds, bind = case.given(False)
+        done = dslc.optimize(model, on="cuda", device=sheet, budget=budget, bind=bind, cache=cache, threads=1)
+        rules, device = standard(), device_named(sheet)
+        plans = [
+            plan_model(rules, one, import_model(one, rules), device, bind, feeds, generable(rules, device)).plan
+            for one in (model, done.model)
+        ]
+        wanted, found = (
+            onnxruntime.InferenceSession(one.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, feeds)
+            for one in (model, done.model)
+        )
+        apart = max(_apart(a, b) for a, b in zip(found, wanted, strict=True))
+        notes = [f"{_told(plans[0])} -> {_told(plans[1])}", _rules(done.report)]
+        notes += [fault for plan in plans for fault in faults(plan)[:2]]
+        try:
+            recorded = within(RECORDED, lambda: Session(done.model, launcher=FakeDevice(rules, order=0)).run(None, feeds))
+            apart = max(apart, *(_apart(a, b) for a, b in zip(recorded, wanted, strict=True)))
+            notes.append("recorded")
+        except TooLong:
+            notes.append("not recorded: the interpreter takes too long")
+    except DslcError as problem:
+        return Row(case.label, name, note=str(problem.diagnostics[0].message))
+    except (RuntimeError, OSError) as problem:
+        return Row(case.label, name, note=f"it is not at hand: {str(problem).splitlines()[0]}")
+    before, after = (plan.seconds for plan in plans)
+    return Row(case.label, name, priced_before=before, priced_after=after, apart=apart, note="; ".join(notes))
+
+
+def _told(plan: Any) -> str:
+    """What a plan consists of: calls, and what their prices count on; kernels; parts for the CPU."""
+    words = {"CallStep": "calls", "KernelStep": "kernels", "HostStep": "on the CPU"}
+    kinds = Counter(words[type(step).__name__] for step in plan.steps)
+    counted = Counter(step.rule.rpartition(", priced with ")[2] for step in plan.steps if ", priced with " in step.rule)
+    found = [f"{kinds['calls']} calls" + "".join(f" ({count} {how})" for how, count in counted.items())]
+    return ", ".join([*found, *(f"{kinds[kind]} {kind}" for kind in ("kernels", "on the CPU") if kinds[kind])])
+
+
+def _rules(report: Any) -> str:
+    """The rules of a report, and how often each was applied."""
+    found = Counter[str]()
+    for step in report.steps:
+        found[step.rule.rpartition("std.")[2]] += step.count
+    return ", ".join(f"{rule}{f' x {count}' if count > 1 else ''}" for rule, count in found.most_common(6)) or "kept"
 
 
 def _apart(found: Any, wanted: Any) -> float:
@@ -318,6 +239,13 @@ def known(path: Path) -> dict[tuple[str, str], Row]:
     return rows
 
 
+def kept(path: Path, row: Row) -> Row:
+    """The row, which is in the file from now on."""
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(row)) + "\n")
+    return row
+
+
 HEAD = "| model | original, us | optimized, us | ratio | torch.compile, us | ratio to it | roofline, us | apart | |\n"
 HEAD += "|---" * 9 + "|"
 
@@ -331,7 +259,7 @@ def line(row: Row) -> str:
     def ratio(a: float | None, b: float | None) -> str:
         return "-" if a is None or b is None or b <= 0 else f"{a / b:.2f}"
 
-    priced = f"{micro(row.priced_before)} -> {micro(row.priced_after)}"
+    priced = f"{micro(row.priced_before)} -> {micro(row.priced_after)} ({ratio(row.priced_before, row.priced_after)})"
     apart = "-" if row.apart is None else f"{row.apart:.1e}"
     own = (row.case, micro(row.before), micro(row.after), ratio(row.before, row.after))
     cells = (*own, micro(row.torch), ratio(row.torch, row.after), priced, apart, row.note)
@@ -395,6 +323,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="h100", choices=["a100", "h100", "h200"], help="the data sheet that plans are made by")
     parser.add_argument("--row", action="append", help="only models whose name begins so")
     parser.add_argument("--networks", action="store_true", help="real networks instead, as far as they are at hand or can be fetched")
+    parser.add_argument("--zoo", action="store_true", help="networks of the papers instead")
+    parser.add_argument("--priced", action="store_true", help="no device: what the data sheet says, and what was chosen")
     parser.add_argument("--budget", type=float, default=60.0, help="seconds of one search")
     parser.add_argument("--results", type=Path, default=Path("gpu.jsonl"), help="rows, kept as they are made")
     parser.add_argument("--again", action="store_true", help="make rows that failed again")
@@ -413,27 +343,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def table(options: argparse.Namespace) -> int:
     """Makes the rows that are missing, and prints all."""
+    from benchmarks.gpu_cases import built, cases, networks
     from dslc.cuda import CudaFailure
     from dslc.cuda.fake import FakeDevice
     from dslc.cuda.launchers import launcher
     from dslc.semantics.library import standard
 
+    every: Sequence[Case | Network | Built] = networks() if options.networks else built() if options.zoo else cases()
+    chosen = [case for case in every if not options.row or any(case.label.startswith(word) for word in options.row)]
+    done = known(options.results)
+    if options.priced:
+        print(HEAD)
+        with tempfile.TemporaryDirectory() as cache:
+            for case in chosen:
+                row = done.get((case.label, f"{options.device} by its data sheet"))
+                if row is None or (options.again and row.priced_after is None):
+                    row = kept(options.results, priced(case, options.device, options.budget, Path(cache)))
+                print(line(row), flush=True)
+        print("no device: nothing was measured")
+        return 0
     try:
         device: Launcher = FakeDevice(standard()) if options.fake else launcher()
     except CudaFailure as problem:
         print(f"nothing is measured: {problem.diagnostics[0].message}")
         return 0
-    done = known(options.results)
     print(HEAD)
     with tempfile.TemporaryDirectory() as cache:
-        for case in networks() if options.networks else cases():
-            if options.row and not any(case.label.startswith(word) for word in options.row):
-                continue
+        for case in chosen:
             row = done.get((case.label, _name(device, options.device)))
             if row is None or (options.again and row.before is None):
-                row = measured(case, device, options.device, options.fake, options.budget, Path(cache))
-                with options.results.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(asdict(row)) + "\n")
+                row = kept(options.results, measured(case, device, options.device, options.fake, options.budget, Path(cache)))
             print(line(row), flush=True)
     device.close()
     if options.fake:

@@ -306,12 +306,13 @@ def _group(file: Said, name: str, function: FunctionProto, rules: Rules | None) 
     from dslc.onnx.functions import group_of, name_of
     from dslc.semantics.library import standard
 
-    types = types_of(file.metadata.get(KEY + name, ""))
+    definition = file.metadata.get(KEY + name, "")
+    types = types_of(definition)
     if types is None or len(types) != len(function.input):
         return Missing(name, Why.DEFINITION)
     if name_of(function, types) != name:
         return Missing(name, Why.NAME)
-    group = group_of(rules or standard(), function, types) if len(function.node) <= _NODES else None
+    group = group_of(rules or standard(), function, types, definition) if len(function.node) <= _NODES else None
     return Missing(name, Why.FUNCTION) if group is None else group
 
 

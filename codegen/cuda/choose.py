@@ -21,8 +21,9 @@ _BUSY = 1024
 class Hardware:
     """A device, per second and per multiprocessor; the defaults are those of an A100.
 
-    `bandwidth`: bytes from memory, `cache`: bytes from the last cache, `operations`: in f32, `units`: those of products of half
-    precision on tensor cores, as far as kernels of one's own reach them, `launch`: seconds of a launch.
+    `bandwidth`: bytes from memory, `cache`: bytes from the last cache, which has `held` bytes of results that were just made,
+    `operations`: in f32, `units`: those of products of half precision on tensor cores, as far as kernels of one's own reach them,
+    `launch`: seconds of a launch.
     """
 
     processors: int = 108
@@ -35,6 +36,11 @@ class Hardware:
     blocks: int = 32
     registers: int = 65536
     shared: int = 100 << 10
+    held: int = 0
+
+    def moved(self, bytes: float) -> float:
+        """Seconds for what is moved once."""
+        return bytes / (self.cache if bytes <= self.held else self.bandwidth)
 
 
 def occupancy(launch: CudaLaunch, hardware: Hardware, usage: Usage | None = None) -> float:
@@ -61,9 +67,17 @@ def seconds(text: CudaText, hardware: Hardware, sizes: Mapping[Sym, int] | None 
         busy = max(1e-3, min(1.0, launch.used * threads / (hardware.processors * _BUSY)))
         speed = hardware.units if launch.form == "units" else hardware.operations
         work = at(launch.flops, known) / (speed * busy)
-        moved = max(at(launch.bytes, known) / hardware.bandwidth, at(launch.requested, known) / hardware.cache) / busy
+        moved = max(hardware.moved(at(launch.bytes, known)), at(launch.requested, known) / hardware.cache) / busy
         total += hardware.launch + max(work, moved)
     return total
+
+
+def least(text: CudaText, hardware: Hardware) -> float:
+    """What no way to write it is below by much: its bytes and operations, where everything is busy."""
+    known = dict.fromkeys(text.sizes, _UNKNOWN)
+    bytes = sum(at(launch.bytes, known) for launch in text.launches)
+    flops = sum(at(launch.flops, known) for launch in text.launches)
+    return hardware.launch + max(hardware.moved(bytes), flops / hardware.operations)
 
 
 def candidates(products: bool, rows: bool) -> Iterator[CudaVariant]:
@@ -94,4 +108,4 @@ def candidates(products: bool, rows: bool) -> Iterator[CudaVariant]:
         yield CudaVariant(width=2)
 
 
-__all__ = ["Hardware", "candidates", "occupancy", "seconds"]
+__all__ = ["Hardware", "candidates", "least", "occupancy", "seconds"]

@@ -93,7 +93,7 @@ class _Kernels:
         stages = stages_of(parts, self.variant.fuse)
         memory = self._memory(stages)
         codes = [self._written(stage, memory) for stage in stages]
-        launches = [self._launch(f"{name}_{k}", stage, code) for k, (stage, code) in enumerate(zip(stages, codes, strict=True))]
+        launches = [self._launch(f"{name}_{k}", stage, code, memory) for k, (stage, code) in enumerate(zip(stages, codes, strict=True))]
         title = f"{len(parts.parts)} scopes, {', '.join(str(type) for type in inputs)} -> {', '.join(str(type) for type in outputs)}"
         body = render(
             "kernel.cu.j2",
@@ -125,17 +125,27 @@ class _Kernels:
             "body": code.body, "parameters": parameters, "shared": code.shared,
         }  # fmt: skip
 
-    def _launch(self, symbol: str, stage: Stage, code: LaunchCode) -> CudaLaunch:
+    def _launch(self, symbol: str, stage: Stage, code: LaunchCode, memory: Memory) -> CudaLaunch:
         work: Dim = 0
         moved: Dim = 0
         asked: Dim = 0
+        # what a block keeps for itself is not moved
+        kept = stage.values - code.spread
+        read: dict[Value, Dim] = {}
+        for placed in stage.placed:
+            for arg in placed.part.args:
+                if arg not in kept:
+                    read[arg] = _plus(read.get(arg, 0), times(*placed.part.scope.extents, _steps(placed.part)))
+        for value, count in read.items():
+            # of a table only what is looked up
+            moved = _plus(moved, times(_least(times(*value.type.shape), count), value.type.dtype.bytes))
+        for value in stage.values:
+            if value in memory.stores or value in code.spread:
+                moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
         for placed in stage.placed:
             part = placed.part
             work = _plus(work, _operations(part))
-            values = {*part.args, part.value} - (stage.values - {part.value})
-            for value in values:
-                moved = _plus(moved, times(*value.type.shape, value.type.dtype.bytes))
-            reads = sum(each.type.dtype.bytes for each in part.args)
+            reads = sum(each.type.dtype.bytes for each in part.args if each not in kept)
             if code.form == "units" and self.variant.units is not None:
                 side = min(self.variant.units.rows, self.variant.units.columns)
                 asked = _plus(asked, above(times(*part.scope.extents, _steps(part), reads), side))
@@ -193,6 +203,10 @@ class _Kernels:
 def _plus(a: Dim, b: Dim) -> Dim:
     total = apply("+", scalar(a), scalar(b))
     return int(total.value) if isinstance(total, Num) and isinstance(total.value, int) else total
+
+
+def _least(a: Dim, b: Dim) -> Dim:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else plain(apply("min", scalar(a), scalar(b)))
 
 
 def _steps(part: Part) -> Dim:

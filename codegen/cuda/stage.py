@@ -74,6 +74,8 @@ class LaunchCode:
     #: how far apart in memory is what neighbouring threads have, and how many elements a thread asks for at once
     apart: float = 1.0
     used: float = 1.0
+    #: values of the stage that go through memory because they are too large for a block
+    spread: frozenset[Value] = frozenset()
 
 
 def dim_of(value: Poly) -> Dim:
@@ -232,7 +234,10 @@ class CudaStage(StageWriter):
         busy = 1.0 if steps is None else min(1.0, -(-steps // self.variant.width) / self.team)
         used = busy * self.variant.width if form in {"points", "rows"} else 1.0
         shared = tuple(self.shared_memory)
-        return LaunchCode(form, self.threads, blocks, self.team, self.emitter.root, grid, pointers, written, shared, apart, used)
+        near = {each.name for each in shared}
+        spread = frozenset(value for value, tensor in self.buffers.items() if tensor.pointer not in near)
+        root = self.emitter.root
+        return LaunchCode(form, self.threads, blocks, self.team, root, grid, pointers, written, shared, apart, used, spread)
 
     def _meet(self) -> Store:
         return Store(f"k_meet<{self.team}>", ())

@@ -31,13 +31,14 @@ RESULT = -1
 @dataclass(frozen=True, slots=True, eq=False)
 class Taken:
     """A kernel as a vendor's call, whatever its buffers are: views of its arguments, those of weights in the layout that the call
-    wants, and of the result. `whole`: the arguments are those of `lifted`."""
+    wants, and of the result. `whole`: the arguments are those of `lifted`. `algorithm`: what the price counts on, for people."""
 
     whole: bool
     found: Found
     operands: tuple[View, ...]
     result: View
     seconds: float
+    algorithm: str = ""
 
 
 def patterns(rules: Rules) -> tuple[Pattern, ...]:
@@ -111,7 +112,7 @@ class Calls:
                 for one in found(pattern, target, own):
                     seconds = self._seconds(one)
                     if best is None or seconds < best.seconds:
-                        best = Taken(whole, one, operands, result, seconds)
+                        best = Taken(whole, one, operands, result, seconds, self.device.algorithm(result.dtype, one.window))
             if best is not None:
                 return best
         return None

@@ -52,15 +52,27 @@ class Device:
             sizes: rows, columns and length of the sum of a product, and its batch.
             window: of a convolution that moves by one; Winograd's algorithm takes fewer multiplications for windows of 3 positions.
         """
-        peak = self.tensor.get(dtype, self.plain.get(dtype, min(self.plain.values())))
-        saved = 1.0
-        if len(window) == 2 and tuple(window) == (3, 3) and peak == self.plain.get(dtype):
-            saved = _WINOGRAD ** len(window)
+        peak = self._peak(dtype)
+        saved = _WINOGRAD ** len(window) if self._filters(dtype, window) else 1.0
         tiles = 1
         for size, whole in zip(sizes, (_TILE, _TILE, _PART, 1), strict=False):
             tiles *= -(-size // whole)
         used = min(1.0, tiles / self.processors) if sizes else 1.0
         return self.launch + max(flops / saved / (_VENDOR * peak * max(used, 1 / self.processors)), self.moved(bytes))
+
+    def algorithm(self, dtype: DType, window: Sequence[int] = ()) -> str:
+        """What the price of a vendor's call counts on, for people: empty for plain arithmetic."""
+        if self._filters(dtype, window):
+            return "Winograd"
+        return "tensor cores" if self.tensor.get(dtype, 0.0) > self.plain.get(dtype, 0.0) else ""
+
+    def _peak(self, dtype: DType) -> float:
+        """Operations a second of a vendor's product."""
+        return self.tensor.get(dtype, self.plain.get(dtype, min(self.plain.values())))
+
+    def _filters(self, dtype: DType, window: Sequence[int]) -> bool:
+        """Whether a vendor's convolution multiplies less than its sum says: a small window, and no tensor cores, which are faster."""
+        return tuple(window) == (3, 3) and self._peak(dtype) == self.plain.get(dtype)
 
     def kernel(self, flops: float, bytes: float, dtype: DType, launches: int = 1) -> float:
         """Seconds of a generated kernel, which has no tensor cores."""

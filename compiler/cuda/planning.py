@@ -66,13 +66,21 @@ class NotPlanned(NoPlan):
         self.why, self.detail = why, detail
 
 
-#: whether a kernel is generated for a group, and the bytes of each piece of memory that it wants meanwhile; None: it is not
-Generable = Callable[[Graph], "tuple[int, ...] | None"]
+@dataclass(frozen=True, slots=True)
+class Wants:
+    """A generated kernel: bytes of each piece of memory that it wants meanwhile, and seconds as it is written, where that is known."""
+
+    scratch: tuple[int, ...] = ()
+    seconds: float | None = None
 
 
-def every_kernel(_: Graph) -> tuple[int, ...] | None:
+#: what is generated for a group; None: nothing is
+Generable = Callable[[Graph], "Wants | None"]
+
+
+def every_kernel(_: Graph) -> Wants | None:
     """Kernels that need no code: whoever runs the plan interprets them."""
-    return ()
+    return Wants()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,7 +139,7 @@ class _Planner:
         self.names_of: dict[Graph, str] = {}
         self.kernels: dict[str, str] = {}
         self.weights: dict[str, tuple[Value, View]] = {}
-        self.known: dict[Graph, tuple[int, ...] | None] = {}
+        self.known: dict[Graph, Wants | None] = {}
         self.around = Neighbours(graph)
 
     # ---- what runs as one ---------------------------------------------------------------------------------------------
@@ -139,7 +147,7 @@ class _Planner:
     def run(self) -> Planned:
         for value, name in zip(self.graph.inputs, self.names, strict=True):
             self.where[value] = self._new(value.type, Place.INPUT, name)
-        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._scratch)
+        graph = grouped(self.rules, self.graph, self.device, self.calls, self.profiles, self._wants)
         self.around = Neighbours(graph)
         for node in graph.nodes():
             if isinstance(node, Input) or node.constant:
@@ -205,7 +213,7 @@ class _Planner:
             buffers[RESULT - 1 - k] = self._weight(arg, view).buffer if arg.constant else views[k].buffer
         function = function_named(one.function)
         written = (function.result,) if function is not None else ()
-        rule = f"{one.rule}: {_words(kernel.group)}"
+        rule = f"{one.rule}: {_words(kernel.group)}" + (f", priced with {taken.algorithm}" if taken.algorithm else "")
         for arguments in one.calls():
             own = tuple(
                 (name, replaced(v, buffer=buffers[v.buffer]) if isinstance(v, View) else v) for name, v in arguments
@@ -220,7 +228,7 @@ class _Planner:
 
     # ---- kernels ------------------------------------------------------------------------------------------------------
 
-    def _scratch(self, program: Graph) -> tuple[int, ...] | None:
+    def _wants(self, program: Graph) -> Wants | None:
         if program not in self.known:
             self.known[program] = self.generable(program)
         return self.known[program]
@@ -229,11 +237,11 @@ class _Planner:
         """A kernel for a node, which reads what lies in order: views are looked at by the kernel itself."""
         values = dict(zip(fold_of(Group((node,), node.values)).old, kernel.values, strict=True)) if kernel is not node else {}
         kernel = self._over_plain(kernel)
-        scratch = self._scratch(kernel.group)
-        if scratch is None:
+        wants = self._wants(kernel.group)
+        if wants is None:
             self._split(node, kernel)
             return
-        outs = self._emit(kernel, scratch)
+        outs = self._emit(kernel, wants)
         for value in node.values:
             made = values.get(value)
             self.where[value] = outs[value.index if made is None else made.index]
@@ -340,16 +348,18 @@ class _Planner:
                 stack.extend(reversed(value.node.args))
         return _kernel_of(replace(outputs, holes), holes)
 
-    def _emit(self, kernel: Kernel, scratch: tuple[int, ...]) -> list[View]:
+    def _emit(self, kernel: Kernel, wants: Wants) -> list[View]:
         reads = tuple(self._operand(arg) for arg in kernel.args)
         outs = [self._new(value.type, Place.SHARED) for value in kernel.values]
         held = []
-        for size in scratch:
+        for size in wants.scratch:
             self.buffers.append(Buffer(Place.SHARED, size))
             held.append(len(self.buffers) - 1)
         name = self._named(kernel.group)
-        work = estimate(kernel, self.profiles)
-        seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
+        seconds = wants.seconds
+        if seconds is None:
+            work = estimate(kernel, self.profiles)
+            seconds = self.device.kernel(work.operations, work.bytes, outs[0].dtype, max(1, work.rounds))
         self.drafts.append(Draft(f"kernel: {_words(kernel.group)}", seconds, reads, tuple(outs), tuple(held), name=name))
         return outs
 
@@ -369,10 +379,10 @@ class _Planner:
         """A view copied into row-major order."""
         whole = self._to_plain(arg)
         kernel = self._closed((whole,))
-        scratch = self._scratch(kernel.group)
-        if scratch is None:
+        wants = self._wants(kernel.group)
+        if wants is None:
             raise NotPlanned(Why.KERNEL, _words(kernel.group))
-        return self._emit(kernel, scratch)[0]
+        return self._emit(kernel, wants)[0]
 
     def _end(self, value: Value) -> View:
         """Where an output of the model is, in row-major order."""
@@ -422,4 +432,4 @@ def _words(program: Graph) -> str:
     return " + ".join(word.rpartition(".")[2] for word in words[:8]) + (" + ..." if len(words) > 8 else "")
 
 
-__all__ = ["Generable", "NotPlanned", "Planned", "Why", "every_kernel", "planned"]
+__all__ = ["Generable", "NotPlanned", "Planned", "Wants", "Why", "every_kernel", "planned"]

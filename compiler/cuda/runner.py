@@ -17,23 +17,32 @@ from dslc.cuda.views import View
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run as interpreted
 from dslc.ir.constants import NUMPY
-from dslc.ir.graph import Constant, Graph
+from dslc.ir.graph import Constant, Graph, Value
 from dslc.semantics.library import Rules
 
 #: older devices have no kernels and no plans
 OLDEST = (8, 0)
 #: makes the text of a kernel; None where a launcher needs none
 Texts = Callable[[Graph], Any]
+#: where weights lie on a device, by what they are and how they are laid out
+Weights = dict[tuple[Value, tuple[int, ...], tuple[int, ...]], int]
 
 
 class Runner:
     """One plan on one launcher, ready to run again and again.
 
+    Args:
+        weights: those that plans of the same model have on the device already, and from now on have there; whoever has them frees
+            them. By default they are the runner's own.
+
     Raises:
         CudaFailure: with the kernel or function and the rules that it comes from.
     """
 
-    def __init__(self, rules: Rules, planned: Planned, launcher: Launcher, texts: Texts | None = None, record: bool = True) -> None:
+    def __init__(
+        self, rules: Rules, planned: Planned, launcher: Launcher, texts: Texts | None = None, record: bool = True,
+        weights: Weights | None = None,
+    ) -> None:  # fmt: skip
         if launcher.capability < OLDEST:
             major, minor = launcher.capability
             raise CudaFailure(Reason.TOO_OLD, f"compute capability {major}.{minor}, and {OLDEST[0]}.{OLDEST[1]} is wanted")
@@ -44,10 +53,13 @@ class Runner:
         self._record, self._runs, self._ran = record, 0, False
         try:
             shared = self._allocate(self.plan.shared)
+            there = self._weights(rules, planned, {} if weights is None else weights, weights is None)
             self.pointers = [
-                shared + buffer.offset if buffer.place is Place.SHARED else self._allocate(buffer.bytes) for buffer in self.plan.buffers
-            ]
-            self._weights(rules, planned)
+                shared + buffer.offset if buffer.place is Place.SHARED
+                else there[buffer.name] if buffer.place is Place.WEIGHT
+                else self._allocate(buffer.bytes)
+                for buffer in self.plan.buffers
+            ]  # fmt: skip
             self._hosts = {name: runtime(model) for name, model in planned.hosts.items()}
             # what the CPU does in between is no part of a graph
             self._record = self._record and not self._hosts
@@ -61,12 +73,28 @@ class Runner:
         self._own.append(pointer)
         return pointer
 
-    def _weights(self, rules: Rules, planned: Planned) -> None:
-        computed = [value for value, _ in planned.weights.values() if not isinstance(value.node, Constant)]
+    def _weights(self, rules: Rules, planned: Planned, known: Weights, own: bool) -> dict[str, int]:
+        """Where each weight lies; those that are not on the device yet are brought there."""
+        keys = {name: (value, view.shape, view.strides) for name, (value, view) in planned.weights.items()}
+        new = {name: key for name, key in keys.items() if key not in known}
+        computed = list(dict.fromkeys(value for value, _, _ in new.values() if not isinstance(value.node, Constant)))
         arrays = dict(zip(computed, interpreted(rules, computed, {}, Floats()), strict=True)) if computed else {}
-        for value, view in planned.weights.values():
+        for name, key in new.items():
+            value, view = planned.weights[name]
             array = arrays[value] if value in arrays else value.node.data.load()  # type: ignore[attr-defined]
-            self.launcher.upload(self.pointers[view.buffer], laid_out(array, view))
+            pointer = self.launcher.allocate(max(value.type.bytes, 1))
+            if own:
+                self._own.append(pointer)
+            # whoever shares them frees it, also where what follows fails
+            known[key] = pointer
+            try:
+                self.launcher.upload(pointer, laid_out(array, view))
+            except BaseException:
+                del known[key]
+                if not own:
+                    self.launcher.free(pointer)
+                raise
+        return {name: known[key] for name, key in keys.items()}
 
     def _load(self, name: str, program: Graph, texts: Texts | None) -> Any:
         rule = next((step.rule for step in self.plan.steps if isinstance(step, KernelStep) and step.name == name), "")
@@ -225,4 +253,4 @@ def sizes_of(types: Mapping[str, tuple[Any, ...]], feeds: Mapping[str, Any]) -> 
     return found
 
 
-__all__ = ["OLDEST", "Runner", "Texts", "laid_out", "sizes_of"]
+__all__ = ["OLDEST", "Runner", "Texts", "Weights", "laid_out", "sizes_of"]

@@ -15,7 +15,7 @@ from dslc.cuda.launch import LASTING, CudaFailure, Launcher, Reason
 from dslc.cuda.launchers import launcher as found_launcher
 from dslc.cuda.plan import BadPlan, Plan
 from dslc.cuda.planning import Generable, NotPlanned
-from dslc.cuda.runner import Runner, Texts
+from dslc.cuda.runner import Runner, Texts, Weights
 from dslc.cuda.stored import stored_plan
 from dslc.ir.scalar import Sym
 from dslc.onnx.importer import import_model
@@ -65,6 +65,8 @@ class Session:
         self.notes: list[str] = []
         self.stored = self._stored(imported.context.model)
         self._runners: dict[tuple[tuple[int, ...], ...], Runner] = {}
+        #: on the device once, whatever shapes there are plans for
+        self._weights: Weights = {}
         self.launcher: Launcher | None = None
         self._own = launcher is None
         try:
@@ -147,7 +149,7 @@ class Session:
             raise CudaFailure(Reason.PLAN, str(problem)) from None
         if self.stored is not None and _at(self.stored) == _at(planned.plan) and not self.stored.same(planned.plan):
             self.notes.append("the plan in the file is not used: dslc plans this model in another way")
-        return Runner(self.rules, planned, self.launcher, self._texts)
+        return Runner(self.rules, planned, self.launcher, self._texts, weights=self._weights)
 
     def _serve(self, problem: CudaFailure) -> None:
         """Lets the CPU serve, where that is allowed and no device could do better; says so once. Raises the problem else."""
@@ -163,6 +165,8 @@ class Session:
         """Frees what is on the device."""
         while self._runners:
             self._runners.popitem()[1].close()
+        while self._weights and self.launcher is not None:
+            self.launcher.free(self._weights.popitem()[1])
         if self._own and self.launcher is not None:
             self.launcher.close()
 

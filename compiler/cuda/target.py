@@ -16,7 +16,7 @@ from dslc.cost.machine import Machine, this_machine
 from dslc.cost.measure import LEAST, Measurer
 from dslc.cost.model import CostModel
 from dslc.cost.targets import Target, lowerings_on, target_named
-from dslc.cuda.code import generable
+from dslc.cuda.code import generable, priced
 from dslc.cuda.costs import plan_model
 from dslc.cuda.devices import DEFAULT, Device, device_named
 from dslc.cuda.hosted import hosted
@@ -76,7 +76,7 @@ class Cuda:
         outputs = replace(small.outputs, dict[Value, Value](weights))
         models = hosted(rules, costs.opset, {}, _IR)
         try:
-            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=generable(rules), hosted=models)
+            found = planned(rules, Graph(small.inputs, outputs), self.device, generable=priced(rules, self.device), hosted=models)
         except NotPlanned:
             return Info(inf)
         seconds = found.plan.seconds

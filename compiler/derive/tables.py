@@ -102,9 +102,9 @@ def _patterns(rules: Rules, name: str) -> Iterator[Pattern]:
     if len(op.syntax.outputs) != 1 or any(param.type is None for param in op.syntax.params):
         return
     choices = rank_choices(op)
-    # what slides along two dimensions may slide along three
-    deep = dict.fromkeys(choices[-1], 3)
-    for ranks in choices if len(deep) < 2 else [*choices, deep]:
+    # what slides along one dimension may slide along two, or three
+    deep = [dict.fromkeys(choices[-1], rank) for rank in (2, 3)] if len(choices[-1]) > 1 else []
+    for ranks in [*choices, *(each for each in deep if each not in choices)]:
         for level in ("symbolic", "attributes"):
             try:
                 found = [_pattern(op, choice) for choice in assumed(rules, op, ranks, level)]

@@ -1,6 +1,7 @@
 """Kernels as text of the language, which travels in a model's metadata: what they are applied to, and what they compute.
 
-Nothing is compiled from it: it says at which types the function of the same name was meant, and tells people the rest.
+Nothing is compiled because a text says so: it tells at which types the function of the same name was meant, and, where a kernel is an
+equation that the function spells out, that equation, which is taken where it is spelled out in just these nodes.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.graph import Call, Constant, Graph, Input, Node, ScopeNode, Value, topological, with_args
 from dslc.ir.scalar import Num, Scalar, apply, as_scalar, dimension
 from dslc.ir.show import show_with
+from dslc.ir.text import NotWritten, name_of_size, program_text
 from dslc.semantics.elaborate import expand_node
+from dslc.semantics.env import Mismatch
 from dslc.semantics.library import Rules
+from dslc.semantics.written import read_program
 from dslc.syntax import tree as t
 from dslc.syntax.parser import parse
 
@@ -28,13 +32,45 @@ _ELEMENTS = 16
 _DTYPES = {str(dtype): dtype for dtype in DType}
 #: longer definitions are not read: one hole takes some twenty characters
 _LONGEST = 1 << 20
+#: nor are equations in longer ones
+_LONGEST_EQUATION = 1 << 15
 
 
 def definition_of(rules: Rules, name: str, group: Graph) -> str:
-    """A group as an operator of the language; only its types where the language cannot say all of it."""
+    """A group as an operator of the language; only its types where the language cannot say all of it.
+
+    Equations of its own are written so that `equation_of` reads them again: as operators before it, which it calls.
+    """
+    exact = _exact(rules, name, group)
+    if exact is not None:
+        return exact
     head = f"operator {name}({_listed('h', group.inputs)}) -> {_listed('y', group.outputs)}"
     full = f"dslc 1\n\n{head} {{\n{''.join(f'  {line}{chr(10)}' for line in _statements(rules, group))}}}\n"
     return full if _operator(full) is not None else f"dslc 1\n\n{head} {{\n}}\n"
+
+
+def _exact(rules: Rules, name: str, group: Graph) -> str | None:
+    """A group with equations of its own as the text of a program, as far as there is one."""
+    results = _in_standard_words(rules, group.outputs)
+    if not any(isinstance(node, ScopeNode) for node in topological(value.node for value in results)):
+        return None
+    try:
+        text = program_text(Graph(group.inputs, results), name)
+    except NotWritten:
+        return None
+    return text if types_of(text) == tuple(value.type for value in group.inputs) else None
+
+
+def equation_of(rules: Rules, definition: str) -> Graph | None:
+    """The group of a definition that has equations; None where it has none, or is no such definition."""
+    items = _operators(definition) if len(definition) <= _LONGEST_EQUATION else ()
+    statements = [each for item in items for each in item.statements if isinstance(each, t.Equation)]
+    if not any(each.target.places is not None for each in statements):
+        return None
+    try:
+        return read_program(rules, definition)
+    except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError, TypeError):
+        return None
 
 
 def types_of(definition: str) -> tuple[TensorType, ...] | None:
@@ -44,6 +80,9 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
         return None
     types = []
     for param in found.params:
+        if param.default is not None:
+            # a number that the kernel has inside
+            continue
         if param.type is None or param.type.dims is None or param.type.name not in _DTYPES:
             return None
         dims = [_dim(dim) for dim in param.type.dims]
@@ -54,13 +93,20 @@ def types_of(definition: str) -> tuple[TensorType, ...] | None:
 
 
 def _operator(text: str) -> t.Operator | None:
+    """The operator that a definition defines: the last one."""
+    found = _operators(text)
+    return found[-1] if found else None
+
+
+def _operators(text: str) -> tuple[t.Operator, ...]:
     if len(text) > _LONGEST:
-        return None
+        return ()
     try:
         items = parse(SourceText("metadata", text)).items
     except (DslcError, RecursionError):
-        return None
-    return items[0] if len(items) == 1 and isinstance(items[0], t.Operator) else None
+        return ()
+    found = tuple(item for item in items if isinstance(item, t.Operator))
+    return found if len(found) == len(items) == len({item.name for item in found}) else ()
 
 
 def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
@@ -69,7 +115,7 @@ def _dim(expr: t.Expr | t.Node, depth: int = 0) -> Dim | None:
     if isinstance(expr, t.Int):
         return expr.value if abs(expr.value) < 1 << 62 else None
     if isinstance(expr, t.Name):
-        return dimension(expr.id) if expr.id.isidentifier() else None
+        return dimension(name_of_size(expr.id)) if expr.id.isidentifier() else None
     parts: list[Dim | None]
     if isinstance(expr, t.Unary) and expr.op == "-":
         name, parts = "*", [-1, _dim(expr.operand, depth + 1)]
@@ -163,4 +209,4 @@ def _written_array(items: Any) -> str:
     return f"[{', '.join(map(_written_array, items))}]" if isinstance(items, list) else _written(items)
 
 
-__all__ = ["definition_of", "types_of"]
+__all__ = ["definition_of", "equation_of", "types_of"]

@@ -164,11 +164,16 @@ def _body(rules: Rules, group: Graph, opset: int, where: str) -> FunctionProto:
 def name_of(function: FunctionProto, types: Sequence[TensorType]) -> str:
     """The name of the kernel that a function is the meaning of: by its nodes, and by the types that it is applied to (with sizes named
     as `standard_sizes` does)."""
+    content = repr((_FORMAT, list(map(str, types)))).encode() + _nodes(function)
+    return f"k_{hashlib.sha256(content).hexdigest()[:12]}"
+
+
+def _nodes(function: FunctionProto) -> bytes:
+    """What a function computes, whatever it is called."""
     bare = FunctionProto(domain=DOMAIN)
     for field in ("input", "output", "node", "opset_import"):
         getattr(bare, field).extend(getattr(function, field))
-    content = repr((_FORMAT, list(map(str, types)))).encode() + bytes(bare.SerializeToString(deterministic=True))
-    return f"k_{hashlib.sha256(content).hexdigest()[:12]}"
+    return bytes(bare.SerializeToString(deterministic=True))
 
 
 # ---- in models ---------------------------------------------------------------------------------------------------
@@ -221,18 +226,25 @@ def _local(nodes: Iterable[NodeProto]) -> Iterator[str]:
 # ---- and back ----------------------------------------------------------------------------------------------------
 
 
-def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType]) -> Graph | None:
-    """The group that a function says, applied to types; None where the language has no words for a part of it."""
+def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str = "") -> Graph | None:
+    """The group that a function says, applied to types; None where the language has no words for a part of it.
+
+    `definition`: what the file says of it, which is believed where it is an equation that is spelled out in just these nodes.
+    """
     from dslc.onnx.exporter import value_info
     from dslc.onnx.importer import import_model
 
     if len(types) != len(function.input) or function.attribute or function.attribute_proto or len(set(function.input)) < len(types):
         return None
     cache = rules_cache(rules, "kernel groups")
-    key = (function.SerializeToString(deterministic=True), tuple(types))
+    key = (function.SerializeToString(deterministic=True), tuple(types), definition)
     if key in cache:
         known: Graph | None = cache[key]
         return known
+    equation = _defined(rules, function, types, definition)
+    if equation is not None:
+        cache[key] = equation
+        return equation
     # sizes that are expressions get names for the time being
     terms: dict[str, Dim] = {}
     model = ModelProto(ir_version=IR_VERSION)
@@ -250,6 +262,29 @@ def group_of(rules: Rules, function: FunctionProto, types: Sequence[TensorType])
     found = None if graph is None else _closed(graph, terms, types)
     cache[key] = found
     return found
+
+
+def _defined(rules: Rules, function: FunctionProto, types: Sequence[TensorType], definition: str) -> Graph | None:
+    """The group of a definition at types, where its equation is what the function spells out."""
+    from dslc.onnx.definitions import equation_of
+
+    group = equation_of(rules, definition) if definition else None
+    opset = next((entry.version for entry in function.opset_import if not entry.domain), 0)
+    if group is None or len(group.inputs) != len(types):
+        return None
+    try:
+        if _nodes(function_of(rules, group, opset).proto) != _nodes(function):
+            return None
+        sizes = {
+            size.name: given
+            for value, type in zip(group.inputs, types, strict=True)
+            for size, given in zip(value.type.shape, type.shape, strict=False)
+            if isinstance(size, Sym)
+        }
+        bound = bind_graph(group, sizes) if sizes else group
+    except (DslcError, Mismatch, RecursionError, ArithmeticError, ValueError):
+        return None
+    return bound if [value.type for value in bound.inputs] == list(types) else None
 
 
 def _named(size: Scalar, terms: dict[str, Dim]) -> Sym:

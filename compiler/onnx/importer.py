@@ -25,7 +25,7 @@ from dslc.onnx.external import check_length, is_external, small_constant, tensor
 from dslc.onnx.functions import group_of
 from dslc.onnx.inlining import inlined_functions
 from dslc.onnx.known import LIMIT, KnownValues, least, static_shape
-from dslc.onnx.metadata import DOMAIN
+from dslc.onnx.metadata import DOMAIN, KEY, metadata
 from dslc.onnx.protos import (
     DTYPES,
     OLDEST_OPSET,
@@ -76,6 +76,7 @@ class _Importer:
         self.same_size: dict[Scalar, Scalar] = {}
         self.counts = {"nodes": 0, "operators": 0, "opaque": 0, "folded": 0}
         self.functions = {(f.domain, f.name): f for f in model.functions}
+        self._said: Mapping[str, str] | None = None
         self.scope = f"m{next(_serial)}"
         self._schemas: dict[tuple[str, str], Any] = {}
         self._serial = itertools.count()
@@ -395,7 +396,10 @@ class _Importer:
         args = [value for value in inputs if value is not None and value.known]
         if len(args) < len(inputs):
             return None
-        group = group_of(self.rules, self.functions[node.domain, node.op_type], [arg.type for arg in args])
+        if self._said is None:
+            self._said = metadata(self.model)
+        function, said = self.functions[node.domain, node.op_type], self._said.get(KEY + node.op_type, "")
+        group = group_of(self.rules, function, [arg.type for arg in args], said)
         return None if group is None else kernel_value(group, tuple(args))
 
     # ---- everything else -------------------------------------------------------------------------------------

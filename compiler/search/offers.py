@@ -24,6 +24,7 @@ from dslc.search.rulesets import chosen_partial
 from dslc.search.run import Run
 from dslc.search.searches import limits_of, searched
 from dslc.search.siblings import Siblings
+from dslc.search.stages import Task
 from dslc.search.sweep import sweep
 
 #: contenders on the way to the best candidate, and contenders that do without one of its rules
@@ -111,7 +112,7 @@ def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 
 def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear linear operators as programs that are almost equal, corrected and measured."""
     task = ground.referenced.task
-    if not task.settings.mutate or not with_kernels(task.settings):
+    if not task.settings.mutate or not _has_kernels(task):
         return
     left = _share(ground, run, "mutating programs", MUTATING)
     if left is None:
@@ -133,8 +134,7 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
     task = ground.referenced.task
-    computed = task.target.pricing is not None and task.settings.portable == "functions"
-    if not task.settings.derive or not (with_kernels(task.settings) or computed):
+    if not task.settings.derive or not _has_kernels(task):
         return
     left = _share(ground, run, "deriving programs", DERIVING)
     # what promises to be faster may take longer to build than kernels that need not be
@@ -151,6 +151,11 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     # what was mutated, or derived in pairs, is derived further
     looked = Derivations(*common, found=siblings.found, longer=longer, spent=run.spent)
     yield from _found(looked, run, "deriving programs", (*pairs[:1], *bases))
+
+
+def _has_kernels(task: Task) -> bool:
+    """Whether what ONNX has no node for can be a kernel: one that is built here, or a function that a target plans."""
+    return with_kernels(task.settings) or (task.target.pricing is not None and task.settings.portable == "functions")
 
 
 def _share(ground: Ground, run: Run, phase: str, share: float) -> Callable[[], float] | None:

@@ -37,12 +37,12 @@ def graph_as_kernels(rules: Rules, graph: Graph, context: Context) -> Graph:
 
 
 def readable(rules: Rules, group: Graph, opset: int) -> bool:
-    """Whether the function of a group says it in words that are read back: an equation of its own may be spelled out in none."""
+    """Whether the file says what a group computes in words that are read back: as nodes, or as an equation of its own."""
     try:
         function = function_of(rules, group, opset)
     except DslcError:
         return False
-    return group_of(rules, function.proto, [value.type for value in group.inputs]) is not None
+    return group_of(rules, function.proto, [value.type for value in function.group.inputs], function.definition) is not None
 
 
 def derived(rules: Rules, graph: Graph, context: Context) -> bool:

@@ -1,7 +1,7 @@
 """Random groups as CUDA kernels, without a device: their very text on the CPU in both orders of threads and under sanitizers, compiled
-by NVRTC for old and new devices, against the interpreter.
+by NVRTC for old and new devices (`--nvcc`: by nvcc too), against the interpreter.
 
-    python -m tests.codegen.random_cuda [--first 0] [--groups 300] [--at-once 20]
+    python -m tests.codegen.random_cuda [--first 0] [--groups 300] [--at-once 20] [--wide] [--nvcc]
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ class Attempt:
     text: CudaText
 
 
-def attempts(seed: int) -> tuple[list[Attempt], list[Reason]]:
+def attempts(seed: int, wide: bool = False) -> tuple[list[Attempt], list[Reason]]:
     """A group's text by the usual variant and by one that is drawn, with unknown sizes and with known ones; and why there is none."""
-    case = drawn_group(seed)
+    case = drawn_group(seed, wide)
     rng = np.random.default_rng([seed, 16])
     found, refused = [], []
     for variant in (CudaVariant(), VARIANTS[int(rng.integers(len(VARIANTS)))]):
@@ -110,10 +110,27 @@ def _compiled(text: CudaText) -> Iterator[str]:
         yield from (f"{usage.symbol} for {architecture} spills {usage.spills} bytes" for usage in binary.kernels if usage.spills)
 
 
+def compiled_by_nvcc(texts: Sequence[CudaText], folder: Path) -> Iterator[str]:
+    """What nvcc says of texts in one file, for old and new devices; nothing where all compile and spill nothing."""
+    (folder / "all.cu").write_text("\n".join(text.text for text in texts), "utf-8")
+    targets = [word for one in ARCHITECTURES for word in ("-gencode", f"arch={one.replace('sm', 'compute')},code={one}")]
+    command = ["nvcc", "-std=c++17", *targets, "-fatbin", "-Xptxas", "-v", "-o", "all.fatbin", "all.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=1800)
+    if done.returncode:
+        yield f"nvcc: {done.stderr[:500]}"
+        return
+    told = [line for line in done.stderr.splitlines() if "spill stores" in line]
+    if len(told) != len(ARCHITECTURES) * sum(len(text.launches) for text in texts):
+        yield f"nvcc tells of {len(told)} kernels"
+    yield from (f"nvcc: {line.strip()}" for line in told if " 0 bytes spill stores, 0 bytes spill loads" not in line)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tests.codegen.random_cuda")
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--groups", type=int, default=300)
+    parser.add_argument("--wide", action="store_true", help="long axes, of primes and of what warps and tiles have one more or less of")
+    parser.add_argument("--nvcc", action="store_true", help="compile by nvcc as well")
     parser.add_argument("--at-once", type=int, default=20, help="groups in one program")
     options = parser.parse_args(arguments)
     forms: Counter[str] = Counter()
@@ -122,13 +139,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for first in range(options.first, options.first + options.groups, options.at_once):
         found = []
         for seed in range(first, min(first + options.at_once, options.first + options.groups)):
-            own, refused = attempts(seed)
+            own, refused = attempts(seed, options.wide)
             found.extend(own)
             why.update(reason.value for reason in refused)
         texts += len(found)
         forms.update(launch.form for one in found for launch in one.text.launches)
         with tempfile.TemporaryDirectory() as folder:
             for problem in problems(found, Path(folder)):
+                wrong += 1
+                print(problem, flush=True)
+            every = list({one.text.name: one.text for one in found}.values()) if options.nvcc else []
+            for problem in compiled_by_nvcc(every, Path(folder)) if every else ():
                 wrong += 1
                 print(problem, flush=True)
         print(f"up to {first + options.at_once}: {texts} texts, {wrong} problems", flush=True)

@@ -24,6 +24,9 @@ from tests.codegen.groups import Build, Case, M, N, Room
 _LARGEST = 6000
 _STATIC: tuple[Mapping[str, int], ...] = ({},)
 _UNKNOWN: tuple[Mapping[str, int], ...] = ({"N": 1, "M": 1}, {"N": 5, "M": 37}, {"N": 34, "M": 8})
+#: sizes of an axis; of wide groups those around what warps, vectors and tiles have
+_SIZES = (1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64)
+_WIDE = (1, 2, 3, 5, 7, 13, 31, 32, 33, 63, 65, 97, 127, 128, 129, 251, 257, 509, 1031, 2049)
 #: how far a result may be from the interpreter's, by the weakest element type of a group
 _TOLERANCE = {DType.F64: 2e-4, DType.F32: 2e-4, DType.F16: 2e-2, DType.BF16: 1.5e-1}
 _FLOATS = [DType.F32] * 7 + [DType.F16, DType.F16, DType.BF16, DType.F64]
@@ -47,6 +50,7 @@ class Drawn:
     pool: list[Value] = field(default_factory=list)
     again: list[Callable[[Room, list[Value]], Sequence[Value]]] = field(default_factory=list)
     draw: dict[int, Callable[[np.random.Generator, tuple[int, ...]], Any]] = field(default_factory=dict)
+    sizes: Sequence[int] = _SIZES
     exact: set[Value] = field(default_factory=set)
 
     # ---- drawing ------------------------------------------------------------------------------------------------------
@@ -75,7 +79,7 @@ class Drawn:
     def size(self) -> Dim:
         if not self.static and self.chance(0.5):
             return N if self.chance(0.5) else M
-        return int(self.pick([1, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33, 64, *([0] if self.static and self.chance(0.15) else [])]))
+        return int(self.pick([*self.sizes, *([0] if self.static and self.chance(0.15) else [])]))
 
     # ---- values -------------------------------------------------------------------------------------------------------
 
@@ -353,11 +357,11 @@ _KINDS: tuple[Callable[[Drawn, Value], Value], ...] = (
 )  # fmt: skip
 
 
-def drawn_group(seed: int) -> Case:
-    """A group of one to seven steps with one or more results, and the sizes at which it is run."""
-    rng = np.random.default_rng([seed, 15])
+def drawn_group(seed: int, wide: bool = False) -> Case:
+    """A group of one to seven steps with one or more results, and the sizes at which it is run. `wide`: axes may be long."""
+    rng = np.random.default_rng([seed, 17 if wide else 15])
     static = bool(rng.random() < 0.5)
-    d = Drawn(rng, Room(None), static)
+    d = Drawn(rng, Room(None), static, sizes=_WIDE if wide else _SIZES)
     dtype = d.pick(_FLOATS * 3 + _WHOLE + [DType.BOOL])
     shape = [d.size() for _ in range(d.pick([0, 1, 2, 2, 3, 3, 4, 4, 5]))]
     if d.chance(0.3):
@@ -383,7 +387,8 @@ def drawn_group(seed: int) -> Case:
     outputs = list(dict.fromkeys([made[-1], *([d.pick(made[1:])] if len(made) > 2 and d.chance(0.3) else [])]))
     places, again = [d.pool.index(value) for value in outputs], tuple(d.again)
     weakest = max(_TOLERANCE.get(value.type.dtype, 0.0) for value in d.pool)
-    return Case(f"random group {seed}", _built(again, places), _STATIC if static else _UNKNOWN, d.draw, weakest or 2e-4)
+    name = f"random{' wide' if wide else ''} group {seed}"
+    return Case(name, _built(again, places), _STATIC if static else _UNKNOWN, d.draw, weakest or 2e-4)
 
 
 def _built(again: Sequence[Callable[[Room, list[Value]], Sequence[Value]]], places: Sequence[int]) -> Build:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,9 +18,11 @@ from dslc.codegen.cuda.text import CudaText
 from dslc.codegen.cuda.variant import CudaVariant
 from dslc.codegen.text import NotGenerated, Reason
 from dslc.ir.constants import array_value
+from dslc.ir.dtype import DType
 from dslc.semantics.library import Rules, standard
 from tests.codegen.files import with_kernel
 from tests.codegen.groups import Case, M, N, Room, group
+from tests.codegen.random_cuda import compiled_by_nvcc
 from tests.codegen.test_cuda_shim import CASES, NAMES
 from tests.codegen.test_generated import CASES as MODELS
 
@@ -49,13 +51,9 @@ def test_nvcc_takes_the_same_texts(tmp_path: Path) -> None:
     """All forms in one file, as what they stand on is guarded."""
     forms = {"mish", "softmax", "transpose", "product"}
     texts = [generate(standard(), group(case.build), variant) for case, _, variant in CASES if case.name in forms]
-    (tmp_path / "all.cu").write_text("\n".join(text.text for text in texts))
-    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-cubin", "-Xptxas", "-v", "-o", "all.cubin", "all.cu"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    spilled = [line for line in done.stderr.splitlines() if "spill" in line]
-    assert len(spilled) == len(forms)
-    assert all(" 0 bytes spill stores, 0 bytes spill loads" in line for line in spilled)
+    assert list(compiled_by_nvcc(texts, tmp_path)) == []
+    broken = replace(texts[0], text=f"{texts[0].text} k_nothing();")
+    assert [line for line in compiled_by_nvcc([broken], tmp_path) if "k_nothing" in line]
 
 
 @needs_nvrtc
@@ -84,6 +82,15 @@ def test_a_few_rows_are_shared_by_many_threads() -> None:
     _, few = best("layer norm", {"N": 128, "M": 4096})
     assert [launch.form for launch in few.launches] == ["rows"]
     assert few.launches[0].block[0] >= 256
+
+
+def test_memory_has_what_is_read_and_written_once() -> None:
+    """What a block keeps of a row is not moved, and of a table only what is looked up."""
+    rows = generate(standard(), group(lambda r: r.op("softmax", r.input(64, 256), axis=1)))
+    assert [launch.bytes for launch in rows.launches] == [2 * 64 * 256 * 4]
+    table = generate(standard(), group(lambda r: r.op("gather", r.input(5000, 8), r.input(3, dtype=DType.I64), axis=0)))
+    # places, the rows that they name, and the same rows again
+    assert sum(int(str(launch.bytes)) for launch in table.launches) <= 3 * 8 * 8 + 2 * 3 * 8 * 4
 
 
 def test_what_has_no_kernel_says_why() -> None:

@@ -4,20 +4,36 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from onnx import parser
+
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.cuda.code import generable
+from dslc.cuda.costs import plan_model
+from dslc.cuda.devices import device_named
+from dslc.cuda.fake import FakeDevice
+from dslc.cuda.runner import Runner
 from dslc.cuda.target import device_target
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.facts import fact_of
-from dslc.ir.graph import Graph, input_value
+from dslc.ir.graph import Graph, ScopeNode, Value, input_value, replace
+from dslc.onnx.exporter import export
 from dslc.onnx.importer import import_model
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.written import readable
 from dslc.semantics.apply import apply
+from dslc.semantics.elaborate import expand
 from dslc.semantics.library import standard
+from tests.codegen.files import grouped, ran
 from tests.search.test_derivations import upsampled
+
+POOLED = """<ir_version: 8, opset_import: ["": 17]> g (float[1, 2, 7, 5] x) => (float[1, 2, 4, 3] y) {
+  m = MaxPool<kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1]>(x)
+  y = Exp(m)
+}"""
 
 
 def test_programs_are_priced_by_the_data_sheet_and_never_built(tmp_path: Path) -> None:
@@ -42,7 +58,26 @@ def test_programs_are_priced_by_the_data_sheet_and_never_built(tmp_path: Path) -
 
 
 def test_kernels_are_taken_where_the_file_says_what_they_compute() -> None:
-    """A function of a group of operators is read back; one that spells an equation out in positions may not be."""
+    """As operators, or as an equation of its own, which is read back from its text."""
     rules = standard()
     X = input_value("h0", TensorType(DType.F32, (4, 8)))
     assert readable(rules, Graph((X,), apply(rules, "std.gelu_tanh", (X,))), 17)
+    assert readable(rules, Graph((X,), expand(rules, apply(rules, "std.argmax", (X,), {"axis": 1}))), 17)
+
+
+def test_the_kernel_of_a_file_is_the_one_that_was_derived() -> None:
+    """What a plan launches for a function that spells an equation out is that equation, not its slices; values are the runtime's."""
+    rules = standard()
+    imported = import_model(parser.parse_model(POOLED), rules)
+    (end,) = (value for value, name in imported.context.names.items() if name == "m")
+    whole = Graph(imported.graph.inputs, replace(imported.graph.outputs, {end: expand(rules, (end,))[0]}))
+    (made,) = (Value(node) for node in whole.nodes() if isinstance(node, ScopeNode))
+    model = export(imported.context, grouped(whole, (made,), whole.inputs), rules)
+    assert "Slice" in {node.op_type for node in model.functions[0].node}
+    given = {"x": np.random.default_rng(0).standard_normal((1, 2, 7, 5)).astype(np.float32)}
+    planned = plan_model(rules, model, import_model(model, rules), device_named("h100"), {}, given, generable(rules))
+    (program,) = planned.programs.values()
+    (node,) = (node for node in program.nodes() if isinstance(node, ScopeNode))
+    assert node.scope == made.node.scope  # type: ignore[attr-defined]
+    found = Runner(rules, planned, FakeDevice(rules, order=0)).run(given)
+    np.testing.assert_allclose(found["y"], ran(model, given)[0], rtol=1e-5, atol=1e-6)

@@ -14,6 +14,7 @@ import dslc
 from dslc.cuda import CudaFailure, Reason, Session
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.plan import HostStep, plan_of, text_of
+from dslc.cuda.planning import Wants
 from dslc.ir.graph import Graph
 from dslc.onnx.metadata import PLAN, metadata
 from dslc.semantics.library import standard
@@ -109,8 +110,8 @@ def test_a_group_without_a_kernel_is_run_by_the_cpu() -> None:
     """Where nothing can be generated for a node that is known, ONNX Runtime has a kernel for it."""
     proto = model([helper.make_node("Sin", ["x"], ["s"]), helper.make_node("MatMul", ["s", "A"], ["y"])], 5, 12)
 
-    def some(program: Graph) -> tuple[int, ...] | None:
-        return None if any("sin" in getattr(node, "op", "") for node in program.nodes()) else ()
+    def some(program: Graph) -> Wants | None:
+        return None if any("sin" in getattr(node, "op", "") for node in program.nodes()) else Wants()
 
     session = Session(proto, launcher=FakeDevice(standard()), generable=some)
     np.testing.assert_allclose(session.run(None, {"x": rows(5)})[0], by_runtime(proto, rows(5)), rtol=1e-4, atol=1e-5)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -104,6 +106,86 @@ def test_a_session_with_a_strangers_plan_gives_the_values_of_the_model(stored: o
         told += bool(session.notes)
         session.close()
     assert told > 6
+
+
+#: what a stranger may write into a plan: one place of it, or all
+STRANGERS: dict[str, Callable[[Any], Any]] = {
+    "code in the place of a definition": lambda plan: {**plan, "kernels": [[name, CODE] for name, _ in plan["kernels"]]},
+    "another definition": lambda plan: {**plan, "kernels": [[name, text.replace("mul", "add")] for name, text in plan["kernels"]]},
+    "a kernel more": lambda plan: {**plan, "kernels": [*plan["kernels"], ["k_0", CODE]]},
+    "no kernels": lambda plan: {**plan, "kernels": []},
+    "a kernel by the name of another": lambda plan: at(plan, "steps", 2, "kernel", "k_0"),
+    "a function that there is not": lambda plan: at(plan, "steps", 0, "call", "system"),
+    "another function": lambda plan: at(plan, "steps", 0, "call", "cudnnConvolutionForward"),
+    "no arguments": lambda plan: at(plan, "steps", 0, "arguments", []),
+    "an argument twice": lambda plan: at(plan, "steps", 0, "arguments", 2 * plan["steps"][0]["arguments"]),
+    "an argument more": lambda plan: at(plan, "steps", 0, "arguments", [*plan["steps"][0]["arguments"], ["path", "str", "/etc"]]),
+    "a part for the CPU": lambda plan: at(plan, "steps", 2, "host", "../host0"),
+    "steps the other way round": lambda plan: {**plan, "steps": plan["steps"][::-1]},
+    "a step twice": lambda plan: {**plan, "steps": [*plan["steps"], plan["steps"][-1]]},
+    "nothing to wait for": lambda plan: at(plan, "steps", 2, "waits", []),
+    "it waits for itself": lambda plan: at(plan, "steps", 0, "waits", [0]),
+    "many streams": lambda plan: {**plan, "streams": 1 << 40},
+    "memory that no device has": lambda plan: {**plan, "shared": 1 << 47},
+    "all in one place": lambda plan: {**plan, "buffers": [[*one[:3], 0, *one[4:]] for one in plan["buffers"]]},
+    "a weight that is larger": lambda plan: {**plan, "buffers": [[one[0], one[1] << 30, *one[2:]] for one in plan["buffers"]]},
+    "weights that inputs are": lambda plan: {**plan, "buffers": [["input", *one[1:]] for one in plan["buffers"]]},
+    "it writes its input": lambda plan: at(plan, "steps", 2, "writes", plan["steps"][0]["arguments"][9][2:]),
+    "the input is the output": lambda plan: {**plan, "outputs": [["y", plan["inputs"][0][1]]]},
+    "it looks before its memory": lambda plan: at(plan, "steps", 2, "reads", [[1, "f32", [5, 8], [-8, 1], 0]] * 2),
+    "it looks behind its memory": lambda plan: at(plan, "steps", 2, "reads", [[1, "f32", [5, 8], [8, 1], 1 << 40]] * 2),
+    "other sizes": lambda plan: {**plan, "inputs": [["x", [0, "f32", [6, 12], [12, 1], 0]]]},
+    "another name": lambda plan: {**plan, "inputs": [["../x", plan["inputs"][0][1]]]},
+    "another device": lambda plan: {**plan, "device": "h100"},
+    "no device": lambda plan: {**plan, "device": "../../h100"},
+    "rules of ten thousand words": lambda plan: at(plan, "steps", 0, "rule", "rule " * 10_000),
+    "two plans": lambda plan: [plan, plan],
+}
+CODE = 'extern "C" __global__ void stranger() { for (;;); }'
+
+
+def at(plan: Any, part: str, number: int, field: str, value: Any) -> Any:
+    """A plan with another value in one field of one of its parts."""
+    return {**plan, part: [{**one, field: value} if k == number else one for k, one in enumerate(plan[part])]}
+
+
+@dataclass(eq=False)
+class Watched(FakeDevice):
+    """A device that keeps the texts of kernels that it is to load, and how much memory it is asked for."""
+
+    seen: list[str] = field(default_factory=list)
+    asked: int = 0
+
+    def load(self, code: Code) -> Any:
+        self.seen.append(code.text.text)
+        return super().load(code)
+
+    def allocate(self, bytes: int) -> int:
+        self.asked += bytes
+        return super().allocate(bytes)
+
+
+def test_what_a_stranger_writes_is_neither_compiled_nor_run(stored: onnx.ModelProto) -> None:
+    """Kernels, memory and values are those of the file with dslc's own plan."""
+    plain, x = json.loads(metadata(stored)[PLAN]), rows(5)
+
+    def ran(text: str) -> tuple[Any, list[str], int, list[str]]:
+        file = onnx.ModelProto.FromString(stored.SerializeToString())
+        set_metadata(file, PLAN, text)
+        device = Watched(standard())
+        session = Session(file, launcher=device, texts=texts(standard()))
+        return session.run(None, {"x": x})[0], device.seen, device.asked, session.notes
+
+    values, seen, asked, notes = ran(json.dumps(plain))
+    assert notes == [] and seen and "stranger" not in "".join(seen)
+    for name, change in STRANGERS.items():
+        wrong = json.dumps(change(plain))
+        assert wrong != json.dumps(plain), name
+        found = ran(wrong)
+        np.testing.assert_array_equal(found[0], values, err_msg=name)
+        assert found[1:3] == (seen, asked), name
+        # sizes and devices may be others: that is another plan
+        assert found[3] or name in {"other sizes", "another device", "another name"}, name
 
 
 # ---- what is missing -----------------------------------------------------------------------------------------------------------

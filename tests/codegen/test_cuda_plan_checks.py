@@ -9,7 +9,7 @@ import pytest
 
 from dslc.cuda.devices import device_named
 from dslc.cuda.plan import Place, Plan
-from dslc.cuda.planning import NotPlanned, planned
+from dslc.cuda.planning import NotPlanned, Wants, planned
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Graph, Value, input_value
 from dslc.semantics.apply import apply
@@ -56,7 +56,7 @@ def test_plans_of_random_networks_have_no_faults(seed: int) -> None:
 def test_plans_with_a_scratch_buffer_for_each_kernel_have_no_faults() -> None:
     """Scratch memory lives as long as its step."""
     for seed in range(4):
-        assert faults(planned(standard(), network(seed), H100, generable=lambda _: (1000, 40)).plan) == []
+        assert faults(planned(standard(), network(seed), H100, generable=lambda _: Wants((1000, 40))).plan) == []
 
 
 @pytest.fixture(scope="module")

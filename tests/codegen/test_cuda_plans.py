@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dslc.cuda.code import generable
+from dslc.codegen.cuda.choose import seconds
+from dslc.cuda.code import generable, hardware, priced, texts
 from dslc.cuda.devices import DEVICES, device_named
 from dslc.cuda.fake import FakeDevice
 from dslc.cuda.launch import CudaFailure, Reason
@@ -309,6 +310,16 @@ def test_faster_devices_take_less() -> None:
     assert all(1e-6 < one < 1e-3 for one in seconds)
 
 
+@pytest.mark.parametrize(("dtype", "dilation", "counted"), [
+    (DType.F32, 1, ", priced with Winograd"), (DType.F32, 2, ""), (DType.F16, 1, ", priced with tensor cores"),
+])  # fmt: skip
+def test_a_step_says_what_its_price_counts_on(dtype: DType, dilation: int, counted: str) -> None:
+    X, K = tensor("X", 2, 8, 9, 9, dtype=dtype), tensor("K", 8, 8, 3, 3, dtype=dtype)
+    conv = op("conv", X, K, dilation=(dilation, dilation), pads=(0, 0, 0, 0))
+    (step,) = planned(standard(), Graph((X, K), (conv,)), H100).plan.steps
+    assert step.rule == f"targets.cudnn_conv: conv{counted}"
+
+
 # ---- lowerings of others ------------------------------------------------------------------------------------------------
 
 DOUBLED = """dslc 1
@@ -418,3 +429,16 @@ def test_what_has_no_elements_takes_no_step() -> None:
     results = Runner(standard(), plan, FakeDevice(standard())).run({"x0": np.full((1, 4, 1, 6), -1, np.float32)})
     assert results["y0"].shape == (1, 4, 0, 3)
     np.testing.assert_array_equal(results["y1"], np.ones((1, 4, 1, 6), np.float32))
+
+
+def test_a_kernels_price_is_that_of_the_way_it_is_written() -> None:
+    """Few columns of many rows keep few threads busy, unless their sums are cut in pieces: a plan and the search know it."""
+    rules = standard()
+    X = tensor("X", 2048, 40)
+    graph = Graph((X,), (op("reduce_sum", X, axes=(0,)),))
+    usual = seconds(texts(rules)(graph), hardware(H100, graph))
+    best = generable(rules, H100)(graph)
+    assert best is not None and best.seconds is not None and best.seconds < 0.5 * usual
+    assert priced(rules, H100)(graph) == best
+    (step,) = planned(rules, graph, H100, generable=generable(rules, H100)).plan.steps
+    assert step.seconds == best.seconds

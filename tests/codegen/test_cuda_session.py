@@ -108,6 +108,20 @@ def test_a_session_runs_the_plan_at_every_size(planned: tuple[onnx.ModelProto, A
     assert len(session.run(["y"], {"x": rows(5)})) == 1
 
 
+def test_weights_are_on_the_device_once_whatever_sizes_there_are(planned: tuple[onnx.ModelProto, Any]) -> None:
+    """Eight plans of one model are kept, not eight times its weights; nothing is left when the session is closed."""
+    device = FakeDevice(standard())
+    session = Session(planned[0], launcher=device)
+    held = []
+    for count in (5, 3, 4, 5):
+        np.testing.assert_allclose(session.run(None, {"x": rows(count)})[0], by_runtime(rows(count)), rtol=1e-4)
+        held.append(set(session._weights.values()))
+    assert held[0] == held[-1] and len(held[0]) == 3
+    assert all(len(device._blocks[pointer]) in {12 * 8 * 4, 8 * 4} for pointer in held[0])
+    session.close()
+    assert not device._blocks
+
+
 def test_the_very_text_of_kernels_gives_the_same(planned: tuple[onnx.ModelProto, Any]) -> None:
     try:
         compiler()

@@ -8,18 +8,22 @@ import numpy as np
 import onnx
 import onnx.inliner
 import pytest
+from onnx import FunctionProto
 from onnx.reference import ReferenceEvaluator
 
 import dslc
 from dslc.cli.main import run as cli
 from dslc.interpret.floats import Floats
 from dslc.interpret.run import run
-from dslc.ir.dtype import TensorType
-from dslc.ir.graph import Graph, Kernel, topological
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, Kernel, Scope, input_value, scope_value, topological
+from dslc.ir.scalar import apply as scalar
+from dslc.ir.scalar import bound, dimension, num, read, reduce, traversal
 from dslc.onnx.definitions import definition_of, types_of
 from dslc.onnx.exporter import export
 from dslc.onnx.functions import function_of, group_of, name_of, standard_sizes
 from dslc.onnx.importer import import_model
+from dslc.semantics.apply import apply
 from dslc.semantics.library import Rules
 from tests.codegen.files import MISH, feeds, group, grouped, mish, ran, with_kernel
 
@@ -184,6 +188,43 @@ def test_the_name_follows_from_the_file_alone(std: Rules, case: str) -> None:
     assert types is not None and name_of(written.functions[0], types) == written.functions[0].name
     again = group_of(std, written.functions[0], types)
     assert again is not None and function_of(std, again, written.opset_import[0].version).name == written.functions[0].name
+
+
+def spelled_out(std: Rules) -> tuple[Graph, FunctionProto, str]:
+    """Equations of their own, for any number of rows: what a convolution along rows adds, and a maximum of it."""
+    X, W = input_value("h0", TensorType(DType.F32, (dimension("s0"), 6))), input_value("h1", TensorType(DType.F32, (3,)))
+    moved = read(0, (traversal(0), scalar("+", traversal(1), bound(0), num(-1))), num(0))
+    body = reduce("sum", (bound(0),), (num(3),), scalar("*", moved, read(1, (bound(0),))))
+    made = scope_value(Scope((dimension("s0"), num(6)), body, DType.F32), (X, W))
+    own = Graph((X, W), apply(std, "std.relu", (made,)))
+    function = function_of(std, own, 17)
+    return function.group, function.proto, function.definition
+
+
+def test_an_equation_is_read_back_as_it_was(std: Rules) -> None:
+    """Its nodes gather and slice: the definition says what they are, at any sizes that they are applied to."""
+    group, function, definition = spelled_out(std)
+    types = [value.type for value in group.inputs]
+    assert group_of(std, function, types, definition) == group != group_of(std, function, types)
+    known = [TensorType(DType.F32, (5, 6)), types[1]]
+    at = group_of(std, function, known, definition)
+    assert at is not None and [value.type for value in at.inputs] == known and str(at.outputs[0].type) == "f32[5, 6]"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("* h1", "* 2 * h1"), ("r0: 3", "r0: 2"), ("h0[i0", "h0[0"), ("f32[z_s0, 6]", "f32[z_s0, 7]"), ("relu", "tanh"),
+        ("relu", "nothing"), ("y0", "(y0"),
+    ],
+)  # fmt: skip
+def test_a_definition_that_is_not_what_the_function_computes_is_not_believed(std: Rules, change: tuple[str, str]) -> None:
+    """The function is what every other runtime runs."""
+    group, function, definition = spelled_out(std)
+    types = [value.type for value in group.inputs]
+    wrong = definition.replace(*change)
+    assert wrong != definition
+    assert group_of(std, function, types, wrong) == group_of(std, function, types)
 
 
 def test_sizes_that_are_expressions(std: Rules) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks import gpu
-from benchmarks.gpu import Row, cases, known, line, main
+from benchmarks.gpu import Row, known, line, main, priced
+from benchmarks.gpu_cases import Case, attention, cases
 
 
 def test_a_dry_run_makes_rows_once_and_goes_on_where_it_was(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,9 +57,18 @@ def test_without_a_device_it_says_so(
     assert not (tmp_path / "rows").exists()
 
 
+def test_networks_have_a_price_and_values_without_a_device(tmp_path: Path) -> None:
+    """Both plans by the data sheet, what they consist of, and values by the runtime and by the device that records."""
+    row = priced(Case("attention", attention, (2, 6, 4), (2, 6, 4)), "a100", 2.0, tmp_path)
+    assert row.device == "a100 by its data sheet" and row.before is None
+    assert row.priced_before is not None and row.priced_after is not None and 0 < row.priced_after <= row.priced_before
+    assert row.apart is not None and row.apart < 1e-4
+    assert " calls" in row.note and "recorded" in row.note and "not recorded" not in row.note
+
+
 def test_a_row_says_what_failed() -> None:
     done = Row("mish 10", "h100", 3e-6, 2e-6, 4e-6, 3e-6, 1e-6, 1e-7)
-    assert line(done) == "| mish 10 | 3.00 | 2.00 | 1.50 | 4.00 | 2.00 | 3.00 -> 1.00 | 1.0e-07 |  |"
+    assert line(done) == "| mish 10 | 3.00 | 2.00 | 1.50 | 4.00 | 2.00 | 3.00 -> 1.00 (3.00) | 1.0e-07 |  |"
     assert line(Row("mish 10", "h100", note="no device")).endswith("| - | no device |")
     assert json.loads(json.dumps(vars(done)))["case"] == "mish 10"
 
