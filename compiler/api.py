@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from dslc.search.option import documented, options
+from dslc.search.option import documented, options, told
 from dslc.search.settings import Settings
 
 if TYPE_CHECKING:
@@ -51,10 +51,12 @@ def optimize(
     mutant_operators: int = 4,
     mutant_rounds: int = 4,
     mutants_kept: int = 32,
+    strategy: str = "backtrack",
     file_growth: float = 0.1,
     specialize: bool = False,
     strict_floats: bool = False,
     cache: PathLike | None = None,
+    **of_strategy: Any,
 ) -> Optimized:
     """A faster model with the same outputs, or the original.
 
@@ -77,8 +79,11 @@ def optimize(
     """
     from dslc.errors import error
     from dslc.search.pipeline import optimize as run
-    from dslc.search.settings import WrongOption, settings_of
+    from dslc.search.settings import WrongOption, settings_of, strategy_options
 
+    for name in of_strategy:
+        if name not in strategy_options():
+            raise TypeError(f"optimize() got an unexpected keyword argument {name!r}")
     given: dict[str, Any] = {
         "rules": rules, "only": only, "disable": disable, "allow": allow, "layouts": layouts, "on": on, "budget": budget,
         "patience": patience, "alpha": alpha, "seed": seed, "steps": steps, "tolerance": tolerance, "bind": bind, "inputs": inputs,
@@ -86,13 +91,36 @@ def optimize(
         "derive": derive, "mutate": mutate, "device": device, "library_only": library_only, "portable": portable,
         "trust": trust, "file_growth": file_growth,
         "mutant_limit": mutant_limit, "mutant_depth": mutant_depth, "mutant_operators": mutant_operators,
-        "mutant_rounds": mutant_rounds, "mutants_kept": mutants_kept,
+        "mutant_rounds": mutant_rounds, "mutants_kept": mutants_kept, "strategy": strategy, **of_strategy,
     }  # fmt: skip
     try:
         settings = settings_of({name: value for name, value in given.items() if value is not None or name in _NEVER_NONE})
     except WrongOption as wrong:
         raise error("E0906", str(wrong), hint=f"`{wrong.name}`: {wrong.about.help}") from None
-    return run(Path(model) if isinstance(model, str | os.PathLike) else model, settings)
+    return run(_model(model), settings)
+
+
+def _path(given: Any, what: str) -> Path:
+    """Raises DslcError E0906 for what is no path."""
+    from dslc.errors import error
+
+    if not isinstance(given, str | os.PathLike):
+        raise error("E0906", f"{what} is a path, not {told(given)}")
+    return Path(given)
+
+
+def _model(given: Any) -> Path | ModelProto:
+    """Raises DslcError E0906 for what is neither a path nor a model."""
+    from onnx import ModelProto
+
+    from dslc.errors import error
+
+    if isinstance(given, ModelProto):
+        return given
+    if not isinstance(given, str | os.PathLike):
+        hint = "onnx.load_model_from_string makes a model of bytes" if isinstance(given, bytes) else ""
+        raise error("E0906", f"a model is a path or an onnx.ModelProto, not {told(given)}", hint=hint)
+    return Path(given)
 
 
 _NEVER_NONE = {one.name for one, _ in options(Settings) if one.default not in (None, ({},))}
@@ -108,7 +136,7 @@ def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | N
         options: those of `optimize`.
 
     Raises:
-        DslcError: as `optimize`, and E0903 where the output cannot be written.
+        DslcError: as `optimize`, E0903 where the output cannot be written, and E0908 where it is the input.
 
     Example:
         >>> import dslc, onnx, onnx.parser, tempfile, pathlib
@@ -120,10 +148,16 @@ def optimize_file(source: PathLike, output: PathLike, *, external_data: bool | N
         >>> [node.op_type for node in onnx.load(folder / "fast.onnx").graph.node]
         ['Relu']
     """
+    from dslc.errors import error
     from dslc.onnx.save import save
 
-    result = optimize(source, **options)
-    save(result.model, Path(output), folder=Path(source).parent, external_data=external_data)
+    model, target = _path(source, "the source of optimize_file"), _path(output, "the output of optimize_file")
+    if target.exists() and model.exists() and os.path.samefile(target, model):
+        raise error("E0908", f"{target} is the input", path=str(target), hint="name another output")
+    if not target.parent.is_dir():
+        raise error("E0903", f"there is no folder {target.parent}", path=str(target), hint="nothing was done")
+    result = optimize(model, **options)
+    save(result.model, target, folder=model.parent, external_data=external_data)
     return result.report
 
 
@@ -141,13 +175,13 @@ def load(path_or_library: PathLike) -> Rules:
     """
     from dslc.semantics.library import load as run
 
-    return run(path_or_library if isinstance(path_or_library, str) else Path(path_or_library))
+    return run(path_or_library if isinstance(path_or_library, str) else _path(path_or_library, "a library's name, or a file of rules,"))
 
 
 def verify(
     rules: PathLike | Sequence[PathLike] | Rules = "std",
     *,
-    names: Sequence[str] | None = None,
+    names: str | Sequence[str] | None = None,
     workers: int = 2,
     lock: bool = False,
 ) -> tuple[RuleVerdict, ...]:
@@ -155,7 +189,7 @@ def verify(
 
     Args:
         rules: a library's name, a folder, a `.rules` file, several of these, or loaded rules.
-        names: of the rules and laws that are meant (default: all of what `rules` names), qualified or short.
+        names: of the rules and laws that are meant (one, or several; default: all of what `rules` names), qualified or short.
         workers: processes; 0 proves in this one, without limits of time.
         lock: whether to read and write the `dslc.lock` beside each library.
 
@@ -176,9 +210,13 @@ def verify(
     if isinstance(rules, Loaded):
         loaded, inside = rules, chosen(rules, rules.modules)
     else:
-        listed = [str(one) for one in ([rules] if isinstance(rules, str | os.PathLike) else rules)]
+        several = [rules] if not isinstance(rules, Sequence) or isinstance(rules, str) else rules
+        listed = [str(_path(one, "a library's name, or a file of rules,")) for one in several]
         loaded = load_many(listed)
         inside = chosen(loaded, modules_of(loaded, listed))
+    names = [names] if isinstance(names, str) else names
+    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 0:
+        raise error("E0906", f"{workers!r} is no number of processes")
     for name in names or ():
         if not any(name in (one, one.rpartition(".")[2]) for one in inside):
             raise error("E0909", f"no rule or law is named `{name}`")
@@ -196,7 +234,7 @@ def session(model: PathLike | ModelProto, *, threads: int | None = None, **optio
         options: attributes of `onnxruntime.SessionOptions`.
 
     Raises:
-        DslcError: where ONNX Runtime does not load the model.
+        DslcError: E0811 where ONNX Runtime does not load the model, E0906 for what is no model or no number of threads.
 
     Example:
         >>> import dslc, numpy, onnx, onnx.parser, tempfile, pathlib
@@ -206,9 +244,12 @@ def session(model: PathLike | ModelProto, *, threads: int | None = None, **optio
         >>> dslc.session(file).run(None, {"x": numpy.array([-1, 2], numpy.float32)})[0].tolist()
         [0.0, 2.0]
     """
+    from dslc.errors import error
     from dslc.sessions import session as run
 
-    return run(model, threads=threads, **options)
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 0):
+        raise error("E0906", f"{threads!r} is no number of threads (0: as many as ONNX Runtime takes)")
+    return run(model if isinstance(model, bytes) else _model(model), threads=threads, **options)
 
 
 def register(options: Any, model: PathLike | ModelProto, *, library: PathLike | None = None) -> tuple[str, ...]:
@@ -219,4 +260,5 @@ def register(options: Any, model: PathLike | ModelProto, *, library: PathLike | 
     """
     from dslc.sessions import register as run
 
-    return run(options, model, library=library).names
+    given = model if isinstance(model, bytes) else _model(model)
+    return run(options, given, library=None if library is None else _path(library, "a library of kernels")).names

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from dslc.cli.options import binding, seconds_of
+
+if TYPE_CHECKING:
+    from dslc.cost.timing import Timing
 
 
 @click.command("bench")
@@ -16,7 +21,10 @@ from dslc.cli.options import binding, seconds_of
 @click.option("--inputs", type=click.Path(path_type=Path), help="Inputs: an .npz file, or a folder of them.")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the runtime.")
 @click.option("--budget", default="20s", metavar="TIME", show_default=True, help="Longest time to measure.")
-def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, budget: str) -> int:
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True)
+def command(
+    first: Path, second: Path, bind: tuple[str, ...], inputs: Path | None, threads: int | None, budget: str, output_format: str
+) -> int:
     """Time two models interleaved, and print medians, minima and the ratio.
 
     Both run on the same inputs. The ratio says how many times as fast B is; its 95 % interval comes from paired blocks of
@@ -41,9 +49,12 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     tried = list(tried_inputs(model, sizes, inputs, draws=1))
     # one that neither runs on is as good as any other to say why
     feeds = next((one for one in tried if len(tried) > 1 and runs(files, one.feeds[0], machine.threads)), tried[0])
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=output_format == "json")
     with console.status("timing ..."):
         timings = raced(files, [str(first), str(second)], feeds.feeds[0], machine.threads, clock)
+    if output_format == "json":
+        click.echo(_json((first, second), timings, str(machine), feeds.notes))
+        return 0
     table = Table("model", "median", "minimum", "blocks")
     for file, timing in zip((first, second), timings, strict=True):
         table.add_row(str(file), f"{timing.median * 1e3:.4g} ms", f"{timing.minimum * 1e3:.4g} ms", str(timing.blocks))
@@ -56,3 +67,18 @@ def command(first: Path, second: Path, bind: tuple[str, ...], inputs: Path | Non
     for note in feeds.notes:
         console.print(f"note: {note}")
     return 0
+
+
+def _json(models: Sequence[Path], timings: Sequence[Timing], machine: str, notes: Sequence[str]) -> str:
+    """What was measured as JSON: times in milliseconds; the ends of an interval that is not known are null."""
+    import json
+    from math import isfinite
+
+    ratio = timings[1].ratio
+    each = [
+        {"model": str(model), "median_ms": timing.median * 1e3, "minimum_ms": timing.minimum * 1e3, "blocks": timing.blocks}
+        for model, timing in zip(models, timings, strict=True)
+    ]
+    low, high = (end if isfinite(end) else None for end in (ratio.low, ratio.high))
+    found = {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": machine, "notes": list(notes)}
+    return json.dumps(found, indent=2)

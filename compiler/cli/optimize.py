@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 @options_of(Settings, strategy_options())
 @click.option("--external-data", is_flag=True, help="Write weights beside the model.")
 @click.option("--report", "report_file", type=click.Path(path_type=Path), metavar="R.json", help="The report as JSON.")
+@click.option("--output-format", type=click.Choice(["full", "json"]), default="full", show_default=True,
+              help="How the report is printed.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is being done.")
 def command(
@@ -36,6 +38,7 @@ def command(
     dry_run: bool,
     external_data: bool,
     report_file: Path | None,
+    output_format: str,
     quiet: bool,
     verbose: bool,
     **given: Any,
@@ -80,7 +83,9 @@ def command(
         save(result.model, target, folder=model.parent, external_data=external_data or None)
     if report_file is not None:
         write_text(report_file, report.to_json())
-    if not quiet:
+    if output_format == "json":
+        click.echo(report.to_json(), nl=False)
+    elif not quiet:
         show(report, target, verbose)
     return 130 if report.interrupted else 0
 

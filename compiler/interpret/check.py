@@ -13,9 +13,9 @@ from dslc.inspection.bounds import check_operator
 from dslc.inspection.lowerings import check_lowering
 from dslc.inspection.samples import sample
 from dslc.inspection.vacuity import Vacuous, vacuous_operator, vacuous_rule
+from dslc.interpret.draws import type_in_turn
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
 from dslc.interpret.terms import term_choices
-from dslc.ir.dtype import DType
 from dslc.semantics.check import check
 from dslc.semantics.definitions import Module, OperatorDef, SubstitutionDef
 from dslc.semantics.env import EvalError, Mismatch
@@ -27,7 +27,6 @@ _ATTEMPTS = 1500
 # after the first instance
 _FURTHER = 150
 _OPERATORS = 3
-_DTYPES = ((DType.F32,), (DType.I64,), (DType.BOOL,), (DType.F32,))
 
 
 def check_all(rules: Rules, modules: Iterable[Module] | None = None, seed: int = 0) -> list[Diagnostic]:
@@ -87,7 +86,7 @@ def check_sides(rules: Rules, sub: SubstitutionDef, rng: np.random.Generator) ->
     instances = last = 0
     for attempt, terms in enumerate(islice(_terms(rules, sub, rng), _ATTEMPTS)):
         try:
-            instance = instantiate(rules, sub, rng, terms, _DTYPES[attempt % len(_DTYPES)] if attempt >= 100 else (DType.F32,))
+            instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
         except Rejected as reason:
             reasons[str(reason)] += 1
             if isinstance(reason.__cause__, Mismatch):

@@ -11,6 +11,7 @@ import numpy as np
 from dslc.errors import Diagnostic
 from dslc.interpret.adversary import differing
 from dslc.interpret.domain import Array, Domain, Redraw
+from dslc.interpret.draws import type_in_turn
 from dslc.interpret.field import Field
 from dslc.interpret.floats import Floats
 from dslc.interpret.instantiate import Instance, Rejected, instantiate
@@ -33,10 +34,8 @@ Status = Literal["field", "floats", "partial", "differs", "uninstantiated"]
 # a rule whose guards are this hard to meet is reported as uninstantiated
 _ATTEMPTS = 4000
 _ATTEMPTS_WITH_TERMS = 600
-_FLOATS_FIRST = 100
 # instances that look for mistakes, after the others
 _ADVERSE = 10
-_OTHERS = ((DType.F32,), (DType.I64,), (DType.F32,), (DType.BOOL,))
 _REDRAWS = 8
 _TOLERANCE = 1e-7
 _FEW = 24
@@ -72,10 +71,8 @@ def check_substitution(
         for attempt in range(min(attempts, _ATTEMPTS_WITH_TERMS) if terms else attempts):
             if instances == trials:
                 break
-            # other element types only where floating-point tensors hardly fit
-            dtypes = (DType.F32,) if instances or attempt < _FLOATS_FIRST else _OTHERS[attempt % len(_OTHERS)]
             try:
-                instance = instantiate(rules, sub, rng, terms, dtypes)
+                instance = instantiate(rules, sub, rng, terms, type_in_turn(attempt))
             except Rejected as reason:
                 reasons.append(str(reason))
                 continue

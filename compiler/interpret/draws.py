@@ -137,3 +137,15 @@ def _integers(
         pool = [-3, -2, -1, 0, 1, 2, 3, 4]
     fitting = [k for k in pool if low <= k <= high] or [0, 1]
     return np.array([fitting[int(k)] for k in rng.integers(len(fitting), size=shape).reshape(-1)], dtype=NUMPY[dtype]).reshape(shape)
+
+
+def type_in_turn(attempt: int) -> tuple[DType, ...]:
+    """The element type of a draw: floats first; where they hardly fit, every second time another type, the common ones oftener."""
+    if attempt < _FLOATS_FIRST or attempt % 2 == 0:
+        return (DType.F32,)
+    return (_OTHERS[attempt // 2 % len(_OTHERS)],)
+
+
+_FLOATS_FIRST = 100
+_RARE = [one for one in DType if one not in (DType.F32, DType.I64, DType.BOOL)]
+_OTHERS = [one for rare in _RARE for one in (DType.I64, DType.BOOL, rare)]

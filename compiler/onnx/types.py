@@ -152,7 +152,9 @@ def _stripped_graph(graph: GraphProto, nodes: Sequence[NodeProto], small: Mappin
     out.output.extend(graph.output)
     out.value_info.extend(graph.value_info)
     out.initializer.extend(_stripped_tensor(tensor, small) for tensor in graph.initializer)
-    out.sparse_initializer.extend(graph.sparse_initializer)
+    # runtimes read a sparse weight as a tensor; ONNX's inference takes it for a type of its own, which hardly an operator has
+    for sparse in graph.sparse_initializer:
+        out.initializer.add(name=sparse.values.name, data_type=sparse.values.data_type, dims=sparse.dims)
     return out
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields
 from math import isnan
+from numbers import Integral, Real
+from reprlib import repr as short
 from textwrap import wrap
 from typing import Any
 
 _KEY = "option"
+#: what is taken for an option's type, and its name to a user
+_KINDS: Mapping[type, tuple[type, str]] = {int: (Integral, "whole number"), float: (Real, "number"), bool: (bool, "truth value")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +40,32 @@ class Option:
 
     def value(self, given: Any) -> Any:
         """The field's value. Raises ValueError."""
-        if self.choices and isinstance(given, str):
+        if self.choices:
             known = {one.lower(): one for one in self.choices}
-            if given.lower() not in known:
-                raise ValueError(f"{given!r} is none of {', '.join(self.choices)}")
+            if not isinstance(given, str) or given.lower() not in known:
+                raise ValueError(f"{short(given)} is none of {', '.join(self.choices)}")
             given = known[given.lower()]
         if isinstance(given, float) and isnan(given):
             raise ValueError("nan is no number that can be compared")
-        return given if self.read is None else self.read(given)
+        if self.read is not None:
+            try:
+                return self.read(given)
+            except (TypeError, AttributeError):  # of Python's own values: a number where a path is wanted
+                raise ValueError(f"{told(given)} is nothing that this option takes") from None
+        return self._number(given) if self.type in _KINDS else given
+
+    def _number(self, given: Any) -> Any:
+        """A number, or truth value, of the option's type and within its bounds: the command line's come so, Python's may not."""
+        kind, called = _KINDS[self.type]
+        truth = type(given).__name__ in ("bool", "bool_")  # Python's or NumPy's
+        if truth is not (self.type is bool) or not (truth or isinstance(given, kind)):
+            raise ValueError(f"{told(given)} is no {called}")
+        number = self.type(given)
+        if self.least is not None and number < self.least:
+            raise ValueError(f"{short(given)} is less than {self.least:g}")
+        if self.most is not None and number > self.most:
+            raise ValueError(f"{short(given)} is more than {self.most:g}")
+        return number
 
 
 def option(help: str, **rest: Any) -> Mapping[str, Option]:
@@ -78,8 +100,17 @@ def documented(of: type) -> str:
 
 
 def listed(names: str | Sequence[str]) -> tuple[str, ...]:
-    """One name, or several."""
-    return (names,) if isinstance(names, str) else tuple(names)
+    """One name, or several. Raises ValueError where one is no text."""
+    found = (names,) if isinstance(names, str) else tuple(names)
+    for one in found:
+        if not isinstance(one, str):
+            raise ValueError(f"{told(one)} is no name")
+    return found
 
 
-__all__ = ["Option", "documented", "flag", "listed", "option", "options"]
+def told(value: Any) -> str:
+    """A value that is of a wrong type, and its type: `3 (int)`."""
+    return f"{short(value)} ({type(value).__name__})"
+
+
+__all__ = ["Option", "documented", "flag", "listed", "option", "options", "told"]

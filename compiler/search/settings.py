@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dslc.cuda.devices import DEFAULT, DEVICES
 from dslc.search.backtracking import Backtrack
-from dslc.search.option import Option, listed, option, options
+from dslc.search.option import Option, listed, option, options, told
 from dslc.search.strategies import STRATEGIES
 from dslc.search.strategy import Strategy
 
@@ -40,7 +41,7 @@ def seconds_of(text: str) -> float:
 def _seconds(time: float | str) -> float:
     """Seconds as a number, or a time as a text; raises ValueError."""
     try:
-        seconds = seconds_of(time) if isinstance(time, str) else float(time)
+        seconds = seconds_of(time) if isinstance(time, str) else -1.0 if isinstance(time, bool) else float(time)
     except TypeError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
@@ -83,7 +84,7 @@ def bindings(given: Mapping[str, int | Sequence[int]] | Sequence[str]) -> list[d
     if isinstance(given, Mapping):
         return each_binding(given)
     sizes: dict[str, int | Sequence[int]] = {}
-    for text in given:
+    for text in listed(given):
         name, equals, values = text.rpartition("=")
         try:
             numbers = [int(value) for value in values.split(",")]
@@ -102,14 +103,30 @@ def bindings(given: Mapping[str, int | Sequence[int]] | Sequence[str]) -> list[d
 def each_binding(bind: Mapping[str, int | Sequence[int]]) -> list[dict[str, int]]:
     """One dictionary for each position of the lists of sizes; a single size goes with all of them.
 
-    Raises ValueError for lists of different lengths.
+    Raises ValueError for lists of different lengths, and for what is no size.
     """
-    sizes = {name: [value] if isinstance(value, int) else [int(one) for one in value] for name, value in bind.items()}
+    sizes: dict[str, list[int]] = {}
+    for name, value in bind.items():
+        if not isinstance(name, str):
+            raise ValueError(f"{name!r} is no name of a dimension")
+        several = value if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+        sizes[name] = [_size(name, one) for one in several]
+        if not sizes[name]:
+            raise ValueError(f"{name} is bound to no size")
     count = max((len(each) for each in sizes.values()), default=1)
     for name, each in sizes.items():
         if len(each) not in (1, count):
             raise ValueError(f"{name} has {len(each)} sizes where another has {count}")
     return [{name: each[k % len(each)] for name, each in sizes.items()} for k in range(count)]
+
+
+def _size(name: str, given: Any) -> int:
+    """A size of whatever type of whole numbers; raises ValueError."""
+    if isinstance(given, bool) or not isinstance(given, Integral):
+        raise ValueError(f"{given!r} is no size of {name}, which is a whole number, or a list of them")
+    if int(given) >= 2**63:
+        raise ValueError(f"{given!r} does not fit 64 bits, as sizes must")
+    return int(given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +210,8 @@ class Settings:
         more="Of each step of a chain of operators so many are gone on from.",
     ))  # fmt: skip
     strategy: Strategy = field(default_factory=Backtrack, metadata=option(
-        "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), python=False, also=("--search",),
+        "How graphs are searched.", choices=tuple(STRATEGIES), shown=next(iter(STRATEGIES)), also=("--search",),
+        more="`backtrack`, `saturate`, `mcts` or `auto`; a strategy's own options (`simulations=64`) go with it.",
     ))  # fmt: skip
     dump_egraph: Path | None = field(default=None, metadata=option(
         "Write the e-graph of the search, for `dslc extract`.", type=Path, metavar="FILE.json", python=False,
@@ -283,8 +301,10 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
         if name in known and name != "strategy":
             values[name] = _value(name, known[name], value)
     wanted = given.get("strategy")
-    if isinstance(wanted, str) or wanted is None:
-        name = wanted or next(iter(STRATEGIES))
+    if isinstance(wanted, str) or not hasattr(wanted, "explore"):
+        name = next(iter(STRATEGIES)) if wanted is None else wanted.lower() if isinstance(wanted, str) else ""
+        if name not in STRATEGIES:
+            raise WrongOption("strategy", known["strategy"], f"{told(wanted)} is none of {', '.join(STRATEGIES)}")
         values["strategy"] = _strategy(name, given)
         if values.get("dump_egraph") is not None and not STRATEGIES[name].egraphs:
             raise WrongOption("dump_egraph", known["dump_egraph"], f"the strategy {name} makes no e-graph")

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import inspect
+import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import click
+import numpy as np
+import onnx
 import pytest
 from click.testing import CliRunner
+from onnx.parser import parse_model
 
 import dslc
 from dslc.cli.main import cli, run
@@ -39,12 +43,12 @@ def test_every_option_is_on_the_command_line_and_in_its_documentation() -> None:
 def test_the_signature_in_python_has_the_same_options_and_defaults() -> None:
     parameters = inspect.signature(dslc.optimize).parameters
     fields = {one.name: (one, about) for one, about in options(Settings) if about.python}
-    assert set(parameters) == {"model", *fields}
+    assert set(parameters) == {"model", "of_strategy", *fields}
     for name, (one, about) in fields.items():
         if parameters[name].default is not None:
             assert settings_of({name: parameters[name].default}) == settings_of({}), name
         assert f"{name}: " in (dslc.optimize.__doc__ or ""), name
-        assert one.default in (parameters[name].default, ({},)), name
+        assert one.default in (parameters[name].default, ({},)) or about.shown == parameters[name].default, name
         assert about.help
 
 
@@ -66,6 +70,12 @@ def test_texts_of_the_command_line_mean_the_same_as_values_in_python(name: str, 
     [
         ("budget", "soon"), ("budget", -1.0), ("patience", float("inf")), ("allow", "refuted"), ("bind", {"N": [1, 2], "M": [1, 2, 3]}),
         ("mutant_limit", 0.0), ("mutant_limit", 1.5), ("file_growth", -1.0), ("file_growth", "much"),
+        # what a command line cannot say, and Python can
+        ("threads", 0), ("threads", "2"), ("steps", -1), ("seed", 1.5), ("alpha", 0.5), ("alpha", "1.2"), ("tolerance", -1),
+        ("mutant_depth", 0), ("timing", "no"), ("derive", 1), ("budget", True), ("on", None), ("layouts", 1), ("rules", 3),
+        ("only", [3]), ("disable", None), ("inputs", {}), ("cache", 3), ("strategy", "guess"), ("strategy", 3),
+        ("bind", {"N": 2.5}), ("bind", {"N": "4"}), ("bind", {"N": []}), ("bind", {3: 4}), ("bind", {"N": True}),
+        ("bind", {"N": 2**63}),
     ],
 )  # fmt: skip
 def test_a_wrong_value_is_wrong_use_in_both(name: str, value: Any) -> None:
@@ -74,6 +84,47 @@ def test_a_wrong_value_is_wrong_use_in_both(name: str, value: Any) -> None:
     assert wrong.value.name == name
     with pytest.raises(dslc.DslcError, match="E0906"):
         dslc.optimize("no.onnx", **{name: value})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    of_numpy = {"threads": np.int32(2), "alpha": np.float32(1.5), "timing": np.bool_(False), "bind": {"N": np.arange(1, 3)}}
+    assert settings_of(of_numpy) == settings_of({"threads": 2, "alpha": 1.5, "timing": False, "bind": {"N": [1, 2]}})
+
+
+def test_python_has_the_strategies_and_their_options() -> None:
+    model = parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+    assert dslc.optimize(model, budget=0, strategy="mcts", simulations=3).report.kept_original is False
+    with pytest.raises(dslc.DslcError, match="no such option"):
+        dslc.optimize(model, budget=0, simulations=3)
+    with pytest.raises(TypeError, match="'simulation'"):
+        dslc.optimize(model, budget=0, simulation=3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: dslc.optimize(3),
+        lambda: dslc.optimize(b"bytes"),
+        lambda: dslc.optimize_file("m.onnx", 3),
+        lambda: dslc.load(["std"]),  # type: ignore[arg-type]
+        lambda: dslc.verify(3),  # type: ignore[arg-type]
+        lambda: dslc.verify("std", names="double_neg", workers=-1),
+        lambda: dslc.session(None),
+        lambda: dslc.session("m.onnx", threads=-1),
+        lambda: dslc.register(None, 3),
+    ],
+)
+def test_what_is_no_model_no_path_and_no_number_is_a_diagnostic(call: Callable[[], Any]) -> None:
+    with pytest.raises(dslc.DslcError, match="E0906"):
+        call()
+
+
+def test_python_does_not_write_over_its_input_either(tmp_path: Path) -> None:
+    file = tmp_path / "m.onnx"
+    file.write_bytes(b"it is not read")
+    with pytest.raises(dslc.DslcError, match="E0908"):
+        dslc.optimize_file(file, tmp_path / "." / "m.onnx")
+    assert file.read_bytes() == b"it is not read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +205,20 @@ def test_options_that_make_no_sense_are_refused_before_any_work(
     assert run(["optimize", "model.onnx", "-o", "out.onnx", *wrong]) != 0
     assert said in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_the_report_as_json_is_all_of_the_standard_output(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, report = str(tmp_path / "m.onnx"), tmp_path / "r.json"
+    text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { t = Identity(x) y = Relu(t) }'
+    onnx.save(parse_model(text), model)
+    told = ["--report", str(report), "--output-format", "json"]
+    assert run(["optimize", model, "--dry-run", "--budget", "0", "-v", *told]) == 0
+    printed = capsys.readouterr().out
+    assert printed == report.read_text("utf-8") and json.loads(printed)["after"]["operators"] == 1
+    assert run(["bench", model, model, "--budget", "100ms", "--output-format", "json"]) == 0
+    timed = json.loads(capsys.readouterr().out)
+    assert [one["model"] for one in timed["models"]] == [model, model] and timed["models"][0]["median_ms"] > 0
+    assert timed["ratio"] > 0 and {"low", "high", "machine", "notes"} <= set(timed)
 
 
 def test_nothing_is_written_in_place_by_a_dry_run(capsys: pytest.CaptureFixture[str]) -> None:

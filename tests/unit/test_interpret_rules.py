@@ -141,3 +141,17 @@ def test_wrong_substitutions_are_refuted_with_a_counterexample(name: str, tmp_pa
         assert diagnostic.code in {"E0501", "E0312"} and diagnostic.counterexample
     else:
         assert diagnostic.code == "E0507"
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint64", "int16", "bf16", "f64"])
+def test_rules_of_one_element_type_are_tested_with_it(dtype: str, tmp_path: Path) -> None:
+    """A rule that holds for hardly a type is no rule without an instance."""
+    path = tmp_path / "one.rules"
+    path.write_text(
+        "dslc 1\nimport std.pointwise (add, mul)\n"
+        f"substitution right(X: T[*S]) -> Y {{ Y = add(X, X) where T in [{dtype}] => Y = mul(X, 2) }}\n"
+        f"substitution wrong(X: T[*S]) -> Y {{ Y = add(X, X) where T in [{dtype}] => Y = mul(X, 3) }}\n"
+    )
+    rules = load(path)
+    assert check_substitution(rules, rules.substitutions["one.right"]).passed
+    assert check_substitution(rules, rules.substitutions["one.wrong"]).status == "differs"

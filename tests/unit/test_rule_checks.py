@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dslc.inspection.vacuity import vacuous_operator, vacuous_rule
+from dslc.semantics.checks.duplicates import check_duplicates
 from dslc.semantics.checks.names import Report
 from dslc.semantics.checks.overlap import check_covered, overlaps
 from dslc.semantics.checks.termination import check_termination
@@ -17,7 +18,8 @@ HEADER = """dslc 1
 import std.activation (relu, sigmoid)
 import std.conv (conv)
 import std.join (concat)
-import std.pointwise (add, sub, mul, neg)
+import std.pointwise (add, cast, sub, mul, neg)
+import std.reduce (reduce_sum)
 """
 
 
@@ -104,6 +106,23 @@ def test_operands_of_a_difference_keep_their_places(tmp_path: Path) -> None:
     third = rule("h", "Q: T[*S], P: T[*R]", "relu(sub(Q, P))", "neg(Q)")
     assert codes(rules_of(tmp_path, first + second)) == []
     assert codes(rules_of(tmp_path, first + third)) == [("W0004", "h")]
+
+
+def test_words_of_the_language_are_no_names_that_may_differ(tmp_path: Path) -> None:
+    """`true` and `false`, and element types, are written like names; two rules that differ in them are two rules."""
+
+    def same(*texts: str) -> list[str]:
+        rules, report = rules_of(tmp_path, "".join(texts)), Report()
+        check_duplicates(rules, frozenset(module for module in rules.modules if module.library == "mine"), report)
+        return [found.message for found in report.found]
+
+    small = rule("f", "X: int32[*S]", "cast(cast(X, to=int8), to=bool)", "cast(X, to=bool)")
+    half = rule("g", "X: int32[*S]", "cast(cast(X, to=f16), to=f32)", "cast(X, to=f32)")
+    renamed = rule("h", "Z: int32[*R]", "cast(cast(Z, to=f16), to=f32)", "cast(Z, to=f32)")
+    assert same(small, half, renamed) == ["`h` is `mine.g` up to names"]
+    kept = rule("f", "X: T[*S]", "relu(reduce_sum(X, keepdims=true))", "reduce_sum(X, keepdims=true)")
+    dropped = rule("g", "X: T[*S]", "relu(reduce_sum(X, keepdims=false))", "reduce_sum(X, keepdims=false)")
+    assert same(kept, dropped) == []
 
 
 def test_growth_under_a_guard_is_left_to_the_guard(tmp_path: Path) -> None:

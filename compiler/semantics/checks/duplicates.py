@@ -9,6 +9,7 @@ from dslc.semantics.checks.names import Report
 from dslc.semantics.definitions import Module, SubstitutionDef
 from dslc.semantics.library import Rules
 from dslc.syntax import tree as t
+from dslc.syntax.vocabulary import CONSTANTS, DTYPE_NAMES
 
 
 def check_duplicates(rules: Rules, modules: frozenset[Module], report: Report) -> None:
@@ -35,7 +36,10 @@ def canonical(sub: SubstitutionDef) -> Any:
             name = value.id if isinstance(value, t.Name) else value.name
             head, dot, rest = name.partition(".")
             found = sub.module.lookup(name)
-            own = found.name if found is not None else (order.setdefault(head, len(order)), dot, rest)
+            if found is not None or name in CONSTANTS | DTYPE_NAMES:
+                own: Any = name if found is None else found.name
+            else:
+                own = (order.setdefault(head, len(order)), dot, rest)
             if isinstance(value, t.Name):
                 return (t.Name, own)
             return (type(value), value.star, own, go(value.range if isinstance(value, t.Binder) else value.type))
