@@ -276,6 +276,33 @@ def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monke
     return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17, Clock()).story.kept]
 
 
+def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first time there is time for one program; the second time that one is not tried once more."""
+    tried: list[str] = []
+
+    class Hurried(Trials):
+        def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
+            out: dict[Graph, Tried | Dropped] = {}
+            for subject in subjects:
+                name = words(subject.program)
+                late = not late_already and name != "exp softmax"
+                tried.extend([name] * (not late))
+                out[subject.program] = Dropped(subject.program, Why.LATE if late else Why.SLOWER, "", 1e-3)
+            return out
+
+    late_already = False
+    monkeypatch.setattr(search, "Trials", Hurried)
+    costs = CostModel(std, Counted(), lambda inputs, outputs: b"", 17)
+    fusing = search.Fusing(softened(std), std, costs, 17, Clock(), {}, inf, None, 10, None, False)
+    assert fusing.run().story.late and tried == ["exp softmax"]
+    late_already = True
+    assert not fusing.again(inf).story.late
+    assert len(tried) == len(set(tried)) > 1
+    # with nothing left to try it says the same once more
+    before = list(tried)
+    assert not fusing.again(inf).story.late and tried == before
+
+
 def words(program: Graph) -> str:
     return " ".join(node.op.removeprefix("std.") for node in program.nodes() if isinstance(node, Call))
 
