@@ -136,7 +136,9 @@ def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
     assert brief.step()
     hands.time += 5
     brief.gained()
+    brief.gained_clearly()
     hands.time += 4
+    brief.gained()
     assert brief.step() and not brief.idle
     hands.time += 2
     assert not brief.step() and brief.idle
