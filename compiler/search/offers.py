@@ -34,7 +34,7 @@ VARIANT_STEPS = 3000
 #: for those that there was no time for
 FUSING, MUTATING, DERIVING, BUILDING = 0.5, 0.2, 0.7, 0.85
 #: so large a part of the time must be there to be saved by these: otherwise they have what is left
-WORTH = 0.15
+WORTH = 0.3
 #: less than so many seconds is no time to look for anything
 ENOUGH = 2.0
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same

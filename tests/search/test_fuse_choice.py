@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 from math import inf
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,19 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dslc.fuse.fused as search
+from dslc.codegen.host.compiler import BuildReason, NotBuilt
 from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Machine as Device
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
+from dslc.fuse import trials
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
 from dslc.fuse.groups import Group, Neighbours, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
-from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
+from dslc.fuse.trials import Dropped, Generated, Subject, Trials, Tried, Why
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Kernel, Value
 from dslc.semantics.apply import apply
@@ -326,3 +330,33 @@ def test_a_part_does_not_break_what_the_runtime_runs_faster_as_a_whole(std: Rule
     told = {"exp softmax": (1.0, 3.0), "exp": (1.0, 0.1)}
     assert kept(std, softened(std), told, monkeypatch) == []
     assert kept(std, softened(std), {**told, "exp softmax": (1.0, 0.8)}, monkeypatch) == ["exp softmax"]
+
+
+# ---- what there is no time to compile ------------------------------------------------------------------------------------
+
+
+def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of one text each: those that are compiled first are measured, whatever becomes of the next ones."""
+    built: list[list[str]] = []
+
+    def build(texts: list[KernelText], *_: object, **__: object) -> Any:
+        built.append([text.name for text in texts])
+        if len(built) == 2:
+            raise NotBuilt(BuildReason.TIMEOUT)
+        return SimpleNamespace(kernels={text.name: text for text in texts}, failed=(), fresh=False, path="")
+
+    def best(self: Trials, subject: Subject, own: list[Generated], library: object) -> Tried:
+        return Tried(subject.program, own[0].text.name, None, own[0].text, 2.0, 1.0, 1)
+
+    monkeypatch.setattr(trials, "build", build)
+    monkeypatch.setattr(Trials, "_best", best)
+    measurer: Any = None
+    tried = Trials(std, measurer, Profiles(std).sizes, 17, left=lambda: 40.0)
+    subjects = [Subject(graph(chained(std, x(k + 1), "exp")), ()) for k in range(10)]
+    out: dict[Graph, Tried | Dropped] = {}
+    texts = {one: [Generated(None, KernelText(f"k{k}", (), (), (), ""))] for k, one in enumerate(subjects)}
+    found = tried._measured(texts, out)
+    assert [name for own in built for name in own] == [f"k{k}" for k in range(10)] and len(built) > 2
+    assert [one.name for one in found.values()] == [*built[0], *(name for own in built[2:] for name in own)]
+    late = [one for one in out.values() if isinstance(one, Dropped)]
+    assert len(late) == len(built[1]) and all(one.why is Why.LATE for one in late)
