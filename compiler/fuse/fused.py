@@ -126,7 +126,7 @@ class Fusing:
         except TimeUp:
             speeds, self.late = EVERYDAY, True
         self.prices = Prices(graph, costs, self.profiles, speeds, self.around, strict)
-        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, lambda: self.left(TRYING), templates, strict)
+        self.trials = Trials(rules, costs.measurer, self.profiles.sizes, opset, folder, self.trying, templates, strict)
         self.templates = templates
         #: programs that a template is for: what its kernel takes is not estimated
         self.written: set[Graph] = set()
@@ -144,6 +144,10 @@ class Fusing:
             return inf
         return self.began + share * self.seconds - self.clock.now()
 
+    def trying(self) -> float:
+        """Seconds that are left for trying more: what was found is to be built together after that."""
+        return min(self.left(TRYING), self.left() - self.trials.needed())
+
     def again(self, seconds: float) -> Fused:
         """As far as it comes in so many seconds more."""
         self.began, self.seconds, self.late = self.clock.now(), min(seconds, self.clock.left()), False
@@ -158,7 +162,7 @@ class Fusing:
         for at in range(self.rounds, ROUNDS):
             self.rounds, picked = at, self._priced()
             new = list(dict.fromkeys(_subject(offer) for offer in picked if offer.program not in self.found))
-            if not new or self.left(TRYING) <= 0:
+            if not new or self.trying() <= 0:
                 self.late = self.late or bool(new)
                 break
             self.found.update(self.trials.tried(_first(new)))

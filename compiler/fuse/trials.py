@@ -52,6 +52,10 @@ GENERATING, LONGEST = 0.25, 20.0
 CHECKED = 0.5
 #: of the time that is left, what the texts of many kernels may take, and what compiling them may
 WRITING, BUILDING = 0.3, 0.5
+#: so many times what the compiler took for each of some kernels is kept for all that are used
+SURE = 2.0
+#: texts that are compiled together: what takes too long is lost together
+BATCH = 4
 #: what touches fewer bytes is measured so many times at once
 _TINY, _COPIES = 1 << 16, 8
 #: what arguments hold in a few places where kernels are compared with their nodes
@@ -144,6 +148,10 @@ class Trials:
     _functions: dict[Graph, Function] = field(default_factory=dict)
     #: seconds that the compiler took for a kernel, where one was compiled
     _pace: float = 0.0
+    #: kernels that were faster than their nodes so far
+    _faster: set[Subject] = field(default_factory=set)
+    #: what was built, by the text
+    _libraries: dict[KernelText, Library] = field(default_factory=dict)
 
     def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
         """What became of each program. What was not tried for want of time is dropped as LATE."""
@@ -212,6 +220,10 @@ class Trials:
     def compiled_in(self, seconds: float) -> int:
         """How many kernels the compiler takes in a time, as far as is known; one at least."""
         return max(1, int(seconds / self._pace)) if self._pace and seconds < inf else sys.maxsize
+
+    def needed(self) -> float:
+        """Seconds for one library of what was faster so far, as far as is known what the compiler takes."""
+        return SURE * self._pace * len(self._faster)
 
     def library(self, found: Iterable[Tried], seconds: float = inf) -> Library | None:
         """The kernels in one library, by the names of their operators; None where it is not built in that time."""
@@ -313,8 +325,19 @@ class Trials:
     ) -> dict[Subject, Tried]:
         """The best of some variants of each; what does not get that far, until so many seconds are left, is noted as dropped."""
         found: dict[Subject, Tried] = {}
-        if not texts:
-            return found
+        batch: dict[Subject, Sequence[Generated]] = {}
+        for subject, own in texts.items():
+            batch[subject] = own
+            if sum(map(len, batch.values())) >= BATCH:
+                found.update(self._batch(batch, out, keep))
+                batch = {}
+        return {**found, **(self._batch(batch, out, keep) if batch else {})}
+
+    def _batch(
+        self, texts: Mapping[Subject, Sequence[Generated]], out: dict[Graph, Tried | Dropped], keep: float
+    ) -> dict[Subject, Tried]:
+        """The same for those that are compiled together."""
+        found: dict[Subject, Tried] = {}
         try:
             seconds = min(60.0, BUILDING * (self.left() - (keep if keep < inf else 0.0)))
             if seconds <= ENOUGH:
@@ -323,6 +346,7 @@ class Trials:
             library = build(some, self.folder, seconds=seconds)
             if library.fresh:
                 self._pace = (time.monotonic() - began) / len(some)
+            self._libraries.update(dict.fromkeys(library.kernels.values(), library))
         except NotBuilt as problem:
             why = Why.LATE if problem.reason is BuildReason.TIMEOUT and seconds < 60 else Why.NOT_BUILT
             out.update((subject.program, Dropped(subject.program, why, str(problem))) for subject in texts)
@@ -340,6 +364,8 @@ class Trials:
                     failure = broken[own[0].text.name]
                     raise _Out(Why.LATE if failure.reason is BuildReason.TIMEOUT else Why.NOT_BUILT, failure.detail)
                 found[subject] = self._best(subject, built, library)
+                if found[subject].ratio >= MARGIN:
+                    self._faster.add(subject)
             except TimeUp:
                 out[subject.program] = Dropped(subject.program, Why.LATE)
             except _Out as reason:
@@ -373,7 +399,9 @@ class Trials:
                 raise TimeUp
             if nodes is None:
                 raise _Out(Why.NOT_WRITTEN)
-            library = build([found.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())))
+            library = self._libraries.get(found.text)
+            if library is None:
+                library = build([found.text], self.folder, seconds=min(60.0, max(ENOUGH, self.left())))
             model = onnx.ModelProto.FromString(nodes)
             drawn = draw(input_specs(model, {})[0], 1)
             least = min((_room(array) for array in drawn.values()), default=1)

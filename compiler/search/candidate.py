@@ -94,7 +94,7 @@ class Limits:
     #: told of every rule whose rewrite cannot be run here, or can
     on_tried: Callable[[str, bool], None] = lambda _rule, _runs: None
     patience: float = inf
-    #: seconds after which a search that has gained gives way, once it gained nothing for as long as its gains took
+    #: seconds after which a search that has gained gives way, once it gained little for as long as its clear gains took
     brief: float = inf
     now: Callable[[], float] = time.monotonic
     #: what is done now ends at so many steps, and the search goes on with something else
@@ -104,6 +104,7 @@ class Limits:
     idle: bool = False
     began: float | None = None
     gained_at: float | None = None
+    clear_at: float | None = None
 
     @property
     def over(self) -> bool:
@@ -113,9 +114,11 @@ class Limits:
         if self.began is None:
             self.began = moment
         since = self.began if self.gained_at is None else self.gained_at
-        waits = self.patience if self.gained_at is None else min(self.patience, max(self.brief, since - self.began))
         self.late = self.late or moment > self.deadline
-        self.idle = self.idle or moment > since + waits
+        self.idle = self.idle or moment > since + self.patience
+        if self.gained_at is not None:
+            clear = self.began if self.clear_at is None else self.clear_at
+            self.idle = self.idle or moment > clear + max(self.brief, clear - self.began)
         self.stopped = self.stopped or self.late or self.idle
         return self.stopped or (self.pause is not None and self.done >= self.pause)
 
@@ -141,6 +144,10 @@ class Limits:
     def gained(self) -> None:
         """Something better was found: patience begins anew."""
         self.gained_at = self.now()
+
+    def gained_clearly(self) -> None:
+        """What was found since this was last said is clearly better."""
+        self.clear_at = self.now()
 
     def time_up(self) -> None:
         """The step that was begun cannot be finished: something it asks for was not measured in time."""

@@ -42,7 +42,7 @@ from dslc.semantics.library import Rules, load_many
 #: the share of a model that equal nodes must take together, and how many different ones are looked at
 SHARE, SITES = 0.05, 6
 #: what takes no more than so many times what its operations take at the runtime's best is not looked at: nothing is to be gained
-NEAR = 1.15
+NEAR = 1.25
 #: how far derivations are looked for: so deep, at so many expressions, and for so many seconds, a share of those that are left at most
 DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
 #: programs of one expression that are priced, and that are built
@@ -231,13 +231,16 @@ class Derivations:
                         if isinstance(one, Kernel):
                             yield fact_of_kernel(one.group), replace(unfold(Graph(kernels.inputs, one.args)).outputs, given)
 
-    def may_gain(self, base: Candidate) -> bool:
-        """Whether there is a dear sum of products that takes longer than it must."""
+    def to_gain(self, base: Candidate) -> float:
+        """The share of a candidate's time that dear sums of products take beyond what their operations must take."""
+        found = 0.0
         try:
             self._machine = machine(self.costs.measurer)
-            return next(self._sites(base, Neighbours(base.graph)), None) is not None
+            for _, nodes, price in self._sites(base, Neighbours(base.graph)):
+                found += len(nodes) * (price - self._least(nodes[0]))
         except TimeUp:
-            return False
+            pass
+        return found / base.cost
 
     # ---- where -------------------------------------------------------------------------------------------------
 
@@ -268,10 +271,15 @@ class Derivations:
 
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
-        if self._machine is EVERYDAY or self.costs.target.pricing is not None:
-            return False
+        return price <= NEAR * self._least(node)
+
+    def _least(self, node: Call) -> float:
+        """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are
+        by nothing."""
         profile = self._profiles.of(node)
-        return profile is not None and not profile.loose and price <= NEAR * profile.operations / self._machine.peak
+        if profile is None or profile.loose or self._machine is EVERYDAY or self.costs.target.pricing is not None:
+            return 0.0
+        return profile.operations / self._machine.peak
 
     def _is_wanted(self, program: Graph) -> bool:
         """Whether an operator adds products of elements of two tensors."""

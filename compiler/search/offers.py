@@ -34,6 +34,8 @@ VARIANT_STEPS = 3000
 #: they leave, what these may take, and until when what they promise is built; the rest is for kernels around what they found, and
 #: for those that there was no time for
 FUSING, MUTATING, DERIVING, BUILDING = 0.5, 0.2, 0.7, 0.85
+#: so large a part of the time must be there to be saved by these: otherwise they have what is left
+WORTH = 0.3
 #: less than so many seconds is no time to look for anything
 ENOUGH = 2.0
 #: of the time for kernels, what those of the first graph may take: those of the next one are mostly the same
@@ -46,7 +48,7 @@ AGAIN = 2
 
 def fusions(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     """The best candidate, and the original, with groups of their nodes as kernels that were built and measured."""
-    yield from _fused(ground, run, (reached.best, ground.start), FUSING if _more_to_gain(ground, run, reached) else 1.0)
+    yield from _fused(ground, run, (reached.best, ground.start), FUSING if _more_to_gain(ground, run, reached) > WORTH else 1.0)
 
 
 def fused_again(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
@@ -57,16 +59,16 @@ def fused_again(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     yield from _fused(ground, run, (*sorted(new, key=lambda one: one.cost)[:AGAIN], *before))
 
 
-def _more_to_gain(ground: Ground, run: Run, reached: Reached) -> bool:
-    """Whether there are nodes that something may be derived for, or mutants of them may be faster."""
+def _more_to_gain(ground: Ground, run: Run, reached: Reached) -> float:
+    """The share of the time that mutants and derivations might save."""
     task = ground.referenced.task
     if not (task.settings.derive or task.settings.mutate) or not with_kernels(task.settings):
-        return False
+        return 0.0
     run.phase("building kernels")
     ground.keeping(ground.shares.others)
     left = run.clock.left
     looked = Derivations(task.rules, (), ground.costs, task.imported.context.opset, lambda: left(ground.shares.others))
-    return looked.may_gain(reached.best)
+    return looked.to_gain(reached.best)
 
 
 def _fused(ground: Ground, run: Run, bases: Iterable[Candidate], share: float = 1.0) -> Iterator[Candidate]:

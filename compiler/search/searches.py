@@ -19,6 +19,8 @@ from dslc.search.treesearch import Mcts
 #: a search gives up where nothing was gained for such a part of the budget; where it goes on later with what others leave, one that
 #: has gained may give way sooner
 PATIENCE, BRIEF = 0.25, 0.125
+#: what is gained clearly: such a part of what a model takes
+CLEAR = 0.02
 
 
 def limits_of(
@@ -63,10 +65,13 @@ def searched(
     """The best that the strategy yields (see `limits_of`); where it was interrupted, `run.best` is what it had."""
     run.phase("searching")
     limits = limits_of(ground, run, most, keep, start.front, brief)
-    best = start.best
+    best, clear = start.best, start.best.cost
 
     def told(found: Candidate) -> None:
-        nonlocal best
+        nonlocal best, clear
+        if found.cost < (1 - CLEAR) * clear:
+            clear = found.cost
+            limits.gained_clearly()
         if found.cost < best.cost:
             run.best = best = found
             run.progress.best(ground.start.cost / max(found.cost, 1e-12), limits.done)

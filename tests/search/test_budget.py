@@ -131,6 +131,21 @@ def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
     assert limits.step() and not limits.idle
     hands.time += 2
     assert not limits.step() and limits.idle and not limits.late
+    # what has gained gives way sooner, but waits as long as its gains took
+    brief = Limits(patience=100, brief=2, now=hands)
+    assert brief.step()
+    hands.time += 5
+    brief.gained()
+    brief.gained_clearly()
+    hands.time += 4
+    brief.gained()
+    assert brief.step() and not brief.idle
+    hands.time += 2
+    assert not brief.step() and brief.idle
+    never = Limits(patience=100, brief=2, now=hands)
+    assert never.step()
+    hands.time += 50
+    assert never.step()
     late = Limits(deadline=hands.time + 10, patience=100, now=hands)
     assert late.step()
     hands.time += 11

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import combinations
 from math import inf
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,19 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dslc.fuse.fused as search
+from dslc.codegen.host.compiler import BuildReason, NotBuilt
 from dslc.codegen.text import KernelText
 from dslc.cost.cache import CostCache
 from dslc.cost.clock import Clock, TimeUp
 from dslc.cost.machine import Machine as Device
 from dslc.cost.measure import Measured, Measurer, Sample
 from dslc.cost.model import CostModel
+from dslc.fuse import trials
 from dslc.fuse.choose import chosen
 from dslc.fuse.estimate import EVERYDAY, Speeds, estimate, machine
 from dslc.fuse.groups import Group, Neighbours, proposals
 from dslc.fuse.kernels import fold_of
 from dslc.fuse.offers import Offer, Prices
 from dslc.fuse.profile import Profiles
-from dslc.fuse.trials import Dropped, Subject, Trials, Tried, Why
+from dslc.fuse.trials import Dropped, Generated, Subject, Trials, Tried, Why
 from dslc.ir.constants import array_value
 from dslc.ir.graph import Call, Graph, Kernel, Value
 from dslc.semantics.apply import apply
@@ -276,6 +280,33 @@ def kept(rules: Rules, whole: Graph, told: dict[str, tuple[float, float]], monke
     return [words(one.tried.program) for one in search.fused(whole, rules, costs, 17, Clock()).story.kept]
 
 
+def test_what_there_was_no_time_for_goes_on_where_it_stopped(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first time there is time for one program; the second time that one is not tried once more."""
+    tried: list[str] = []
+
+    class Hurried(Trials):
+        def tried(self, subjects: Iterable[Subject]) -> dict[Graph, Tried | Dropped]:
+            out: dict[Graph, Tried | Dropped] = {}
+            for subject in subjects:
+                name = words(subject.program)
+                late = not late_already and name != "exp softmax"
+                tried.extend([name] * (not late))
+                out[subject.program] = Dropped(subject.program, Why.LATE if late else Why.SLOWER, "", 1e-3)
+            return out
+
+    late_already = False
+    monkeypatch.setattr(search, "Trials", Hurried)
+    costs = CostModel(std, Counted(), lambda inputs, outputs: b"", 17)
+    fusing = search.Fusing(softened(std), std, costs, 17, Clock(), {}, inf, None, 10, None, False)
+    assert fusing.run().story.late and tried == ["exp softmax"]
+    late_already = True
+    assert not fusing.again(inf).story.late
+    assert len(tried) == len(set(tried)) > 1
+    # with nothing left to try it says the same once more
+    before = list(tried)
+    assert not fusing.again(inf).story.late and tried == before
+
+
 def words(program: Graph) -> str:
     return " ".join(node.op.removeprefix("std.") for node in program.nodes() if isinstance(node, Call))
 
@@ -299,3 +330,33 @@ def test_a_part_does_not_break_what_the_runtime_runs_faster_as_a_whole(std: Rule
     told = {"exp softmax": (1.0, 3.0), "exp": (1.0, 0.1)}
     assert kept(std, softened(std), told, monkeypatch) == []
     assert kept(std, softened(std), {**told, "exp softmax": (1.0, 0.8)}, monkeypatch) == ["exp softmax"]
+
+
+# ---- what there is no time to compile ------------------------------------------------------------------------------------
+
+
+def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten of one text each: those that are compiled first are measured, whatever becomes of the next ones."""
+    built: list[list[str]] = []
+
+    def build(texts: list[KernelText], *_: object, **__: object) -> Any:
+        built.append([text.name for text in texts])
+        if len(built) == 2:
+            raise NotBuilt(BuildReason.TIMEOUT)
+        return SimpleNamespace(kernels={text.name: text for text in texts}, failed=(), fresh=False, path="")
+
+    def best(self: Trials, subject: Subject, own: list[Generated], library: object) -> Tried:
+        return Tried(subject.program, own[0].text.name, None, own[0].text, 2.0, 1.0, 1)
+
+    monkeypatch.setattr(trials, "build", build)
+    monkeypatch.setattr(Trials, "_best", best)
+    measurer: Any = None
+    tried = Trials(std, measurer, Profiles(std).sizes, 17, left=lambda: 40.0)
+    subjects = [Subject(graph(chained(std, x(k + 1), "exp")), ()) for k in range(10)]
+    out: dict[Graph, Tried | Dropped] = {}
+    texts = {one: [Generated(None, KernelText(f"k{k}", (), (), (), ""))] for k, one in enumerate(subjects)}
+    found = tried._measured(texts, out)
+    assert [name for own in built for name in own] == [f"k{k}" for k in range(10)] and len(built) > 2
+    assert [one.name for one in found.values()] == [*built[0], *(name for own in built[2:] for name in own)]
+    late = [one for one in out.values() if isinstance(one, Dropped)]
+    assert len(late) == len(built[1]) and all(one.why is Why.LATE for one in late)
