@@ -40,10 +40,10 @@ class Emitter(Expressions):
         if tensor.scope is not None:
             at_iters = positions(tensor.scope, node.index)
             parts = tuple(at_iters[it] for it in tensor.scope.iters)
-        index = [self.poly(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
+        index = [self.place(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
         # data that is used as a position stays in the tensor whatever it is
         index = [
-            self._clamped(at, size) if any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in at.deep) else at
+            self._clamped(self.thawed(at), size) if any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in at.deep) else at
             for at, size in zip(index, tensor.shape, strict=True)
         ]
         address = const(0)
@@ -175,7 +175,7 @@ class Emitter(Expressions):
         tensor = Tensor(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
         address = const(0)
         for part, stride in zip(node.index, strides, strict=True):
-            address = address + self.poly(part, env) * stride
+            address = address + self.place(part, env) * stride
         return self.load(tensor, self.thawed(address))
 
     # ---- reductions --------------------------------------------------------------------------------------------------------
