@@ -43,8 +43,7 @@ class Emitter(Expressions):
         index = [self.place(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
         # data that is used as a position stays in the tensor whatever it is
         index = [
-            self._clamped(self.thawed(at), size) if any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in at.deep) else at
-            for at, size in zip(index, tensor.shape, strict=True)
+            self._clamped(self.thawed(at), size) if _of_data(at) else at for at, size in zip(index, tensor.shape, strict=True)
         ]
         address = const(0)
         for at, stride in zip(index, tensor.strides, strict=True):
@@ -374,6 +373,10 @@ class Emitter(Expressions):
             self.bound[joined] = home
             out.append(Val(joined, dtype, False, home))
         return out
+
+
+def _of_data(position: Poly) -> bool:
+    return any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in position.deep)
 
 
 __all__ = ["Emitter"]

@@ -128,7 +128,7 @@ def _holds(name: str, a: Scalar, b: Scalar) -> bool:
 
 
 def _dim(size: Scalar) -> Dim:
-    return int(size.value) if isinstance(size, Num) else size  # type: ignore[arg-type]
+    return int(size.value) if isinstance(size, Num) else size
 
 
 __all__ = ["padded"]
