@@ -82,7 +82,7 @@ class Emitter(Expressions):
                 text = self.one(tensor, address)
             return self.let(("load", tensor.pointer, address, guarded), text, dtype, False, level)
         step = self.step(address)
-        count = f", {self.active}" if self.active else ""
+        count = f", {self.active}" if self.active and tensor.scope is None else ""
         key = ("load", tensor.pointer, address, guarded, self.active)
         total = self.text(tensor.elements)
         if step is not None:
@@ -140,7 +140,9 @@ class Emitter(Expressions):
             return
         step = self.step(address)
         value = self.spread(value)
-        active = (self.active,) if self.active else ()
+        # a row's buffer has room for a vector more, and what is written there is written again or not looked at: a store under a mask
+        # would keep the load that follows waiting
+        active = (self.active,) if self.active and tensor.scope is None else ()
         if step is not None and step.number == 1:
             block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
         elif step is not None:
@@ -303,7 +305,9 @@ class Emitter(Expressions):
 
     def take(self, kind: str, name: str, value: Val, dtype: DType, lanes: bool) -> None:
         function = _JOINED[kind]
-        text = function_text(function, [name, value.text], dtype, lanes)
+        # what is asked whether it is NaN first is the new value: that does not wait for the ones before it
+        order = [value.text, name] if function in {"max", "min"} else [name, value.text]
+        text = function_text(function, order, dtype, lanes)
         assert text is not None
         self.levels[-1].block.statements.append(Assign(name, text))
 
