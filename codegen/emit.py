@@ -40,11 +40,10 @@ class Emitter(Expressions):
         if tensor.scope is not None:
             at_iters = positions(tensor.scope, node.index)
             parts = tuple(at_iters[it] for it in tensor.scope.iters)
-        index = [self.poly(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
+        index = [self.place(part, env) if stride.terms else const(0) for part, stride in zip(parts, tensor.strides, strict=True)]
         # data that is used as a position stays in the tensor whatever it is
         index = [
-            self._clamped(at, size) if any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in at.deep) else at
-            for at, size in zip(index, tensor.shape, strict=True)
+            self._clamped(self.thawed(at), size) if _of_data(at) else at for at, size in zip(index, tensor.shape, strict=True)
         ]
         address = const(0)
         for at, stride in zip(index, tensor.strides, strict=True):
@@ -83,7 +82,7 @@ class Emitter(Expressions):
                 text = self.one(tensor, address)
             return self.let(("load", tensor.pointer, address, guarded), text, dtype, False, level)
         step = self.step(address)
-        count = f", {self.active}" if self.active else ""
+        count = f", {self.active}" if self.active and tensor.scope is None else ""
         key = ("load", tensor.pointer, address, guarded, self.active)
         total = self.text(tensor.elements)
         if step is not None:
@@ -141,7 +140,9 @@ class Emitter(Expressions):
             return
         step = self.step(address)
         value = self.spread(value)
-        active = (self.active,) if self.active else ()
+        # a row's buffer has room for a vector more, and what is written there is written again or not looked at: a store under a mask
+        # would keep the load that follows waiting
+        active = (self.active,) if self.active and tensor.scope is None else ()
         if step is not None and step.number == 1:
             block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
         elif step is not None:
@@ -175,7 +176,7 @@ class Emitter(Expressions):
         tensor = Tensor(name, dtype, tuple(strides), const(at), tuple(const(size) for size in shape))
         address = const(0)
         for part, stride in zip(node.index, strides, strict=True):
-            address = address + self.poly(part, env) * stride
+            address = address + self.place(part, env) * stride
         return self.load(tensor, self.thawed(address))
 
     # ---- reductions --------------------------------------------------------------------------------------------------------
@@ -304,7 +305,9 @@ class Emitter(Expressions):
 
     def take(self, kind: str, name: str, value: Val, dtype: DType, lanes: bool) -> None:
         function = _JOINED[kind]
-        text = function_text(function, [name, value.text], dtype, lanes)
+        # what is asked whether it is NaN first is the new value: that does not wait for the ones before it
+        order = [value.text, name] if function in {"max", "min"} else [name, value.text]
+        text = function_text(function, order, dtype, lanes)
         assert text is not None
         self.levels[-1].block.statements.append(Assign(name, text))
 
@@ -374,6 +377,10 @@ class Emitter(Expressions):
             self.bound[joined] = home
             out.append(Val(joined, dtype, False, home))
         return out
+
+
+def _of_data(position: Poly) -> bool:
+    return any(isinstance(atom, Datum) and not atom.name.startswith("q") for atom in position.deep)
 
 
 __all__ = ["Emitter"]

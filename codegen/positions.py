@@ -149,6 +149,10 @@ class Positions(ABC):
 
     def poly(self, node: Scalar, env: Env) -> Poly:
         """An integer expression; what is no polynomial is computed first."""
+        return self.thawed(self.place(node, env))
+
+    def place(self, node: Scalar, env: Env) -> Poly:
+        """The same as a part of a position: quotients in it may vanish when all of it is added up."""
 
         def leaf(each: Scalar) -> Poly | None:
             if isinstance(each, Iter):
@@ -159,7 +163,7 @@ class Positions(ABC):
                 return None
             return self._datum(each, env)
 
-        return self.thawed(of_scalar(node, leaf, self.ranges))
+        return of_scalar(node, leaf, self.ranges)
 
     def is_polynomial(self, node: Apply, env: Env) -> bool:
         """Whether an expression is one of positions; else it is computed."""
@@ -345,8 +349,7 @@ class Positions(ABC):
         a, b = node.args
         if not (self._index(a, env) and self._index(b, env)):
             return None
-        left, right = self.poly(a, env), self.poly(b, env)
-        gap = left - right
+        gap = self.thawed(self.place(a, env) - self.place(b, env))
         if node.name == ">=":
             return self.condition(gap)
         if node.name == ">":

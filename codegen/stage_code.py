@@ -283,12 +283,17 @@ class StageWriter(Layout):
 
     def _body(self, block: Block, lane: Var, rows: list[list[Poly]], vectors: int, active: str | None) -> None:
         emitter = self.emitter
+        whole = emitter.ranges.extents[lane]
         with emitter.level(block, lane):
             emitter.lane, emitter.active = lane, active
+            if vectors > 1 and lane != self.panel:
+                # the first of several vectors ends before the others
+                emitter.ranges.extents[lane] = whole - (vectors - 1) * self.variant.width
             try:
                 self._parts(rows, lane, vectors)
             finally:
                 emitter.lane, emitter.active = None, None
+                emitter.ranges.extents[lane] = whole
 
     def _parts(self, rows: list[list[Poly]], lane: Var | None, vectors: int) -> None:
         """Every part of the stage for some positions of the outer loops."""
