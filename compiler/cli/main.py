@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import importlib
 import os
+import signal
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -158,4 +161,8 @@ def main() -> NoReturn:
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # the runtime reports its use to its maker unless told otherwise
     with rare_collections():
         code = run()
+    # all is said: an interrupt changes nothing any more, and what is there need not be looked through once more
+    with suppress(ValueError):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    gc.freeze()
     sys.exit(code)

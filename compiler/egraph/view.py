@@ -81,10 +81,21 @@ class View:
 
     @cached_property
     def by_operator(self) -> dict[str, list[Call]]:
-        out: dict[str, list[Call]] = {}
-        for node in self.calls:
-            out.setdefault(node.op, []).append(node)
-        return out
+        known = next((before for before in self._before if "by_operator" in before.__dict__), None)
+        out: dict[str, list[Call]] = {} if known is None else dict(known.by_operator)
+        if known is None:
+            for node in self.calls:
+                out.setdefault(node.op, []).append(node)
+            return out
+        # lists are shared with the view before, as far as they are the same
+        memo, fresh = self.egraph.memo, [node for node in self._since_view(known).nodes if isinstance(node, Call)]
+        gone = known.egraph.memo.keys() - memo.keys()
+        changed = {node.op for node in (*fresh, *gone) if isinstance(node, Call)}
+        for name in changed:
+            out[name] = [node for node in out.get(name, ()) if node not in gone]
+        for node in fresh:
+            out[node.op].append(node)
+        return {name: nodes for name, nodes in out.items() if nodes} if gone else out
 
     # ---- what was found before ---------------------------------------------------------------------------------
 

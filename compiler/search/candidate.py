@@ -141,6 +141,20 @@ class Limits:
         finally:
             self.pause = None
 
+    @contextmanager
+    def within(self, share: float) -> Iterator[None]:
+        """What is done inside ends after such a share of the time that is left."""
+        before, moment = self.deadline, self.now()
+        if before < inf:
+            self.deadline = moment + share * max(0.0, before - moment)
+        try:
+            yield
+        finally:
+            self.deadline = before
+            if self.late and self.now() <= before:
+                self.late = False
+                self.stopped = self.idle or self.interrupted or (self.steps is not None and self.done >= self.steps)
+
     def gained(self) -> None:
         """Something better was found: patience begins anew."""
         self.gained_at = self.now()

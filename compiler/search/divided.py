@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -76,7 +77,7 @@ def is_large(graph: Graph) -> bool:
 
 
 def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
-    """Whether a graph has more regions than one, of which half do the same as others with other weights.
+    """Whether half of a graph lies in regions that do the same as others with other weights.
 
     `apart`: with other weights indeed. What is computed with the same ones in several regions may be joined over all of them.
 
@@ -85,11 +86,14 @@ def is_repeated(graph: Graph, costs: CostModel, apart: bool = False) -> bool:
     """
     if len(working_nodes(graph.outputs)) <= MOST:
         return False
-    places = Map(graph, costs, small=True).places(1)
+    found = Map(graph, costs, small=True)
+    places = found.places(1)
     weights = [arg for place in places for arg in dict.fromkeys(place.args) if arg.constant]
     if apart and len(set(weights)) < len(weights):
         return False
-    return len(places) > 1 and 2 * len({place.region.graph.outputs for place in places}) <= len(places)
+    often = Counter(place.region.graph.outputs for place in places)
+    again = sum(len(working_nodes(one)) * count for one, count in often.items() if count > 1)
+    return len(places) > 1 and 2 * again >= len(working_nodes(graph.outputs))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ and where they end is decided by what stands there: a block that is repeated is 
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,6 +37,8 @@ WHOLE = 300
 FEWEST, MOST = 32, 96
 #: so many values may cross a cut; where more do, a region may have so many nodes if it then ends where half as many cross
 NARROW, WIDEST = 4, 256
+#: running nodes of a block that is repeated at once
+BLOCK = 5
 #: running nodes of a region around what lies far apart
 NEAR = 48
 #: integer constants up to so many elements keep their contents, as where costs are measured: they decide what is touched
@@ -104,6 +107,8 @@ class Map:
         self._held = {arg for node in self.position if isinstance(node, Opaque) for arg in node.args}
         self._levels = self._opaque_levels()
         self._cuts = self._narrow()
+        if small and not self.repeated() and 2 * self._again(blocks := self._blocks()) >= self._nodes(0):
+            self._cuts = blocks
         self._middles = self._between(self._cuts)
 
     def places(self, turn: int) -> list[Place]:
@@ -175,6 +180,47 @@ class Map:
                 # branches side by side are not cut where they soon come together
                 return k
         return count if best is None else best
+
+    def _blocks(self) -> list[int]:
+        """Cuts around the shortest blocks that are repeated at once, where nowhere fewer values cross; what lies between is whole."""
+        count, keys = len(self.groups), self._keys
+        least = min((rank[0] for rank in self._rank[1:]), default=0)
+        narrow = [k for k in range(1, count + 1) if k == count or self._rank[k][0] <= least]
+        places, cuts, at = {0, *narrow}, [0], 0
+
+        def repeats(first: int, length: int) -> bool:
+            after = first + length
+            return after + length in places and keys[first:after] == keys[after : after + length]
+
+        while at < count:
+            near = [k for k in narrow if at < k and self._nodes(at, k) <= MOST]
+            end = next((k for k in near if self._nodes(at, k) >= BLOCK and repeats(at, k - at)), None)
+            if end is None:
+                at = next((k for k in narrow if k > at), count)
+                continue
+            if at > cuts[-1]:
+                cuts.append(at)
+            length = end - at
+            while repeats(at, length):
+                at += length
+                cuts.append(at)
+            at += length
+            cuts.append(at)
+        return cuts if cuts[-1] == count else [*cuts, count]
+
+    def _nodes(self, first: int, end: int | None = None) -> int:
+        """How many nodes some groups have."""
+        return sum(len(group.nodes) for group in self.groups[first:end])
+
+    def _again(self, cuts: Sequence[int]) -> int:
+        """How many nodes lie between cuts that have the same between them as others."""
+        parts = [(tuple(self._keys[first:end]), self._nodes(first, end)) for first, end in itertools.pairwise(cuts)]
+        often = Counter(part for part, _ in parts)
+        return sum(nodes for part, nodes in parts if often[part] > 1)
+
+    def repeated(self) -> bool:
+        """Whether half of the nodes are in regions that are the same as others."""
+        return 2 * self._again(self._cuts) >= self._nodes(0)
 
     def _between(self, cuts: Sequence[int]) -> list[int]:
         """A cut in the middle half of each interval."""

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _SETTLED = 12
 #: such a part of the time growing may take, such a part of what is left the solver, and it has no more seconds than that
 _GROWING, _SOLVING, _SOLVER = 0.5, 0.25, 30.0
+#: such a part of the time what can be had at once may take
+_SWEPT = 0.3
 #: e-nodes of a region, however many there are
 _LEAST = 800
 
@@ -59,7 +61,7 @@ class Saturate:
 
         def make(start: Candidate, costs: CostModel, count: int, told: Progress) -> _Saturating:
             options = replace(self, nodes=max(self.nodes // count, min(self.nodes, _LEAST)))
-            return _Saturating(options, start, rules, costs, space.limits, space.seed, told)
+            return _Saturating(options, start, rules, costs, space.limits, space.seed, told, _SWEPT / count)
 
         return explored(space, make, apart=True)
 
@@ -69,12 +71,12 @@ class _Saturating:
 
     def __init__(
         self, options: Saturate, start: Candidate, rules: Sequence[CompiledRule], costs: CostModel, limits: Limits, seed: int,
-        told: Progress,
+        told: Progress, swept: float = _SWEPT,
     ) -> None:  # fmt: skip
         from dslc.egraph.graph import EGraph
         from dslc.search.programs import Prices, Programs, Tidying
 
-        self._options, self._limits, self._seed = options, limits, seed
+        self._options, self._limits, self._seed, self._swept = options, limits, seed, swept
         # in ascending order, as TENSAT has them: what is found does not depend on the order of files
         self._rules = sorted(rules, key=lambda rule: rule.name)
         self._egraph = EGraph.of(start.graph)
@@ -95,7 +97,11 @@ class _Saturating:
         return Grown(self._egraph, self._prices)
 
     def begin(self) -> None:
-        """The first round."""
+        """What can be had at once, and the first round."""
+        if self._tidying is not None:
+            with self._limits.within(self._swept):
+                self._tidying.tidy(self._programs, swept=True)
+        self._began = self._limits.now()
         self.expand()
 
     def expand(self) -> bool:
@@ -107,6 +113,8 @@ class _Saturating:
         if self._round >= options.rounds or not limits.step():
             return False
         egraph = self._egraph
+        # it ends by itself: patience is for what is done in turns
+        limits.gained()
         grown = rewrite.saturate(egraph, self._rules, rewrite.Limits(
             options.nodes, self._until() - limits.now(), 1, 1 if self._round < self._multi else 0,
             seed=self._seed + self._round, now=self._now,
@@ -124,6 +132,7 @@ class _Saturating:
             self._programs.rank()
             self._take("ilp")
             if self._tidying is not None:
+                limits.gained()
                 self._tidying.tidy(self._programs)
         return not last
 

@@ -100,6 +100,22 @@ def test_a_repeated_block_is_one_region_at_many_places(kind: str) -> None:
         assert len(distinct) <= 5
 
 
+def test_short_blocks_that_are_repeated_between_others_are_regions_of_their_own() -> None:
+    """Three stages of another width each: a block that changes it, and then 2, 4 and 3 equal ones with weights of their own."""
+    value = a = x(4, 8)
+    width = 8
+    for wider, count in ((12, 2), (16, 4), (20, 3)):
+        value = op("exp", op("matmul", value, w(0, width, wider)))
+        width = wider
+        for _ in range(count):
+            inner = op("relu", op("matmul", value, w(0, width, width)))
+            inner = op("matmul", op("relu", op("matmul", inner, w(0, width, 6))), w(0, 6, width))
+            value = op("relu", op("add", inner, value))
+    places = Map(Graph((a,), (value,)), model(), small=True).places(1)
+    often = Counter(place.region.graph.outputs for place in places)
+    assert sorted(often.values()) == [1, 1, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("name", ["light_densenet121", "light_inception_v2", "light_shufflenet"])
 @pytest.mark.parametrize("turn", range(6))
 def test_places_share_no_node_and_regions_give_back_what_stood_there(name: str, turn: int) -> None:
