@@ -134,10 +134,13 @@ class Left:
         if view.kind != node.kind or node.where is not None:
             return
         extents = dict(zip(view.sums, view.sum_extents, strict=True))
+        sizes = {binder.name: binder.range.value for binder in node.binders if isinstance(binder.range, t.Int)}
         for classes in _parts(names, view.sums, found.indexes):
             each, renamed = found, dict[Iter, Scalar]()
             for name, part in zip(names, classes, strict=True):
                 box = Box.of([extents[it] for it in part])
+                if name in sizes and box != Box.of([sizes[name]]):
+                    break
                 if name in each.indexes:
                     renamed.update(zip(part, each.indexes[name], strict=True))
                     if each.sets.get(self.ranges.get(name, ""), box) != box:
