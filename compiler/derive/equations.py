@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import is_
 
 from dslc.analysis.iterators import coefficient_of
 from dslc.analysis.numeric import Unknown
@@ -28,12 +29,13 @@ def scalar_of(poly: Poly) -> Scalar:
 
 def put(node: Scalar, known: Mapping[Sym, Scalar]) -> Scalar:
     """Sizes and attributes in the place of their names."""
-    if not known:
+    if not known or isinstance(node, Num):
         return node
     if isinstance(node, Sym):
         return known.get(node, node)
     if isinstance(node, Apply):
-        return apply(node.name, *[put(arg, known) for arg in node.args])
+        args = [put(arg, known) for arg in node.args]
+        return node if all(map(is_, args, node.args)) else apply(node.name, *args)
     return node
 
 
@@ -54,13 +56,17 @@ def is_natural(node: Scalar) -> bool:
 def solved_linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, Scalar]) -> bool:
     """Solves what is linear in one unknown, as often as that helps; False where something has no solution."""
     grew = True
+    left_over = list(equations)
     while grew:
         grew = False
+        equations, left_over = left_over, []
         for left, right in equations:
-            names = unknowns(left, known)
-            if len(names) != 1:
-                continue
             now = put(left, known)
+            names = unknowns_in(now)
+            if len(names) != 1:
+                if names:
+                    left_over.append((now, right))
+                continue
             (name,) = names
             if now is name:
                 known[name] = right
@@ -68,6 +74,7 @@ def solved_linear(equations: Sequence[tuple[Scalar, Scalar]], known: dict[Sym, S
                 continue
             slope = coefficient_of(now, name)
             if slope is None or not isinstance(right, Num):
+                left_over.append((now, right))
                 continue
             rest = apply("-", right, put(now, {name: num(0)}))
             if not isinstance(rest, Num) or not isinstance(rest.value, int) or rest.value % slope:

@@ -45,6 +45,8 @@ class Left:
     def __init__(self, rule: t.Derivation, formulas: Sequence[t.Formula], operands: Operands) -> None:
         self.rule, self.formulas, self.operands = rule, formulas, operands
         self.ranges: dict[str, str] = {}
+        #: iterators of one position
+        self.single: set[Iter] = set()
         #: the index of each `reads(f, x)`
         self.reads = [
             node.args[1].id for one in rule.declarations if isinstance(one, t.Where) for node in one.conditions
@@ -84,6 +86,7 @@ class Left:
         if len(names) != len(node.places):
             return
         single = {it for it, extent in zip(view.iters, view.box.extents, strict=True) if extent is num(1)}
+        self.single |= single
         for classes in _parts(names, view.iters, found.indexes, single, self._unread(names, view)):
             each = found
             renamed: dict[Iter, Scalar] = {}
@@ -134,10 +137,13 @@ class Left:
         if view.kind != node.kind or node.where is not None:
             return
         extents = dict(zip(view.sums, view.sum_extents, strict=True))
+        sizes = {binder.name: binder.range.value for binder in node.binders if isinstance(binder.range, t.Int)}
         for classes in _parts(names, view.sums, found.indexes):
             each, renamed = found, dict[Iter, Scalar]()
             for name, part in zip(names, classes, strict=True):
                 box = Box.of([extents[it] for it in part])
+                if name in sizes and box != Box.of([sizes[name]]):
+                    break
                 if name in each.indexes:
                     renamed.update(zip(part, each.indexes[name], strict=True))
                     if each.sets.get(self.ranges.get(name, ""), box) != box:
@@ -295,7 +301,10 @@ class Left:
             if any(k >= len(at[name]) for name, k in axes):
                 return
             wanted = [at[name][k] for name, k in axes]
-        if tuple(wanted) == body.index:
+        # at the one position of an iterator it may stand as 0
+        if len(wanted) == len(body.index) and all(
+            it is at or (at is num(0) and it in self.single) for it, at in zip(wanted, body.index, strict=True)
+        ):
             yield found
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, permutations
+from itertools import combinations, islice, permutations
 
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
 from dslc.derive.pieces import Operands, Unfit, Views, in_bounds, sum_ranges
 from dslc.derive.tables import TOTAL, around
 from dslc.derive.unknowns import Unknowns
+from dslc.ir.constants import number_of
+from dslc.ir.dtype import Dim
 from dslc.ir.graph import Node, Scope, ScopeNode, Value, rebuild, replace, scope_value, topological, with_args
 from dslc.ir.normal import Normalizer
-from dslc.ir.scalar import Read, Scalar, apply, as_scalar, num, read
+from dslc.ir.scalar import Iter, Read, Scalar, apply, as_scalar, num, read, traversal
 from dslc.ir.scalar import rebuild as rebuild_scalar
 from dslc.ir.scopes import positions, renumber, substitute
 from dslc.semantics.definitions import DerivationDef
@@ -174,12 +176,44 @@ def _apart(value: Value) -> Value:
     node = value.node
     if not isinstance(node, ScopeNode):
         return value
-    scope = node.scope
+    scope = _without_units(node.scope)
     single = {it: num(0) for it, extent in zip(scope.iters, scope.extents, strict=True) if extent == 1}
-    inner = _summed_apart(Scope(scope.extents, substitute(scope.body, single), scope.dtype), node.args)
+    body = _with_numbers(substitute(scope.body, single), node.args)
+    inner = renumber(_summed_apart(Scope(scope.extents, body, scope.dtype), node.args))
     if scope.groups is None:
         return inner
     return scope_value(Scope(scope.extents, read(0, scope.iters), scope.dtype, scope.groups), (inner,))
+
+
+def _without_units(scope: Scope) -> Scope:
+    """Merged dimensions without the iterators of one position: `(g: 1, f: 8)` is `f: 8`."""
+    if scope.groups is None:
+        return scope
+    values: dict[Iter, Scalar] = {}
+    extents: list[Dim] = []
+    groups: list[int] = []
+    places = iter(zip(scope.iters, scope.extents, strict=True))
+    for count in scope.groups:
+        own = list(islice(places, count))
+        kept = [each for each in own if each[1] != 1] or own[:1]
+        values.update({it: num(0) for it, _ in own})
+        for it, extent in kept:
+            values[it] = traversal(len(extents))
+            extents.append(extent)
+        groups.append(len(kept))
+    body = substitute(scope.body, values)
+    return Scope(tuple(extents), body, scope.dtype, tuple(groups) if any(count > 1 for count in groups) else None)
+
+
+def _with_numbers(body: Scalar, args: tuple[Value, ...]) -> Scalar:
+    """Whole numbers in the place of tensors that hold one everywhere, as what stands around a tensor does: `pad` of 0 is `other=0`."""
+    numbers = {k: number for k, arg in enumerate(args) if (number := number_of(arg)) is not None and float(number).is_integer()}
+
+    def leaf(node: Scalar) -> Scalar | None:
+        inside = isinstance(node, Read) and node.operand in numbers and (node.other is None or not node.index)
+        return num(int(numbers[node.operand])) if isinstance(node, Read) and inside else None
+
+    return rebuild_scalar(body, leaf) if numbers else body
 
 
 def _summed_apart(scope: Scope, args: tuple[Value, ...]) -> Value:
@@ -254,12 +288,14 @@ def _read_through(value: Value) -> Value:
         inner = below.scope.body
         at = positions(below.scope, index)
         changed = True
-        source = below.args[inner.operand]
-        if source not in args:
-            args.append(source)
-        position = tuple(substitute(part, at, depth) for part in inner.index)
-        outside = None if inner.other is None else substitute(inner.other, at, depth)
-        return read(args.index(source), position, outside)
+
+        def of_inner(part: Read, index: tuple[Scalar, ...], other: Scalar | None, depth: int) -> Scalar:
+            source = below.args[part.operand]
+            if source not in args:
+                args.append(source)
+            return read(args.index(source), index, other)
+
+        return substitute(inner, at, depth, of_inner)
 
     body = substitute(scope.body, {}, 0, on_read)
     if not changed:

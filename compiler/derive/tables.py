@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import permutations
 from typing import Any
 
@@ -36,7 +37,7 @@ class Window:
     constant: Poly
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pattern:
     """An operator at unknown sizes.
 
@@ -57,18 +58,22 @@ class Pattern:
     outer: Scalar | None = None
 
     def group(self, it: Iter) -> Group:
-        return frozenset(k for k, leaf in self.leaves.items() if it in leaf.free), it in self.scope.iters
+        return self._groups[it]
 
-    @property
+    @cached_property
+    def _groups(self) -> Mapping[Iter, Group]:
+        return {it: (frozenset(k for k, leaf in self.leaves.items() if it in leaf.free), it in self.scope.iters) for it in self.extents}
+
+    @cached_property
     def windows(self) -> tuple[tuple[int, int, Window], ...]:
         """The dimensions along which something moves: operand, dimension, and what does."""
         return tuple((k, d, dim) for k, dims in enumerate(self.dims) for d, dim in enumerate(dims) if isinstance(dim, Window))
 
-    @property
+    @cached_property
     def moving(self) -> tuple[Iter, ...]:
         return tuple(dict.fromkeys(it for _, _, window in self.windows for it, _ in window.terms))
 
-    @property
+    @cached_property
     def plain(self) -> dict[Group, tuple[Iter, ...]]:
         """The iterators that move along nothing, by where they stand."""
         found: dict[Group, tuple[Iter, ...]] = {}
@@ -177,6 +182,8 @@ def _renamed(node: Scalar) -> Scalar | None:
 
 
 def unknowns_in(node: Scalar) -> list[Sym]:
+    if isinstance(node, Num):
+        return []
     return list(dict.fromkeys(part for part in walk(node) if isinstance(part, Sym) and part.name.startswith("?")))
 
 

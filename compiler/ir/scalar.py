@@ -340,8 +340,12 @@ def walk(root: Scalar) -> Iterator[Scalar]:
         if node in seen:
             continue
         seen.add(node)
+        children = node.children
+        if not children:
+            yield node
+            continue
         stack.append((node, True))
-        stack.extend((child, False) for child in reversed(node.children))
+        stack.extend([(child, False) for child in reversed(children)])
 
 
 def rebuild(root: Scalar, leaf: Callable[[Scalar], Scalar | None], cache: dict[Scalar, Scalar] | None = None) -> Scalar:

@@ -100,6 +100,13 @@ def test_a_depthwise_convolution_is_one_of_a_single_group(rules: Rules) -> None:
     assert_proved(rules, own[0], text)
 
 
+def test_a_pad_before_a_convolution_is_its_padding(rules: Rules) -> None:
+    text = "conv(pad(X: f32[1, 2, 5, 5], before=[0, 0, 1, 1], after=[0, 0, 1, 2]), K: f32[3, 2, 3, 3])"
+    own = [each for each in shown(rules, text, 1, depth=0) if dict(each.calls[0].attrs).get("pads") == (1, 1, 1, 2)]
+    assert own and not own[0].generated
+    assert_proved(rules, own[0], text)
+
+
 def test_a_strided_convolution_is_one_product_at_every_position_of_which_some_are_added(rules: Rules) -> None:
     text = "conv(X: f32[1, 5, 9, 7], K: f32[4, 5, 3, 3], stride=[2, 2])"
     own = [each for each in shown(rules, text, 60, depth=3) if only(each)[1:] == ((5, 36), True)]

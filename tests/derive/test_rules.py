@@ -64,7 +64,7 @@ def steps(rules: Rules, value: Value, name: str) -> Iterator[Value]:
 
 def convolution(rules: Rules) -> Value:
     made = expression(rules, "std.conv", [tensor("X", 1, 3, 5, 6), tensor("K", 4, 3, 3, 2)], pads=(1, 0, 1, 1), stride=(2, 1))
-    return Steps(derivations(rules, "summation_splitting")).start(made).node.args[0]
+    return Steps(derivations(rules, "summation_splitting")).start(made)
 
 
 ONE = [
@@ -135,3 +135,43 @@ def test_a_user_writes_a_rule_that_einnet_lacks(tmp_path, rules: Rules) -> None:
     found = list(rewritten(own, own.left, own.right, (start,)))
     assert found
     assert_equal([start], [found[0][start]])
+
+
+def test_a_rule_of_two_sums_finds_those_of_convolutions(tmp_path, rules: Rules) -> None:  # type: ignore[no-untyped-def]
+    """A batch of one position and a group of one stand as 0 where sums are read: that is their only position."""
+    (tmp_path / "own.rules").write_text(
+        "dslc 1\nlibrary own 0.1.0\n\nderivation weights_added {\n  index x: X, y: Y\n  term f(x, y), g(x, y), h(x, y)\n"
+        "  expr [x] {[x] sum[y] f(x, y) * g(x, y)}[x] + {[x] sum[y] f(x, y) * h(x, y)}[x]\n  =>\n"
+        "  expr [x] sum[y] f(x, y) * (g(x, y) + h(x, y))\n}\n"
+    )
+    own = load_many(["std", tmp_path / "own.rules"])
+    data, first, second = tensor("X", 1, 2, 4, 3), tensor("K", 3, 2, 2, 2), tensor("L", 3, 2, 2, 2)
+    both = [call(rules, "std.conv", [data, each])[0] for each in (first, second)]
+    start = Steps(list(own.derivations.values())).start(expression(rules, "std.add", both))
+    made = [new for _, new in Steps(list(own.derivations.values())).of(start)]
+    assert made
+    for new in made:
+        assert_equal([start], [new])
+
+
+@pytest.mark.parametrize("size, fires", [(3, True), (2, False)])
+def test_a_sum_of_a_stated_size_is_one_of_that_size(tmp_path, rules: Rules, size: int, fires: bool) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "own.rules").write_text(
+        "dslc 1\nlibrary own 0.1.0\n\nderivation unrolled {\n  index x: X, r: R, y: Y\n  term f(x, r, y)\n"
+        "  expr [x] sum[r: 3, y] f(x, r, y)\n  =>\n"
+        "  expr [x] {[x] sum[y] f(x, 0, y)}[x] + {[x] sum[y] f(x, 1, y)}[x] + {[x] sum[y] f(x, 2, y)}[x]\n}\n"
+    )
+    own = load_many(["std", tmp_path / "own.rules"]).derivations["own.unrolled"].syntax
+    start = Steps([]).start(expression(rules, "std.conv", [tensor("X", 1, 4, 7), tensor("K", 5, 4, size)]))
+    made = list(rewritten(own, own.left, own.right, (start,)))
+    assert bool(made) is fires
+    for each in made:
+        assert_equal([start], list(each.values()))
+
+
+def test_numbers_around_a_tensor_are_its_padding(rules: Rules) -> None:
+    """What an operator takes as a tensor of one number stands in the expression."""
+    (padded,) = call(rules, "std.pad", [tensor("X", 1, 2, 5)], {"before": (0, 0, 1), "after": (0, 0, 2)})
+    start = Steps(derivations(rules, "summation_splitting")).start(expression(rules, "std.conv", [padded, tensor("K", 3, 2, 3)]))
+    assert all(isinstance(node, ScopeNode | Input) for node in topological([start.node]))
+    assert_equal([expression(rules, "std.conv", [padded, tensor("K", 3, 2, 3)])], [start])

@@ -83,7 +83,8 @@ def _places(node: t.Traversal, known: Declared, report: Report, left: bool = Fal
 def _ranged(binders: Sequence[t.Binder], known: Declared, report: Report) -> None:
     for binder in binders:
         if binder.range is None and known.indexes.get(binder.name) is None:
-            hint = f"`index {binder.name}: {binder.name.upper()}` says what it runs through"
+            name = binder.name
+            hint = f"`index {name}: {name.upper()}` says what it runs through, and `sum[{name}: 3]` how many there are"
             message = f"the index `{binder.name}` has no range"
             if all(each.message != message for each in report.found):
                 report.add("E0316", message, binder.span, hint=hint)
