@@ -78,8 +78,8 @@ def command(
         rules, old, new = _calls(programs, libraries, binds, nodes)
         names = tuple(f"Y{k}" for k in range(len(old))) if len(old) > 1 else ("Y",)
     try:
-        nodes = topological(value.node for value in (*old, *new))
-        if not all(value.type.is_static for node in nodes for value in node.values):
+        every = topological(value.node for value in (*old, *new))
+        if not all(value.type.is_static for node in every for value in node.values):
             _for_all_sizes(rules, old, new, seconds, output_format)
             return
         found = difference(rules, old, new, seed=seed, pieces=pieces, seconds=seconds, evident=True)

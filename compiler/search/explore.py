@@ -435,13 +435,15 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     if not task.settings.mutate or not with_kernels(task.settings):
         return
     left = _share(ground, run, "mutating programs", MUTATING)
+    # what promises to be faster may take longer to build, as a derived program may
+    longer = _share(ground, run, "mutating programs", DERIVING)
     common = (task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
     settings = task.settings
     partial = chosen_partial(task.rules, settings.only, settings.disable, settings.strict_floats)
     how = MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANT_SECONDS, seed=settings.seed)
     looked = Mutants(
         *common, limit=settings.mutant_limit, partial=partial, options=how, operators=settings.mutant_operators,
-        rounds=settings.mutant_rounds,
+        rounds=settings.mutant_rounds, strict=settings.strict_floats, longer=longer,
     )  # fmt: skip
     for finds in (looked, Branches(*common)):
         yield from _found(finds, run, "mutating programs", (reached.best, ground.start), "")
