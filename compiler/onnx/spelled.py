@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from dslc.analysis.numeric import Unknown, interval
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.element import element_type
@@ -84,6 +85,8 @@ class _Speller:
         self.iters: list[Iter] = list(self.scope.iters)
         self.extents: dict[Iter, Dim] = dict(zip(self.scope.iters, self.scope.extents, strict=True))
         self._known: dict[Any, Value] = {}
+        # how many choices are around what is spelled: both sides of one are computed
+        self._chosen = 0
 
     def whole(self) -> Value:
         scope = self.scope
@@ -155,7 +158,10 @@ class _Speller:
         own = DType.I64 if part.integral else self.own(part, want)
         if name == "select":
             condition = self.go(part.args[0], DType.BOOL)
-            return self.join("Where", [condition, *(self.go(arg, own) for arg in part.args[1:])], own)
+            self._chosen += 1
+            sides = [self.go(arg, own) for arg in part.args[1:]]
+            self._chosen -= 1
+            return self.join("Where", [condition, *sides], own)
         if name == "+":
             return self.sum(part, own)
         args = [self.go(arg, own) for arg in part.args]
@@ -352,11 +358,27 @@ class _Speller:
     def gathered(self, part: Read, value: Value) -> Value:
         """A read anywhere: positions in the tensor as a list."""
         flat = self.node("Reshape", (value, self.list([-1])), value.type.dtype, (product(value.type.shape),))
-        position, inside = self.position(part.index, value.type.shape, part.other is not None)
+        guarded = part.other is not None or (self._chosen > 0 and self._leaves(part.index, value.type.shape))
+        position, inside = self.position(part.index, value.type.shape, guarded)
         found = self.node("Gather", (flat, position), value.type.dtype, position.type.shape, axis=0)
         if part.other is None or inside is None:
             return found
         return self.join("Where", [inside, found, self.go(part.other, value.type.dtype)], value.type.dtype)
+
+    def _leaves(self, index: Sequence[Scalar], shape: Sequence[Dim]) -> bool:
+        """Whether a read may leave its tensor where its choice is not taken."""
+        at: dict[Scalar, tuple[int, int]] = {it: (0, n - 1) for it, n in self.extents.items() if isinstance(n, int)}
+        for one, size in zip(index, shape, strict=True):
+            if isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size):
+                continue
+            try:
+                least, most = interval(one, at)
+            except Unknown:
+                # at unknown sizes it may
+                return True
+            if least < 0 or not isinstance(size, int) or most >= size:
+                return True
+        return False
 
     def position(self, index: Sequence[Scalar], shape: Sequence[Dim], guarded: bool) -> tuple[Value, Value | None]:
         """Positions in a tensor that was made a list, and whether they are inside it, cut off where they are not."""

@@ -165,6 +165,8 @@ class Derivations:
     longer: Callable[[], float] | None = None
     #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
     spent: Mapping[Node, float] = field(default_factory=dict)
+    #: whether infinities, NaN and overflows must stay what they are
+    strict: bool = False
     #: what was derived so far of each operator
     found: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     _profiles: Profiles = field(init=False)
@@ -173,7 +175,8 @@ class Derivations:
 
     def __post_init__(self) -> None:
         self._profiles = Profiles(self.rules)
-        self._trials = Trials(self.rules, self.costs.measurer, self._profiles.sizes, self.opset, left=self.longer or self.left)
+        sizes, left = self._profiles.sizes, self.longer or self.left
+        self._trials = Trials(self.rules, self.costs.measurer, sizes, self.opset, left=left, strict=self.strict)
 
     def of(self, base: Candidate) -> tuple[list[Candidate], Tale]:
         """A candidate with everything that is faster, and one for each rule of it where there are several; the best first."""
@@ -410,14 +413,19 @@ class Derivations:
         own = [node for node in with_kernels.nodes() if isinstance(node, Kernel)]
         subjects = {node.group: Subject(node.group, tuple(arg.constant for arg in node.args)) for node in own}
         kernels: list[Tried] = []
+        again = False
         for one in self._trials.tried(subjects.values()).values():
             if isinstance(one, Tried):
                 kernels.append(one)
             elif one.why is Why.LATE:
                 raise TimeUp
+            elif self._has_no_form(one.program):
+                again = True
             elif one.why is not Why.SLOWER:
                 # its nodes will do where they are faster
                 return None
+        if again:
+            return self._measured(fact)
         library = self._trials.library(kernels) if kernels else None
         if kernels and library is None:
             return None
@@ -443,10 +451,19 @@ class Derivations:
         around = Neighbours(program)
         inside = [node for node in around.nodes if isinstance(node, ScopeNode) or self._pointwise(node)]
         parts = [part for part in around.connected(inside) if any(isinstance(node, ScopeNode) for node in part)]
+        parts += [[node] for node in around.nodes if self._in_another_form(node)]
         try:
             return folded(program, [around.group(part) for part in parts])
         except Cyclic:
             return None
+
+    def _in_another_form(self, node: Node) -> bool:
+        """Whether an operator of a program is tried as a kernel that computes it in another form."""
+        return False
+
+    def _has_no_form(self, group: Graph) -> bool:
+        """Whether a kernel that does not do is one of another form, which is not tried again."""
+        return False
 
     # ---- candidates --------------------------------------------------------------------------------------------
 

@@ -10,15 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as changed
-from math import isfinite
+from math import inf, isfinite
 
 from dslc.cost.clock import TimeUp
 from dslc.derive.programs import Program, estimated
-from dslc.fuse.groups import Neighbours
+from dslc.fuse.formed import form_estimates
+from dslc.fuse.groups import Group, Neighbours
+from dslc.fuse.kernels import fold_of
 from dslc.ir.facts import Fact
 from dslc.ir.graph import Call, Graph, Node, ScopeNode, Value, replace, topological
 from dslc.ir.holes import abstracted, leaves_of
 from dslc.ir.scalar import Reduce, walk
+from dslc.match.forms import has_form
 from dslc.mutate.correct import LIMIT, Corrected, corrections, differing, fact_of, whole, wrong_at
 from dslc.mutate.overlapping import overlapping
 from dslc.mutate.partial import Applied, PartialRule, applied, sites
@@ -41,6 +44,10 @@ OPERATORS, ROUNDS = 4, 4
 TILINGS = 4
 #: regions of several operators that are looked at
 REGIONS = 6
+#: what another form takes of what is estimated for it: its products are those of matrices, of which caches hold both
+FORMED = 0.4
+#: seconds that it is to save: building it takes some
+SAVED = 5e-5
 
 
 @dataclass(slots=True)
@@ -64,6 +71,8 @@ class Mutants(Derivations):
     #: of the regions that are looked at now the operators below the last one
     _inner: dict[Call, tuple[Call, ...]] = field(init=False, default_factory=dict)
     _linear: dict[Graph, bool] = field(init=False, default_factory=dict)
+    #: what operators take in another form
+    _forms: dict[Graph, float] = field(init=False, default_factory=dict)
     #: regions that rounds before have looked at
     _seen: set[Graph] = field(init=False, default_factory=set)
 
@@ -189,6 +198,9 @@ class Mutants(Derivations):
         """Of those that are cheap enough as they are the corrected ones. Raises TimeUp."""
         worth: dict[Value, float] = {}
         kept: dict[Value, Program] = {}
+        if programs and isinstance(node := self._regions[programs[0].value].node, Call) and not any(map(_is_call, node.args)):
+            # the operator itself may have another form
+            price = min(price, self._form(node))
         for each in programs[:PRICED]:
             calls = self._calls(each.value)
             if calls * self.margin >= price:
@@ -238,8 +250,28 @@ class Mutants(Derivations):
         return []
 
     def _calls(self, value: Value) -> float:
-        nodes = topological([value.node])
-        return sum(self.costs.cost(node) for node in nodes if isinstance(node, Call) and not node.constant)
+        nodes = [node for node in topological([value.node]) if isinstance(node, Call) and not node.constant]
+        return sum(min(self._form(node), self.costs.cost(node)) for node in nodes)
+
+    def _form(self, node: Call) -> float:
+        """Estimated seconds of an operator by itself as a kernel of another form (minimal filtering); infinite where none saves any."""
+        kernel = fold_of(Group((node,), node.values)).kernel
+        if kernel.group not in self._forms:
+            fits = self.costs.target.pricing is None and has_form(self.rules, kernel.group, self.strict)
+            every = form_estimates(kernel, self._profiles, self.strict) if fits else ()
+            least = min((FORMED * each.seconds(self._machine) for each in every), default=inf)
+            self._forms[kernel.group] = least if least + SAVED < self.costs.cost(node) else inf
+        return self._forms[kernel.group]
+
+    def _in_another_form(self, node: Node) -> bool:
+        return isinstance(node, Call) and not node.constant and isfinite(self._form(node))
+
+    def _has_no_form(self, group: Graph) -> bool:
+        """Notes that a kernel does not do in the place of an operator; False where the operator has no other form."""
+        if not isfinite(self._forms.get(group, inf)):
+            return False
+        self._forms[group] = inf
+        return True
 
     def _scopes(self, value: Value) -> float:
         nodes = topological([value.node])
@@ -268,6 +300,10 @@ class Mutants(Derivations):
                 own |= nodes
                 kept.append(one)
         return Derivations._candidates(self, base, kept, places)
+
+
+def _is_call(value: Value) -> bool:
+    return isinstance(value.node, Call)
 
 
 def _named(program: Program, one: Corrected) -> str:

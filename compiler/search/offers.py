@@ -117,7 +117,9 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     if not task.settings.mutate or not _has_kernels(task):
         return
     left = _share(ground, run, "mutating programs", MUTATING)
-    if left is None:
+    # what promises to be faster may take longer to build, as a derived program may
+    longer = _share(ground, run, "mutating programs", DERIVING)
+    if left is None or longer is None:
         return
     common = (task.rules, (), ground.costs, task.imported.context.opset, left, run.decided)
     settings = task.settings
@@ -125,7 +127,7 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
     how = MutantOptions(settings.mutant_depth, settings.mutants_kept, seconds=MUTANT_SECONDS, seed=settings.seed)
     looked = Mutants(
         *common, spent=run.spent, limit=settings.mutant_limit, partial=partial, options=how, operators=settings.mutant_operators,
-        rounds=settings.mutant_rounds,
+        rounds=settings.mutant_rounds, strict=settings.strict_floats, longer=longer,
     )  # fmt: skip
     for finds in (looked, Branches(*common, spent=run.spent)):
         yield from _found(finds, run, "mutating programs", (reached.best, ground.start), "")

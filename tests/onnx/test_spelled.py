@@ -41,6 +41,7 @@ OPERATORS = {
     "slice": ("(X: T[A, B]) -> Y: T[A, 2] { Y[a, b] = X[a, 2 * b + 1] }", [(2, 5)]),
     "padded": ("(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, b - 1, other=7] + X[a, b + 1, other=0] }", [(2, 5)]),
     "window": ("(X: T[A, B]) -> Y: T[A, B] { where floating(T)\n Y[a, b] = sum[r: 3] X[a, b + r - 1, other=0] }", [(2, 5)]),
+    "chosen": ("(X: T[N, M]) -> Y: T[N, M] { Y[n, m] = X[n + 1, m] if n < N - 1 else X[n, m - 1] if m > 1 else 0 }", [(3, 4)]),
     "reversed": ("(X: T[A, B]) -> Y: T[A, B] { Y[a, b] = X[a, B - 1 - b] }", [(2, 5)]),
     "depth to space": ("(X: T[N, 4]) -> Y: T[N, 2, 2] { Y[n, h, w] = X[n, 2 * h + w] }", [(3, 4)]),
     "interleaved": ("(X: T[N, 4]) -> Y: T[N, 4] { Y[n, i] = X[n, i // 2 + i % 2 * 2] }", [(3, 4)]),
