@@ -309,8 +309,10 @@ def environment(folder: Path, home: Path) -> Path:
             there = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
             (own / "machine.pth").write_text("".join(f"{path}\n" for path in there), encoding="utf-8")
     offline = ["--no-index", "--find-links", str(folder.resolve())]
-    # the tree itself, as it is here; what it needs comes from the folder
-    subprocess.run([str(python), "-m", "pip", "install", "-q", *offline, "dslc[cuda]", *TESTS], check=True)
+    install = [str(python), "-m", "pip", "install", "-q", *offline]
+    # the tree as it was carried, whatever there is of the same version; what it needs comes from the folder
+    subprocess.run([*install, "--force-reinstall", "--no-deps", "dslc"], check=True)
+    subprocess.run([*install, "dslc[cuda]", *TESTS], check=True)
     return python
 
 

@@ -336,12 +336,14 @@ class ProductStage(CudaStage):
         emitter = self.own
         place, step = emitter.variable("probe", extent), emitter.variable("probe", length)
         env = self._at(None, 0, place, step) if side else self._at(place, 0, None, step)
-        for each in walk(node):
-            if isinstance(each, Read) and not any(part.reads for part in each.index):
-                index = [emitter.poly(part, env) for part in each.index]
-                address = dot(index, env.tensors[self.part.args[each.operand]].strides)
-                along, beside = (self._gap(address, var) for var in (step, place))
-                return along == 1 or (beside != 1 and along is not None and beside is None)
+        # a position that is computed, as at an edge, is computed where nobody writes it down
+        with emitter.level(Block(), place, step, fence=True):
+            for each in walk(node):
+                if isinstance(each, Read) and not any(part.reads for part in each.index):
+                    index = [emitter.poly(part, env) for part in each.index]
+                    address = dot(index, env.tensors[self.part.args[each.operand]].strides)
+                    along, beside = (self._gap(address, var) for var in (step, place))
+                    return along == 1 or (beside != 1 and along is not None and beside is None)
         return False
 
     def _gap(self, address: Poly, var: Var) -> int | None:

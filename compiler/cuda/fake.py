@@ -157,8 +157,9 @@ class FakeDevice:
         self._start(compute, stream)
 
     def _refuse(self, name: str) -> None:
-        if self.broken.get(name) is Reason.LAUNCH:
-            raise CudaFailure(Reason.LAUNCH, "as it was asked to")
+        reason = self.broken.get(name)
+        if reason is not None and reason not in {Reason.COMPILE, Reason.LOAD}:
+            raise CudaFailure(reason, "as it was asked to")
 
     # ---- streams ------------------------------------------------------------------------------------------------------
 

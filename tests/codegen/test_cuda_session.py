@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from typing import Any
@@ -208,15 +209,29 @@ def test_a_kernel_that_fails_is_named(reason: Reason) -> None:
     assert found.rule == "kernel: mul + softmax"
 
 
-def test_the_cpu_serves_only_where_it_may_and_where_that_helps() -> None:
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ({"memory": 1000}, "too little memory"), ({"capability": (7, 5)}, "capability 7.5, and 8.0 is wanted"),
+        ({"broken": {"cublasLtMatmul": Reason.BINDING}}, "`cublasLtMatmul` (targets.cublaslt_bias_relu"),
+        ({"broken": {"cublasLtMatmul": Reason.MEMORY}}, "too little memory"),
+    ],
+)  # fmt: skip
+def test_the_cpu_serves_only_where_it_may_and_where_that_helps(what: dict[str, Any], words: str) -> None:
+    """What is in the way is said once, however often it is run; it is an error where the CPU may not serve."""
     x = rows(5)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        session = Session(model(), launcher=FakeDevice(standard(), memory=1000), cpu=True)
+        session = Session(model(), launcher=FakeDevice(standard(), **what), cpu=True)
         for _ in range(2):
             np.testing.assert_allclose(session.run(None, {"x": x})[0], by_runtime(x), rtol=1e-5)
-    assert len([one for one in said if "runs on the CPU" in str(one.message)]) == 1
-    # a kernel that is wrong is an error of dslc's own, which nothing hides
+    assert [words in str(one.message) for one in said if "runs on the CPU" in str(one.message)] == [True]
+    with pytest.raises(CudaFailure, match=re.escape(words)):
+        Session(model(), launcher=FakeDevice(standard(), **what)).run(None, {"x": x})
+
+
+def test_a_kernel_or_a_call_that_is_wrong_is_never_hidden() -> None:
+    x = rows(5)
     broken = Session(model(), launcher=FakeDevice(standard(), broken={"cublasLtMatmul": Reason.LAUNCH}), cpu=True)
     with pytest.raises(CudaFailure):
         broken.run(None, {"x": x})

@@ -80,6 +80,8 @@ CASES: list[tuple[Case, tuple[str, ...], CudaVariant]] = [
     (Case("convolution", convolution, ({"M": 9},)), ("products",), CudaVariant(tile=SMALL)),
     (Case("convolution that enlarges", lambda r: r.op("conv_transpose", r.input(1, 3, 2, M), r.input(3, 16, 3, 3), stride=(2, 2)),
           ({"M": 4},)), ("products",), CudaVariant(tile=SMALL)),
+    (Case("product at edges", lambda r: r.op("matmul", r.op("pad_edge", r.input(1, 4, 5, 7), before=(0, 0, 0, 2), after=(0, 0, 0, 2)),
+                                             r.input(1, 1, 11, M)), SQUARE[:1]), ("products",), CudaVariant(tile=SMALL)),
     (Case("attention", attention, ({"N": 17, "M": 18},), tolerance=1e-4), ("products", "rows", "products"),
      CudaVariant(tile=SMALL, team=32, block=32)),
 ]  # fmt: skip

@@ -89,9 +89,11 @@ def test_packages_come_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert main(sys.argv[1:]) == 0
     python = str(tmp_path / "environment" / "bin" / "python")
     assert [command[:4] for command in commands[1:]] == [
-        [python, "-m", "pip", "install"], [python, "-m", "pytest", "-q"], [python, "-m", "benchmarks.gpu", "--device"],
+        *[[python, "-m", "pip", "install"]] * 2, [python, "-m", "pytest", "-q"], [python, "-m", "benchmarks.gpu", "--device"],
     ]  # fmt: skip
-    assert "--no-index" in commands[1]
+    assert all("--no-index" in command for command in commands[1:3])
+    # what was installed before may be of the same version, and of another tree
+    assert "--force-reinstall" in commands[1] and commands[1][-1] == "dslc"
     commands.clear()
     assert main(["--carry", str(tmp_path / "wheels")]) == 0
     assert commands[0][1:4] == ["-m", "pip", "wheel"]
