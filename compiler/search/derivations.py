@@ -41,8 +41,8 @@ from dslc.semantics.library import Rules, load_many
 
 #: the share of a model that equal nodes must take together, and how many different ones are looked at
 SHARE, SITES = 0.05, 6
-#: what takes no more than so many times what its operations take at the runtime's best is not looked at: nothing is to be gained
-NEAR = 1.25
+#: nodes are at the runtime's best where even so many times less than what their operations must take would be asked of a program
+SLACK = 1.2
 #: how far derivations are looked for: so deep, at so many expressions, and for so many seconds, a share of those that are left at most
 DEPTH, STATES, SECONDS, SEARCHING = 5, 2000, 20.0, 0.4
 #: programs of one expression that are priced, and that are built
@@ -163,6 +163,8 @@ class Derivations:
     built: int = BUILT
     #: seconds for building what promises to be faster, where that may take longer than looking for it
     longer: Callable[[], float] | None = None
+    #: whether nodes that are at the runtime's best are looked at as well, of which nobody hopes for anything
+    every: bool = False
     #: seconds of the kernel that computes a node by now, where there is one: what is to be beaten
     spent: Mapping[Node, float] = field(default_factory=dict)
     #: whether infinities, NaN and overflows must stay what they are
@@ -266,7 +268,7 @@ class Derivations:
         for program in likely:
             price = self.costs.cost(nodes[program][0])
             own = [min(price, self.spent.get(node, inf)) for node in nodes[program]]
-            if isfinite(price) and not self._at_its_best(nodes[program][0], max(own)):
+            if isfinite(price) and (self.every or not self._at_its_best(nodes[program][0], max(own))):
                 prices[program], worth[program] = max(own), sum(own)
         for program in sorted(worth, key=lambda program: -worth[program]):
             if worth[program] >= (self.share if share is None else share) * base.cost:
@@ -274,7 +276,7 @@ class Derivations:
 
     def _at_its_best(self, node: Call, price: float) -> bool:
         """Whether a sum of products takes hardly longer than its operations must, as far as the machine was measured."""
-        return price <= NEAR * self._least(node)
+        return price <= SLACK * self.margin * self._least(node)
 
     def _least(self, node: Call) -> float:
         """Seconds that the operations of a sum of products take at the runtime's best; 0 where that is not known, or many of them are

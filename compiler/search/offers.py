@@ -135,8 +135,9 @@ def mutants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
         run.note(note)
 
 
-def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
-    """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured."""
+def derivations(ground: Ground, run: Run, reached: Reached, every: bool = False) -> Iterator[Candidate]:
+    """The best candidate, and the original, with dear sums of products as programs that were derived, built and measured; `every`: also
+    those that are at the runtime's best."""
     task = ground.referenced.task
     if not task.settings.derive or not _has_kernels(task):
         return
@@ -149,12 +150,20 @@ def derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidat
     # kernels are built for what is derived once more: they may take other groups then
     mutated = [one for one in reached.offered if not any(step.rule == KERNELS for step in one.path())]
     bases = (*mutated[:1], reached.best, ground.start)
-    siblings = Siblings(*common, longer=longer, spent=run.spent)
-    pairs = [*_found(siblings, run, "deriving programs", bases[-2:])]
+    siblings = Siblings(*common, longer=longer, every=every, spent=run.spent, found=run.derived)
+    # nothing is missing where there was no time for what nobody hopes for
+    cut = "" if every else "deriving programs"
+    pairs = [*_found(siblings, run, cut, bases[-2:])]
     yield from pairs
     # what was mutated, or derived in pairs, is derived further
-    looked = Derivations(*common, found=siblings.found, longer=longer, spent=run.spent)
-    yield from _found(looked, run, "deriving programs", (*pairs[:1], *bases))
+    looked = Derivations(*common, longer=longer, every=every, spent=run.spent, found=run.derived)
+    yield from _found(looked, run, cut, (*pairs[:1], *bases))
+
+
+def further_derivations(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
+    """With time that nobody else needs, what may be derived where nothing is hoped for: a report says what it would take."""
+    if ground.referenced.task.target.pricing is None and run.clock.left(ground.shares.others) > ENOUGH:
+        yield from derivations(ground, run, reached, every=True)
 
 
 def _has_kernels(task: Task) -> bool:
@@ -179,7 +188,7 @@ def _found(looked: Derivations, run: Run, phase: str, bases: Iterable[Candidate]
     for base in dict.fromkeys(bases):
         made, tale = looked.of(base)
         run.much.update(made)
-        if tale.late:
+        if tale.late and phase:
             run.cut(phase)
         run.kernels.update((one, tale.told(how)) for one in made[:1])
         if how:
@@ -251,12 +260,12 @@ def variants(ground: Ground, run: Run, reached: Reached) -> Iterator[Candidate]:
 #: offers candidates beside the strategy's best, which may be the original itself where the search found nothing
 Offer = Callable[[Ground, Run, Reached], Iterator[Candidate]]
 #: who builds something new, in the order in which they are given time: what they promise is checked before the next one begins
-BUILDERS: tuple[Offer, ...] = (fusions, mutants, derivations, onward, fused_again)
+BUILDERS: tuple[Offer, ...] = (fusions, mutants, derivations, onward, fused_again, further_derivations)
 #: whoever builds whole graphs, as fusions do, is one of these
 OFFERS: tuple[Offer, ...] = (*BUILDERS, path_ends, smallest, variants)
 
 
 __all__ = [
-    "BUILDERS", "OFFERS", "Offer", "derivations", "fused_again", "fusions", "mutants", "nothing_yet", "onward", "path_ends",
-    "smallest", "variants",
+    "BUILDERS", "OFFERS", "Offer", "derivations", "further_derivations", "fused_again", "fusions", "mutants", "nothing_yet", "onward",
+    "path_ends", "smallest", "variants",
 ]  # fmt: skip

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from dslc.cost.clock import Clock
 from dslc.cost.timing import Times
-from dslc.ir.graph import Node
+from dslc.derive.programs import Program
+from dslc.ir.graph import Graph, Node
 from dslc.search.candidate import Candidate, Limits
 from dslc.search.settings import Progress
 
@@ -77,6 +78,8 @@ class Run:
     times: Times = field(default_factory=Times)
     #: where kernels were looked for
     fusions: Fusions | None = None
+    #: what was derived of operators
+    derived: dict[Graph, tuple[Program, ...]] = field(default_factory=dict)
     #: what mutants and derivations made
     much: set[Candidate] = field(default_factory=set)
     #: seconds of the kernel that was built around a node, by itself

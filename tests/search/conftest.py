@@ -6,7 +6,7 @@ import pytest
 
 from dslc.search import explore, offers
 
-KERNELS = (offers.mutants, offers.derivations, offers.fusions, offers.fused_again)
+KERNELS = (offers.mutants, offers.derivations, offers.further_derivations, offers.fusions, offers.fused_again)
 
 
 @pytest.fixture(autouse=True)
