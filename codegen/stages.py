@@ -106,7 +106,7 @@ def _length(part: Part) -> int:
     lengths = [1]
     for node in walk(part.scope.body):
         if isinstance(node, Reduce):
-            lengths.append(prod(int(extent.value) if isinstance(extent, Num) else _USUAL for extent in node.extents))  # type: ignore[arg-type]
+            lengths.append(prod(int(extent.value) if isinstance(extent, Num) else _USUAL for extent in node.extents))
     return max(lengths)
 
 
