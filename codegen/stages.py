@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from dslc.codegen.group import Part, Parts, reads_of
 from dslc.codegen.poly import NotPolynomial, Poly, Quotient, Ranges, Var, const, floordiv, known, of, of_scalar, of_size
@@ -13,6 +14,8 @@ from dslc.ir.scopes import positions
 
 #: elements of a row's buffer, and of all that may be done by one task: beyond, values go through memory
 _ROW, _ALONE = 1 << 16, 1 << 14
+#: what an unknown size is taken to be
+_USUAL = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,19 @@ def _worthwhile(stage: Stage, before: Stage, part: Part) -> bool:
     if any(volume is not None and volume > _ROW for volume in volumes):
         return False
     if outer is not None and outer < 8:
-        whole = sum((volume or _ALONE) * max(outer, 1) for volume in volumes)
+        lengths = [_length(each.part) for each in stage.placed]
+        whole = sum((volume or _ALONE) * length * max(outer, 1) for volume, length in zip(volumes, lengths, strict=True))
         return whole <= _ALONE
     return not (outer is not None and not stage.extents)
+
+
+def _length(part: Part) -> int:
+    """Elements of the longest reduction for one result; unknown sizes are taken to be usual ones."""
+    lengths = [1]
+    for node in walk(part.scope.body):
+        if isinstance(node, Reduce):
+            lengths.append(prod(int(extent.value) if isinstance(extent, Num) else _USUAL for extent in node.extents))
+    return max(lengths)
 
 
 def _mapping(stage: Stage, part: Part) -> list[int | None] | None:

@@ -27,6 +27,8 @@ from dslc.semantics.library import Rules
 LEAST, SECONDS = 0.1, 5e-7
 #: the share of the price of its nodes that a kernel is hoped to save that a library wrote
 WRITTEN = 0.5
+#: products that fill no runtime's blocks may take that part of what is estimated: how many of them meet is not known before
+LOOSE = 0.5
 #: a price that was only guessed might be so many times as high
 HOPE = 3.0
 #: how often a choice is made and tried, and the kernels of a library
@@ -269,6 +271,8 @@ class Fusing:
         if offer.program in self.written:
             # somebody wrote a kernel for just this
             return max(price - seconds, WRITTEN * price, SECONDS)
+        if any((profile := self.profiles.of(node)) is not None and profile.loose for node in offer.group.nodes):
+            seconds *= LOOSE
         return price - seconds if price - seconds > max(SECONDS, LEAST * price) else 0.0
 
     def _measured(self, offer: Offer) -> float:

@@ -45,6 +45,10 @@ def tiles(x: tuple[Dim, ...], filters: int, behind: bool = False, **attrs: Any) 
     return build
 
 
+def row(x: tuple[Dim, ...], filters: int, **attrs: Any) -> Callable[[Room], Value]:
+    return lambda r: r.op("relu", r.op("winograd_row", r.input(*x), r.input(filters, x[1], 3), **attrs))
+
+
 def conv(x: tuple[Dim, ...], filters: int, kernel: int = 3, **attrs: Any) -> Callable[[Room], Value]:
     def build(r: Room) -> Value:
         channels = x[1] if not attrs.get("groups") else int(str(x[1])) // attrs["groups"]
@@ -56,6 +60,7 @@ def conv(x: tuple[Dim, ...], filters: int, kernel: int = 3, **attrs: Any) -> Cal
 CASES = (
     Case("rests of everything", tiles((2, 19, 11, 6), 37, True, m=4, pads=(1, 1, 1, 1)), ({},), tolerance=1e-4),
     Case("unknown sizes", tiles((N, 12, M, 6), 33, m=2, pads=(0, 2, 3, 1)), ({"N": 1, "M": 1}, {"N": 3, "M": 8})),
+    Case("one axis", row((2, 9, M), 20, m=4, pads=(4, 4), dilation=(4,)), ({"M": 1}, {"M": 30})),
     Case("dilated", tiles((1, 9, 9, 14), 16, m=2, pads=(2, 0, 2, 4), dilation=(2, 3)), ({},)),
 )
 

@@ -46,7 +46,7 @@ def verdict(tmp_path: Path, after: str = AFTER) -> Verdict:
 
 def test_filtering_is_proved_at_unknown_sizes(tmp_path: Path) -> None:
     assert verdict(tmp_path).answer == "equal"
-    for name in ("winograd", "winograd_dilated"):
+    for name in ("winograd", "winograd_dilated", "winograd_of_row_dilated_by_4"):
         found = exact_verdict(standard(), standard().substitutions[f"std.{name}"], 10.0)
         assert (found.answer, found.scope) == ("equal", "")
 

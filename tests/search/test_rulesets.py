@@ -55,7 +55,8 @@ def test_the_default_rule_set_of_each_library_is_searched_with(own: Path) -> Non
     std = standard()
     assert set(std.substitutions) - names(chosen_rules(std)) == {
         "std.strassen", "std.conv_by_im2col", "std.attention_whole", "std.attention_online",
-        "std.winograd", "std.winograd_dilated",
+        "std.winograd", "std.winograd_dilated", "std.winograd_dilated_by_4",
+        "std.winograd_of_row", "std.winograd_of_row_dilated", "std.winograd_of_row_dilated_by_4",
     }  # fmt: skip
     rules = load_many(["std", own])
     chosen = names(chosen_rules(rules))
