@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
     from dslc.search.candidate import Candidate
     from dslc.search.strategy import Space, Strategy
 
-#: so many nodes at most are saturated: all that rules make of them has room in an e-graph
-SMALL = 8
+#: so many nodes at most are saturated: what rules make of them has room in an e-graph, and was as good as the others' within seconds
+SMALL = 32
 #: a tree is planted a few times in so many steps, or seconds of the whole command
 STEPS, SECONDS = 1_000, 45.0
 
@@ -34,15 +35,19 @@ class Auto:
 
 def chosen(space: Space) -> tuple[Strategy, str]:
     """A strategy, and why; by the graph, and by the budget or the steps that the options say, so that a run is repeated as it was."""
+    from dslc.cost.clock import TimeUp
     from dslc.cost.groups import working_nodes
-    from dslc.search.divided import is_large
+    from dslc.search.divided import is_large, is_repeated
 
     nodes = sum(bool(node.args) for node in working_nodes(space.graph.outputs))
     steps, seconds = space.steps, space.budget
+    if nodes <= SMALL:
+        return Saturate(), f"what rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
+    with suppress(TimeUp):
+        if is_repeated(space.graph, space.costs, apart=True):
+            return Saturate(), f"half of {nodes} nodes is repeated, so that few regions are left, each with room for an e-graph"
     if is_large(space.graph):
         return Backtrack(), f"{nodes} nodes are searched in regions, and each has too few steps for a tree"
-    if nodes <= SMALL:
-        return Saturate(), f"all that rules make of {nodes} node{'s' * (nodes != 1)} has room in an e-graph"
     if steps is not None and steps < STEPS:
         return Backtrack(), f"{steps} steps are too few for a tree, which takes {STEPS:,}"
     if steps is None and seconds is not None and seconds < SECONDS:

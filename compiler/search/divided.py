@@ -219,7 +219,7 @@ class _Divided:
 
     def saved(self) -> str | None:
         """What the searches of regions took, and what they would have taken one by one; None where there was none."""
-        begun = [work for work in self._every if work.begun]
+        begun = [work for work in self._every if work.seconds > 0]
         if not begun:
             return None
         took = sum(work.seconds for work in begun)

@@ -152,6 +152,27 @@ def test_a_search_ends_at_its_time_and_where_nothing_is_gained() -> None:
     assert not late.step() and late.late and late.done == 1
 
 
+def test_what_has_a_share_of_the_time_ends_with_it_and_the_search_goes_on() -> None:
+    hands = Hands()
+    limits = Limits(deadline=hands.time + 10, now=hands)
+    with limits.within(0.3):
+        hands.time += 2
+        assert limits.step()
+        hands.time += 2
+        assert not limits.step() and limits.late
+    assert limits.step() and not limits.late
+    with limits.within(0.5):
+        hands.time += 7
+        assert not limits.step()
+    assert not limits.step() and limits.late
+    steps = Limits(steps=1, deadline=hands.time + 10, now=hands)
+    with steps.within(0.3):
+        assert steps.step()
+        hands.time += 4
+        assert not steps.step()
+    assert not steps.step() and not steps.late
+
+
 def x(*shape: int, name: str = "x") -> Value:
     return input_value(name, TensorType(DType.F32, shape))
 

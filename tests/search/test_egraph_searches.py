@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import signal
 import time
@@ -310,9 +311,13 @@ def test_what_equal_regions_save_is_noted(strategy: Strategy) -> None:
 def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> None:
     x = tensor("x", 3, 4)
     small = Graph((x,), (op("neg", op("neg", x)),))
-    chain = x
+    chain = mixed = middle = x
+    chance = random.Random(0)
     for _ in range(300):
         chain = op("relu", op("neg", chain))
+        mixed = op(chance.choice(["relu", "exp", "sigmoid"]), op(chance.choice(["neg", "tanh", "abs"]), mixed))
+    for _ in range(40):
+        middle = op(chance.choice(["relu", "exp", "sigmoid"]), op(chance.choice(["neg", "tanh", "abs"]), middle))
 
     def note(graph: Graph, **about: Any) -> str:
         notes: list[str] = []
@@ -320,11 +325,13 @@ def test_what_it_chooses_follows_from_the_size_and_the_budget_and_is_said() -> N
         (only,) = [line for line in notes if line.startswith("strategy")]
         return only
 
-    assert note(small).startswith("strategy saturate: all that rules make of 2 nodes")
-    assert note(Graph((x,), (chain,))).startswith("strategy backtrack: 600 nodes are searched in regions")
-    assert note(gates(), budget=20.0) == "strategy backtrack: 20 s are too short for a tree, which takes 45"
-    assert note(gates(), steps=50) == "strategy backtrack: 50 steps are too few for a tree, which takes 1,000"
-    assert note(gates(), budget=20.0, steps=5000).startswith("strategy mcts: 24 nodes are one graph")
+    between = Graph((x,), (middle,))
+    assert note(small).startswith("strategy saturate: what rules make of 2 nodes")
+    assert note(Graph((x,), (chain,))).startswith("strategy saturate: half of 600 nodes is repeated")
+    assert note(Graph((x,), (mixed,))).startswith("strategy backtrack: 600 nodes are searched in regions")
+    assert note(between, budget=20.0) == "strategy backtrack: 20 s are too short for a tree, which takes 45"
+    assert note(between, steps=50) == "strategy backtrack: 50 steps are too few for a tree, which takes 1,000"
+    assert note(between, budget=20.0, steps=5000).startswith("strategy mcts: 80 nodes are one graph")
 
 
 @pytest.mark.parametrize("strategy", SEARCHES)
