@@ -68,6 +68,8 @@ MISTAKES = [
     ("a function in a condition", SET.format("round(V)", ROUNDED), "E0315", "round(V)"),
     ("a sum of sets", SET.format("X + 1 <= V", ROUNDED), "E0304", "X + 1"),
     ("a set for a map", SET.format("bijective(V)", ROUNDED), "E0304", "V"),
+    ("a set for an index", SET.format("X <= V, reads(f, X)", ROUNDED), "E0304", "X"),
+    ("a map's generator for a set", SET.format("X <= V", "nonzero_positions(f, Y)"), "E0304", None),
     ("a term and a set swapped", SET.format("total(V, f)", ROUNDED), "E0304", "V"),
     ("a term that is 1", SET.format("forall x in X - V: f(x, y) == 1", ROUNDED), "E0315", "forall x in X - V: f(x, y) == 1"),
     ("a term on the whole set", SET.format("forall x in V: f(x, y) == 0", ROUNDED), "E0315", "V"),
