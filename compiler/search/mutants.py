@@ -38,6 +38,8 @@ from dslc.semantics.library import Rules
 SECONDS, SEARCHING = 8.0, 0.4
 #: mutants of one operator that are priced, and that are corrected
 PRICED, CORRECTED = 32, 6
+#: by how much what a guard computes takes longer than what is computed everywhere: it has no vectors (16 was measured)
+GUARDED = 8.0
 #: operators of a region, and how often what was taken is mutated again
 OPERATORS, ROUNDS = 4, 4
 #: ways to cut one operator's result into tiles that overlap, of which the cheapest are priced
@@ -217,7 +219,7 @@ class Mutants(Derivations):
                 value = one.value(self.rules)
                 # a guard computes its branch where it holds
                 instead = whole(self.rules, old) if one.own is None else one.own
-                again = sum(map(self._calls, one.pieces)) if one.pieces else self._calls(instead) + one.share * self._scopes(instead)
+                again = sum(map(self._calls, one.pieces)) if one.pieces else self._guard(instead, one)
                 worth[value] = plain + again
                 kept[value] = Program(value, (), each.targets, worth[value])
                 self._corrected[value] = one
@@ -225,6 +227,11 @@ class Mutants(Derivations):
                 break
         order = sorted(kept, key=lambda value: worth[value])
         return [kept[value] for value in order if worth[value] * self.margin < price][: self.built]
+
+    def _guard(self, instead: Value, one: Corrected) -> float:
+        """Estimated seconds of what is computed under the guard of a correction; only looking things up takes no longer there."""
+        slower = GUARDED if one.boxes and one.own is None else 1.0
+        return self._calls(instead) + slower * one.share * self._scopes(instead)
 
     def _note(self, program: Program, old: Value, limit: float, own: Value | None, prices: tuple[float, float]) -> None:
         """Keeps why a program that would pay without its correction is none."""

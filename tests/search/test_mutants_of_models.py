@@ -19,7 +19,7 @@ from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
 from dslc.errors import DslcError
-from dslc.ir.graph import Call, Graph
+from dslc.ir.graph import Call, Graph, Kernel
 from dslc.kernels import note, prepared
 from dslc.mutate.partial import compiled
 from dslc.mutate.search import Options
@@ -223,6 +223,24 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_derived() -> None:
     # neither the convolution of the model nor that of the mutant is left
     assert not any(isinstance(node, Call) and node.op == "std.conv" for node in one.graph.nodes())
     assert error(model, after) < 1e-5
+
+
+def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A convolution dilated by 4 has no form of fewer products; the dense one of its phases has, where that saves anything."""
+    monkeypatch.setattr(CostModel, "cost", lambda self, node: seconds)
+
+    def as_kernels(**attrs: Any) -> list[Kernel]:
+        made = Mutants(rules, (), prices, 17)._with_kernels(import_model(convolved((2, 8, 8, 8), 8, **attrs), rules, {}).graph)
+        assert made is not None
+        return [node for node in made.nodes() if isinstance(node, Kernel)]
+
+    with priced(convolved((2, 8, 8, 8), 8, pads=[1, 1, 1, 1]), []) as (rules, _, prices, _):
+        seconds = 1e-3
+        (kernel,) = as_kernels(pads=[1, 1, 1, 1])
+        assert [node.op for node in kernel.group.nodes() if isinstance(node, Call)] == ["std.conv"]
+        assert not as_kernels(pads=[4, 4, 4, 4], dilations=[4, 4])
+        seconds = 1e-5
+        assert not as_kernels(pads=[1, 1, 1, 1])
 
 
 @compiles
