@@ -184,6 +184,7 @@ def test_what_is_computed_of_a_convolution_at_once() -> None:
     for value, words in (
         (shifted, {"bias", "IDENTITY"}), (op("relu", conv), {"RELU"}), (op("relu", shifted), {"bias", "RELU"}),
         (op("add", shifted, Z), {"bias", "residual", "IDENTITY"}), (op("relu", op("add", Z, shifted)), {"bias", "residual", "RELU"}),
+        (op("add", Z, conv), {"residual", "IDENTITY"}), (op("relu", op("add", conv, Z)), {"residual", "RELU"}),
     ):  # fmt: skip
         assert agrees(value, X, K, b, Z) == [CONV]
         (step,) = planned(standard(), Graph((X, K, b, Z), (value,)), H100).plan.steps
