@@ -136,7 +136,8 @@ def called_as(
     for proto in imported.context.model.graph.node:
         if node and node in {proto.name, *proto.output}:
             why = f"no library has its {proto.op_type} as an operator, or it is folded away"
-            raise error("E0911", f"the node `{node}` of {call} has no equation: {why}", hint="`dslc show OPERATOR` prints the ONNX nodes that an operator stands for")
+            hint = "`dslc show OPERATOR` prints the ONNX nodes that an operator stands for"
+            raise error("E0911", f"the node `{node}` of {call} has no equation: {why}", hint=hint)
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 
