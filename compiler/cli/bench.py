@@ -70,15 +70,14 @@ def command(
 
 
 def _json(models: Sequence[Path], timings: Sequence[Timing], machine: str, notes: Sequence[str]) -> str:
-    """What was measured as JSON: times in milliseconds; the ends of an interval that is not known are null."""
+    """What was measured as JSON: times in milliseconds; the ends of an interval are null where none is known."""
     import json
-    from math import isfinite
 
     ratio = timings[1].ratio
     each = [
         {"model": str(model), "median_ms": timing.median * 1e3, "minimum_ms": timing.minimum * 1e3, "blocks": timing.blocks}
         for model, timing in zip(models, timings, strict=True)
     ]
-    low, high = (end if isfinite(end) else None for end in (ratio.low, ratio.high))
+    low, high = (ratio.low, ratio.high) if ratio.known else (None, None)
     found = {"models": each, "ratio": ratio.ratio, "low": low, "high": high, "machine": machine, "notes": list(notes)}
     return json.dumps(found, indent=2)

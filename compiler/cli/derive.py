@@ -133,6 +133,11 @@ def called_as(
     for value, origin in imported.context.origins.items():
         if node in {origin.proto.name, names.get(value)} and value in origin.outputs:
             return region_of(value, [each for each in origin.inputs if each is not None], names)
+    for proto in imported.context.model.graph.node:
+        if node and node in {proto.name, *proto.output}:
+            why = f"no library has its {proto.op_type} as an operator, or it is folded away"
+            hint = "`dslc show OPERATOR` prints the ONNX nodes that an operator stands for"
+            raise error("E0911", f"the node `{node}` of {call} has no equation: {why}", hint=hint)
     raise error("E0909", f"{call} has no node that is named `{node}`", hint="the name of a node, or of its result")
 
 

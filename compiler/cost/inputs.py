@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 from zipfile import BadZipFile
 
@@ -108,7 +109,7 @@ def drawn_inputs(model: Any, bind: Mapping[str, int], other: int = 8, draws: int
     specs, assumed, strange = input_specs(model, bind, other)
     if strange:
         raise error("E0810", f"the input `{strange[0]}` is no tensor", hint="give representative inputs with --inputs")
-    notes = [f"the size {one.name} was taken as {one.size}; --bind {one.name}=N sets it" for one in assumed]
+    notes = [f"the size {one.name} was taken as {one.size}; --bind {quote(f'{one.name}=N')} sets it" for one in assumed]
     return Inputs(tuple(draw(specs, seed) for seed in range(draws)), tuple(notes))
 
 

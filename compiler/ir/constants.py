@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from dslc.ir.dtype import DType, TensorType
+from dslc.ir.dtype import DType, TensorType, integer_range
 from dslc.ir.graph import Constant, Value, constant_value
 from dslc.ir.scalar import Number
 
@@ -44,6 +44,14 @@ def clamped(value: Number, dtype: DType) -> Number:
         return value > 0
     info = np.iinfo(NUMPY[dtype])
     return int(info.max) if value > 0 else int(info.min)
+
+
+def holds(dtype: DType, value: Number) -> bool:
+    """Whether a type holds a whole number; fractions are cut, and what is infinite is its end."""
+    if not dtype.is_integer or isinstance(value, bool) or not isinstance(value, int):
+        return True
+    low, high = integer_range(dtype)
+    return low <= value <= high
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from dslc.errors import DslcError
-from dslc.ir.constants import fill
+from dslc.ir.constants import fill, holds
 from dslc.ir.graph import Call, Head, Node, Value, called, input_value, topological, with_args
 from dslc.match.guards import bind_local, environment
 from dslc.match.rule import CompiledRule
@@ -118,6 +118,8 @@ def _steps(outputs: Sequence[Value], leaves: Sequence[Value]) -> Recipe:
 def _number(value: Any, like: Value) -> Value:
     if isinstance(value, tuple) or not like.known:
         raise Refused("the right side gives no tensor")
+    if not holds(like.type.dtype, value):
+        raise Refused(f"{like.type.dtype} does not hold {value}")
     return fill(value, like.type)
 
 
@@ -155,6 +157,8 @@ def _constant(statement: t.Const, env: Env) -> Value:
         value = evaluate(statement.value, env)
         if isinstance(value, Value):
             return value
+        if not holds(type.dtype, value):
+            raise Refused(f"{type.dtype} does not hold {value}")
         return fill(value, type)
     value = build_scope(statement.target.places, statement.value, None, env, type.dtype, statement.type.dims)
     if value.type != type:

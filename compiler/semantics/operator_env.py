@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
-from dslc.ir.constants import clamped, fill
+from dslc.ir.constants import clamped, fill, holds
 from dslc.ir.dtype import DType, TensorType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Number, Scalar
@@ -65,6 +65,8 @@ def operator_env(rules: Rules, op: OperatorDef, args: Sequence[Argument], attrs:
     _free_packs(absent, pairs, env)
     for param, number in numbers:
         type = _number_type(param, number, pairs)
+        if not holds(type.dtype, number):
+            raise Mismatch(f"`{param.name}` is {number}, which {type.dtype} does not hold")
         env.bind(param.name, fill(number, type))
         if param.type is not None:
             pairs.append((param.type, type))

@@ -161,6 +161,12 @@ def test_a_condition_of_rank_zero_is_an_array() -> None:
     assert len(outputs_of(ModelFile(model.SerializeToString()), feeds, threads=1).outputs) == 3
 
 
+def test_what_was_assumed_is_said_as_a_shell_takes_it() -> None:
+    model = small([helper.make_node("Relu", ["x"], ["y"])], {"x": (F32, ["batch size", "n"])}, F32)
+    first, second = drawn_inputs(model, {}).notes
+    assert first.endswith("; --bind 'batch size=N' sets it") and second.endswith("; --bind n=N sets it")
+
+
 def test_integers_that_are_only_numbers_cover_their_type() -> None:
     model = small([helper.make_node("Add", ["a", "b"], ["y"])], {"a": (I64, [50]), "b": (I64, [50])}, I64)
     large, zeros = special_inputs(model, {})

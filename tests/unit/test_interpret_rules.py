@@ -11,7 +11,12 @@ import pytest
 
 from dslc.interpret import Exact, run
 from dslc.interpret.check_rule import check_law, check_substitution
-from dslc.ir.graph import Value
+from dslc.ir.constants import fill
+from dslc.ir.dtype import DType, TensorType
+from dslc.ir.graph import Graph, Value, input_value
+from dslc.match import GraphIndex, compile_all, find_matches
+from dslc.match.apply import Refused, replacements
+from dslc.semantics.apply import apply
 from dslc.semantics.env import Env
 from dslc.semantics.evaluate import evaluate
 from dslc.semantics.library import load, standard
@@ -155,3 +160,26 @@ def test_rules_of_one_element_type_are_tested_with_it(dtype: str, tmp_path: Path
     rules = load(path)
     assert check_substitution(rules, rules.substitutions["one.right"]).passed
     assert check_substitution(rules, rules.substitutions["one.wrong"]).status == "differs"
+
+
+def test_a_number_that_a_type_does_not_hold_is_none_of_its_numbers(tmp_path: Path) -> None:
+    """-3 is no `uint8`, and 259 neither: a rule that would write them there is not applied, and proves nothing of that type."""
+    path = tmp_path / "number.rules"
+    path.write_text(
+        "dslc 1\nimport std.pointwise (add, sub)\n"
+        "substitution negative(X: T[*S]) -> Y { Y = add(X, 3) => Y = sub(X, -3) }\n"
+        "substitution only_there(X: T[*S]) -> Y { Y = add(X, 3) where T == uint8 => Y = add(X, 259) }\n"
+    )
+    rules = load(path)
+    assert check_substitution(rules, rules.substitutions["number.negative"]).passed
+    assert check_substitution(rules, rules.substitutions["number.only_there"], attempts=300).status == "uninstantiated"
+    negative = next(rule for rule in compile_all(rules) if rule.name == "number.negative")
+    for dtype, fits in ((DType.I8, True), (DType.U8, False)):
+        type = TensorType(dtype, (4,))
+        graph = Graph((x := input_value("x", type),), apply(rules, rules.operators["std.add"], [x, fill(3, type)], {}))
+        (match,) = find_matches(negative, GraphIndex(graph))
+        if fits:
+            assert replacements(match)
+            continue
+        with pytest.raises(Refused, match="-3, which uint8 does not hold"):
+            replacements(match)
