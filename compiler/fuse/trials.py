@@ -342,6 +342,7 @@ class Trials:
             seconds = min(60.0, BUILDING * (self.left() - (keep if keep < inf else 0.0)))
             if seconds <= ENOUGH:
                 raise TimeUp
+            texts = self._fitting(texts, seconds, out)
             began, some = time.monotonic(), [one.text for own in texts.values() for one in own]
             library = build(some, self.folder, seconds=seconds)
             if library.fresh:
@@ -371,6 +372,17 @@ class Trials:
             except _Out as reason:
                 out[subject.program] = Dropped(subject.program, reason.why, reason.detail)
         return found
+
+    def _fitting(
+        self, texts: Mapping[Subject, Sequence[Generated]], seconds: float, out: dict[Graph, Tried | Dropped]
+    ) -> Mapping[Subject, Sequence[Generated]]:
+        """As many of some texts as compile in a time, as far as is known: fewer variants of each, else fewer kernels."""
+        room = self.compiled_in(seconds / SURE)
+        if sum(map(len, texts.values())) <= room:
+            return texts
+        kept = list(texts)[:room]
+        out.update((subject.program, Dropped(subject.program, Why.LATE)) for subject in texts if subject not in kept)
+        return {subject: texts[subject][: room // len(kept)] for subject in kept}
 
     def _best(self, subject: Subject, built: Sequence[Generated], library: Library) -> Tried:
         """The fastest of some variants, measured in turn with the nodes. Raises TimeUp, _Out."""

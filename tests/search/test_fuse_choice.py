@@ -360,3 +360,10 @@ def test_kernels_that_take_too_long_to_compile_do_not_cost_the_others(std: Rules
     assert [one.name for one in found.values()] == [*built[0], *(name for own in built[2:] for name in own)]
     late = [one for one in out.values() if isinstance(one, Dropped)]
     assert len(late) == len(built[1]) and all(one.why is Why.LATE for one in late)
+    # where it is known what the compiler takes, it is not asked for more than fits, and no kernel loses its first variant for others
+    tried._pace = 2.0
+    three = {one: [Generated(None, KernelText(f"v{k}{n}", (), (), (), "")) for n in range(3)] for k, one in enumerate(subjects[:3])}
+    out.clear()
+    assert [len(own) for own in tried._fitting(three, 100.0, out).values()] == [3, 3, 3] and not out
+    assert [len(own) for own in tried._fitting(three, 28.0, out).values()] == [2, 2, 2] and not out
+    assert list(tried._fitting(three, 9.0, out)) == subjects[:2] and list(out) == [subjects[2].program]
