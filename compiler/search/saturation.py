@@ -79,7 +79,7 @@ class _Saturating:
         self._options, self._limits, self._seed, self._swept = options, limits, seed, swept
         # in ascending order, as TENSAT has them: what is found does not depend on the order of files
         self._rules = sorted(rules, key=lambda rule: rule.name)
-        self._egraph = EGraph.of(start.graph)
+        self._start, self._egraph = start, EGraph.of(start.graph)
         self._prices = Prices(costs, limits, lazy=True)
         self._programs = Programs(start, costs, limits, self._prices, options.finalists, told)
         self._tidying = Tidying(rules, costs, limits, seed) if options.tidy else None
@@ -131,10 +131,25 @@ class _Saturating:
         if last:
             self._programs.rank()
             self._take("ilp")
-            if self._tidying is not None:
-                limits.gained()
-                self._tidying.tidy(self._programs)
-        return not last
+            return self._onwards()
+        return True
+
+    def _onwards(self) -> bool:
+        """Goes on from the best graph rule by rule, and then with an e-graph of that; False where it is the one that was saturated."""
+        from dslc.egraph.graph import EGraph
+
+        limits = self._limits
+        if self._tidying is None or limits.over:
+            return False
+        limits.gained()
+        self._tidying.tidy(self._programs)
+        best = self._programs.best
+        if best is self._start or limits.over:
+            return False
+        self._start, self._programs, self._egraph = best, self._programs.onwards(), EGraph.of(best.graph)
+        self._seed, self._round, self._multi = self._seed + self._round, 0, self._options.k_multi
+        self._began = limits.now()
+        return True
 
     def _now(self) -> float:
         """The clock, which jumps ahead where the search has to end for another reason."""

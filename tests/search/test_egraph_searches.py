@@ -289,6 +289,15 @@ def test_steps_with_the_same_weights_are_equal_and_not_apart() -> None:
     assert is_repeated(graph, prices()) and not is_repeated(graph, prices(), apart=True)
 
 
+def test_saturation_goes_on_from_its_best_program_until_nothing_is_gained() -> None:
+    """An e-graph of so few nodes holds a part of what rules make of the gates: the next one is of what came out of that."""
+    alone = searched(Saturate(nodes=120, rounds=3, tidy=False), gates(), named(*GATES), Limits(200))
+    further = searched(Saturate(nodes=120, rounds=3), gates(), named(*GATES), Limits(200))
+    assert further.best.cost < alone.best.cost
+    assert further.limits.done < 200, "it ends by itself"
+    assert all(one.facts or one.rule for one in further.best.path()[1:])
+
+
 def test_a_tree_tries_rules_about_any_operator(monkeypatch: pytest.MonkeyPatch) -> None:
     """`term f(X)` names no operator: the rule fits wherever the others of its operators are."""
     monkeypatch.setattr("dslc.search.treesearch._Searching._tidy", lambda self, swept=False: None)
