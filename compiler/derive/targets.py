@@ -13,7 +13,7 @@ from dslc.derive.equations import put, scalar_of, solved_linear
 from dslc.derive.pieces import Operands, View, Views, view_of
 from dslc.derive.solving import Matching, Miss, Missed, Shaped, forward, is_found, nearer
 from dslc.derive.tables import Pattern, around, patterns_of
-from dslc.ir.graph import Call, ScopeNode, Value, with_args
+from dslc.ir.graph import Call, ScopeNode, Value, topological, with_args
 from dslc.ir.holes import hole
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, Sym, as_scalar, num, walk
 from dslc.ir.scopes import inline
@@ -126,11 +126,27 @@ def _matched(
             if view is None:
                 yield Missed(Miss.NO_PRODUCT)
                 continue
+            flat = False
             for made in Matching(rules, pattern, view, operands, units, skipped).every(whole):
                 found = found or is_found(made)
+                flat = flat or (isinstance(made, Value) and _is_flat(rules, made))
                 yield made
-            if found:
+            if found and not flat:
                 return
+
+
+def _is_flat(rules: Rules, made: Value) -> bool:
+    """Whether a window of an operator that was found does not overlap: it may be a merged dimension, as that of groups is."""
+    for node in topological([made.node]):
+        if isinstance(node, Call) and (known := sizes_in(rules, node)) is not None:
+            pattern, sizes, slopes = known
+            for _, _, window in pattern.windows:
+                own = [it for it, _ in window.terms]
+                summed = [it for it in own if it in pattern.sums]
+                moved = [slopes.get(it, 1) for it in own if it not in pattern.sums]
+                if any(1 < sizes.get(it, 1) <= slope for it in summed for slope in moved):
+                    return True
+    return False
 
 
 def sizes_in(rules: Rules, node: Call) -> tuple[Pattern, dict[Iter, int], dict[Iter, int]] | None:

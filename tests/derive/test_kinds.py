@@ -100,6 +100,14 @@ def test_a_depthwise_convolution_is_one_of_a_single_group(rules: Rules) -> None:
     assert_proved(rules, own[0], text)
 
 
+def test_groups_of_several_filters_are_a_batch_of_one_group(rules: Rules) -> None:
+    """The channels of a group are a merged dimension, and no window that does not overlap; either way there is an operator."""
+    text = "conv(X: f32[1, 6, 5, 5], K: f32[9, 2, 3, 3], pads=[1, 1, 1, 1], groups=3)"
+    own = [each for each in shown(rules, text, 20, depth=1) if dict(each.calls[0].attrs).get("groups") == 1]
+    assert {tuple(arg.type.shape for arg in each.calls[0].args) for each in own} >= {((3, 2, 5, 5), (9, 2, 3, 3))}
+    assert_proved(rules, own[0], text)
+
+
 def test_a_pad_before_a_convolution_is_its_padding(rules: Rules) -> None:
     text = "conv(pad(X: f32[1, 2, 5, 5], before=[0, 0, 1, 1], after=[0, 0, 1, 2]), K: f32[3, 2, 3, 3])"
     own = [each for each in shown(rules, text, 1, depth=0) if dict(each.calls[0].attrs).get("pads") == (1, 1, 1, 2)]
