@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from math import inf, isfinite
 
+from dslc.analysis.counts import known_flops
 from dslc.cost.clock import TimeUp
 from dslc.derive.programs import Program, estimated
 from dslc.fuse.formed import form_estimates
@@ -32,6 +33,9 @@ from dslc.prove.garbage import rare_collections
 from dslc.prove.partial.rules import percent
 from dslc.search.candidate import Candidate
 from dslc.search.derivations import Dearer, Derivations, Place, Rival, Tale
+from dslc.semantics.apply import apply
+from dslc.semantics.elaborate import expand
+from dslc.semantics.env import EvalError, Mismatch
 from dslc.semantics.library import Rules
 
 #: how long mutants of one operator are looked for; a share of the time that is left at most
@@ -48,6 +52,10 @@ TILINGS = 4
 REGIONS = 6
 #: what another form takes of what is estimated for it: its products are those of matrices, of which caches hold both
 FORMED = 0.4
+#: an operator that takes no more than so many times what its products take is as fast as they are: what saves less pays for no layout
+NEAR = 1.1
+#: a form that is so many times as fast is left to kernels
+CLEARLY = 1.5
 #: seconds that it is to save: building it takes some
 SAVED = 5e-5
 
@@ -104,10 +112,11 @@ class Mutants(Derivations):
             if self._alone(around, one.node, one.inner):
                 every.setdefault(one.program, {})[one.node] = one.inner
         for program, nodes, price in Derivations._sites(self, base, around, share):
-            if program not in self._seen:
+            if program not in self._seen and (program in every or not self._at_its_best(program, price)):
                 self._seen.add(program)
                 self._inner = {}
                 yield program, nodes, price
+        asked = set(every)
         if self.operators > 1:
             for root, inner in regions(around.nodes, around.used, around.final, self.operators, self._is_linear):
                 if self.left() <= 0:
@@ -120,12 +129,38 @@ class Mutants(Derivations):
         for program, own in every.items():
             root, inner = next(iter(own.items()))
             price = sum(self.costs.cost(node) for node in (root, *inner))
+            if program not in asked and isfinite(price) and self._mostly_at_its_best((root, *inner), price):
+                continue
             if isfinite(price) and len(own) * price >= least and program not in self._seen:
                 worth[program] = len(own) * price, price
         for program in sorted(worth, key=lambda program: -worth[program][0])[:REGIONS]:
             self._seen.add(program)
             self._inner = every[program]
             yield program, list(every[program]), worth[program][1]
+
+    def _at_its_best(self, program: Graph, price: float) -> bool:
+        """Whether an operator is as fast as products of matrices are, so that another layout of as many products gains nothing, and has
+        no form of fewer products, or one that is clearly faster as it is."""
+        node = program.outputs[0].node
+        products = known_flops(expand(self.rules, program.outputs))
+        if not isinstance(node, Call) or products is None or price * self._machine.peak >= self.margin * NEAR * products:
+            return False
+        own = self._form(node)
+        if isfinite(own):
+            return CLEARLY * own <= price
+        try:
+            # what it would be without steps, gaps and groups
+            plain = apply(self.rules, node.op, node.args, {})
+        except (Mismatch, EvalError):
+            return True
+        kernel = fold_of(Group((plain[0].node,), plain)).kernel
+        return not has_form(self.rules, kernel.group, self.strict)
+
+    def _mostly_at_its_best(self, nodes: Sequence[Call], price: float) -> bool:
+        """Whether a region takes what one such operator of it takes."""
+        dear = max(nodes, key=self.costs.cost)
+        program, _ = abstracted(dear.values, leaves_of((dear,)))
+        return NEAR * self.costs.cost(dear) >= price and self._at_its_best(program, self.costs.cost(dear))
 
     def _alone(self, around: Neighbours, root: Call, inner: Sequence[Call]) -> bool:
         """Whether nothing but a region needs what is inside of it, and all of its sizes are known."""

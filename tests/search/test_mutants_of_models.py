@@ -13,11 +13,13 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
+from dslc.analysis.counts import known_flops
 from dslc.codegen.host.compiler import NAMES
 from dslc.cost.cache import CostCache
 from dslc.cost.machine import this_machine
 from dslc.cost.measure import Measurer
 from dslc.cost.model import CostModel
+from dslc.derive.calls import read_call
 from dslc.errors import DslcError
 from dslc.ir.graph import Call, Graph, Kernel
 from dslc.kernels import note, prepared
@@ -30,6 +32,7 @@ from dslc.search.candidate import Candidate
 from dslc.search.derivations import Derivations, derivations_of
 from dslc.search.mutants import Mutants
 from dslc.search.validate import claims_of, validate
+from dslc.semantics.elaborate import expand
 from dslc.semantics.library import Rules, load_many
 from dslc.sessions import session
 
@@ -239,6 +242,17 @@ def test_mixed_programs_the_inner_convolution_of_a_mutant_is_minimal_filtering(m
         (kernel,) = as_kernels(pads=[1, 1, 1, 1])
         assert [node.op for node in kernel.group.nodes() if isinstance(node, Call)] == ["std.conv"]
         assert not as_kernels(pads=[4, 4, 4, 4], dilations=[4, 4])
+        # what is as fast as products are, and what no layout gives a form of fewer products, is not mutated
+        finds = Mutants(rules, (), prices, 17)
+        for call, over, best in (
+            ("matmul(A: f32[64, 64], B: f32[64, 64])", 1.0, True),
+            ("matmul(A: f32[64, 64], B: f32[64, 64])", 2.0, False),
+            ("conv(X: f32[1, 8, 16, 16], K: f32[8, 8, 3, 3], dilation=[4, 4], pads=[4, 4, 4, 4])", 1.0, False),
+            ("conv(X: f32[1, 8, 16, 16], K: f32[8, 8, 1, 1])", 1.0, True),
+        ):
+            region = read_call(rules, call).graph
+            products = known_flops(expand(rules, region.outputs)) or 0.0
+            assert finds._at_its_best(region, over * products / finds._machine.peak) is best, call
         seconds = 1e-5
         assert not as_kernels(pads=[1, 1, 1, 1])
 
