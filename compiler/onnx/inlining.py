@@ -26,9 +26,10 @@ def inlined_functions(model: ModelProto, where: str) -> ModelProto:
     Raises:
         DslcError: E0808 for functions that call each other in a circle, or stand for more nodes than anyone can run.
     """
-    own = {(f.domain, f.name): f.node for f in model.functions if f.domain != DOMAIN}
-    if not own:
-        return model
+    theirs = [f for f in model.functions if f.domain != DOMAIN]
+    own = {(f.domain, f.name): f.node for f in theirs}
+    if not own or len(own) < len(theirs):
+        return model  # of two of one name nobody knows which is meant
     if _size(model, own) > _MOST_NODES:
         hint = "functions that call others many times over, or themselves, cannot be inlined; ONNX Runtime does not load them either"
         raise error("E0808", f"the calls of functions in {where} stand for more than {_MOST_NODES:,.0f} nodes", path=where, hint=hint)

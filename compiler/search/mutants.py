@@ -112,7 +112,7 @@ class Mutants(Derivations):
             if self._alone(around, one.node, one.inner):
                 every.setdefault(one.program, {})[one.node] = one.inner
         for program, nodes, price in Derivations._sites(self, base, around, share):
-            if program not in self._seen and (program in every or not self._at_its_best(program, price)):
+            if program not in self._seen and (program in every or not self._plain_products(program, price)):
                 self._seen.add(program)
                 self._inner = {}
                 yield program, nodes, price
@@ -129,7 +129,7 @@ class Mutants(Derivations):
         for program, own in every.items():
             root, inner = next(iter(own.items()))
             price = sum(self.costs.cost(node) for node in (root, *inner))
-            if program not in asked and isfinite(price) and self._mostly_at_its_best((root, *inner), price):
+            if program not in asked and isfinite(price) and self._mostly_plain((root, *inner), price):
                 continue
             if isfinite(price) and len(own) * price >= least and program not in self._seen:
                 worth[program] = len(own) * price, price
@@ -138,7 +138,7 @@ class Mutants(Derivations):
             self._inner = every[program]
             yield program, list(every[program]), worth[program][1]
 
-    def _at_its_best(self, program: Graph, price: float) -> bool:
+    def _plain_products(self, program: Graph, price: float) -> bool:
         """Whether an operator is as fast as products of matrices are, so that another layout of as many products gains nothing, and has
         no form of fewer products, or one that is clearly faster as it is."""
         node = program.outputs[0].node
@@ -156,11 +156,11 @@ class Mutants(Derivations):
         kernel = fold_of(Group((plain[0].node,), plain)).kernel
         return not has_form(self.rules, kernel.group, self.strict)
 
-    def _mostly_at_its_best(self, nodes: Sequence[Call], price: float) -> bool:
+    def _mostly_plain(self, nodes: Sequence[Call], price: float) -> bool:
         """Whether a region takes what one such operator of it takes."""
         dear = max(nodes, key=self.costs.cost)
         program, _ = abstracted(dear.values, leaves_of((dear,)))
-        return NEAR * self.costs.cost(dear) >= price and self._at_its_best(program, self.costs.cost(dear))
+        return NEAR * self.costs.cost(dear) >= price and self._plain_products(program, self.costs.cost(dear))
 
     def _alone(self, around: Neighbours, root: Call, inner: Sequence[Call]) -> bool:
         """Whether nothing but a region needs what is inside of it, and all of its sizes are known."""
