@@ -19,10 +19,10 @@ NAMES = {f"tensor({dtype})": dtype for dtype in DType} | {
     "tensor(float)": DType.F32,
     "tensor(double)": DType.F64,
 }
-#: what stays an opaque node, as the equation is not what a runtime computes: real functions of integers, and bits of 64
+#: what stays an opaque node, as the equation is not what a runtime computes: real functions of integers, bits of 64, scales of 16 bits
 OPAQUE = {
     "Erf", "Shrink", "ReduceMean", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "Attention", "Resize", "BitShift",
-    "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+    "BitwiseAnd", "BitwiseOr", "BitwiseXor", "DequantizeLinear", "QuantizeLinear",
 }  # fmt: skip
 
 
