@@ -19,12 +19,13 @@ from dslc.cost.groups import Group, groups_of
 from dslc.cost.guess import Work
 from dslc.cost.layout import Info
 from dslc.cost.lowered import Arguments, Lowered, Lowerings
+from dslc.cost.machine import farthest_cache
 from dslc.cost.measure import LEAST, Measured, Measurer, Sample
 from dslc.cost.pairs import Pair
 from dslc.cost.process import WorkerFailed
 from dslc.cost.start import Key, Start
 from dslc.cost.targets import Target, target_named
-from dslc.cost.weights import DRIVEN, FARTHEST, LARGE, ROOM, kind_of, spilled
+from dslc.cost.weights import DRIVEN, LARGE, kind_of, room, spilled
 from dslc.ir.constants import number_of
 from dslc.ir.dtype import Dim, TensorType
 from dslc.ir.graph import (
@@ -255,7 +256,7 @@ class CostModel:
     @property
     def _near(self) -> bool:
         """Whether the original's weights are measured, and held, by the caches of a processor."""
-        return self.start is not None and self.target.pricing is None and self._read < ROOM
+        return self.start is not None and self.target.pricing is None and self._read < room()
 
     def spill(self, bytes: int) -> float:
         """Seconds that a graph takes more since the weights that it reads, so many bytes, are more than the original's and than caches
@@ -266,7 +267,7 @@ class CostModel:
 
     def crowded(self, bytes: int) -> bool:
         """Whether weights of so many bytes are more than caches hold, which hold those of the original."""
-        return self._near and bytes > ROOM
+        return self._near and bytes > room()
 
     def weight(self, value: Value, node: Node) -> float:
         """What it may add at most that nodes like one read a weight, in seconds: where caches are full. Nothing where such nodes of the
@@ -421,7 +422,7 @@ class CostModel:
         if weights >= _WEIGHTS and weights > _STREAMED * first.seconds:
             # powers of two, so that models of other sizes find it in the cache; the nearest one: more weights than the model has
             # lie farther away than its own
-            times = max(1.0, min(self._footprint, FARTHEST) / weights)
+            times = max(1.0, min(self._footprint, farthest_cache()) / weights)
             copies = max(copies, min(_MOST_COPIES, 1 << round(log2(times))))
         return first if copies == once and not turn else self._measured(small, copies, turn), copies
 

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from dslc.cost.groups import Group
+from dslc.cost.machine import farthest_cache
 from dslc.ir.graph import Call, Node, Value
 
-#: bytes of the farthest cache, what of it weights have room in beside all else, and bytes that one thread reads from memory in a second
-FARTHEST, ROOM, MEMORY = 1 << 25, 3 << 23, 2e10
+#: what of the farthest cache weights have room in beside all else, and bytes that one thread reads from memory in a second
+ROOM, MEMORY = 0.75, 2e10
 #: seconds for each byte where a graph begins to read more than the cache holds: it drives another one out, which was there before
 DRIVEN = 2 / MEMORY
 #: smaller weights do not matter
@@ -23,9 +24,14 @@ LARGE = 1 << 15
 Packed = tuple[Value, tuple[str, int]]
 
 
+def room() -> float:
+    """Bytes of weights that stay in the farthest cache from one run to the next."""
+    return ROOM * farthest_cache()
+
+
 def spilled(bytes: float) -> float:
     """Seconds of a run for reading so many bytes of weights from memory, which the farthest cache does not hold."""
-    return min(bytes / MEMORY, max(0.0, (bytes - ROOM) * DRIVEN))
+    return min(bytes / MEMORY, max(0.0, (bytes - room()) * DRIVEN))
 
 
 def kind_of(node: Node) -> str:
@@ -50,4 +56,4 @@ def bytes_of(weights: Iterable[Packed]) -> int:
     return sum(value.type.bytes for value, _ in weights)
 
 
-__all__ = ["DRIVEN", "FARTHEST", "LARGE", "MEMORY", "ROOM", "Packed", "bytes_of", "kind_of", "packed", "spilled"]
+__all__ = ["DRIVEN", "LARGE", "MEMORY", "Packed", "bytes_of", "kind_of", "packed", "room", "spilled"]
