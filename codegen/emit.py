@@ -26,6 +26,9 @@ _JOINED = {"sum": "+", "prod": "*", "max": "max", "min": "min", "any": "or", "al
 class Emitter(Expressions):
     """The code of one stage."""
 
+    #: whether a row's buffer is one thread's own, with room for a vector more behind it
+    own_rows = True
+
     # ---- elements of tensors -----------------------------------------------------------------------------------------------
 
     def element(self, node: Read, env: Env) -> Val:
@@ -62,6 +65,14 @@ class Emitter(Expressions):
         whole = raw_apply("select", inside(node.index, shape), read(node.operand, node.index), node.other)
         return self.emit(whole, env, computed(env.part.args[node.operand].type.dtype))
 
+    def _mask(self, tensor: Tensor) -> str:
+        """How many lanes may touch a tensor where not all may, else nothing.
+
+        What is written into the room behind a row is written again or not looked at: a store under a mask would keep the load that
+        follows waiting.
+        """
+        return "" if tensor.scope is not None and self.own_rows else self.active or ""
+
     def load(self, tensor: Tensor, address: Poly) -> Val:
         """The element at a position, for each lane."""
         dtype = computed(tensor.dtype)
@@ -82,7 +93,7 @@ class Emitter(Expressions):
                 text = self.one(tensor, address)
             return self.let(("load", tensor.pointer, address, guarded), text, dtype, False, level)
         step = self.step(address)
-        count = f", {self.active}" if self.active and tensor.scope is None else ""
+        count = f", {mask}" if (mask := self._mask(tensor)) else ""
         key = ("load", tensor.pointer, address, guarded, self.active)
         total = self.text(tensor.elements)
         if step is not None:
@@ -140,9 +151,7 @@ class Emitter(Expressions):
             return
         step = self.step(address)
         value = self.spread(value)
-        # a row's buffer has room for a vector more, and what is written there is written again or not looked at: a store under a mask
-        # would keep the load that follows waiting
-        active = (self.active,) if self.active and tensor.scope is None else ()
+        active = (mask,) if (mask := self._mask(tensor)) else ()
         if step is not None and step.number == 1:
             block.append(Store(f"k_store<{stored}, {width}>", (pointer, value.text, *active)))
         elif step is not None:

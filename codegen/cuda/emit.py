@@ -21,6 +21,8 @@ _FEW = 64
 class CudaEmitter(Emitter):
     """The code of one launch. `team`: threads that compute a row together, all of them in step; 1: each thread for itself."""
 
+    own_rows = False
+
     def __init__(self, sizes: dict[Sym, str], width: int, team: int) -> None:
         super().__init__(sizes, width, 1)
         self.team = team

@@ -207,8 +207,8 @@ def test_a_node_of_a_model_is_derived(tmp_path: Path) -> None:
 
 
 def test_a_node_that_no_library_has_is_said_to_be_one(tmp_path: Path) -> None:
-    x, y = (helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [2, 3]), ("y", [2, 2])))
-    node = helper.make_node("Einsum", ["x", "x"], ["y"], name="gram", equation="ij,kj->ik")
+    x, y = (helper.make_tensor_value_info(name, 1, shape) for name, shape in (("x", [2, 3]), ("y", [2, 2, 2])))
+    node = helper.make_node("Einsum", ["x", "x", "x"], ["y"], name="gram", equation="ij,kj,lj->ikl")
     model = helper.make_model(helper.make_graph([node], "g", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
     onnx.save(model, tmp_path / "m.onnx")
     for name in ("gram", "y"):
