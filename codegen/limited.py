@@ -10,6 +10,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 #: seconds for reading the function of one kernel and generating it, and for all kernels of a file
 SECONDS, EVERY = 20.0, 60.0
+#: seconds after which work that still runs is ended again
+_AGAIN = 0.5
 
 
 class TooLong(Exception):
@@ -26,6 +28,7 @@ class _Work(threading.Thread, Generic[T]):
         self._work = work
         self.result: list[T] = []
         self.problem: BaseException | None = None
+        self.ended = False
 
     def run(self) -> None:
         try:
@@ -34,11 +37,22 @@ class _Work(threading.Thread, Generic[T]):
             pass
         except BaseException as problem:
             self.problem = problem
+        finally:
+            self.ended = True
 
     def stop(self) -> None:
-        """Raises an exception in it as soon as it computes in Python; what hangs in a library in C is left to itself."""
-        if self.ident is not None:
+        """Raises an exception in it as soon as it computes in Python; what hangs in a library in C is left to itself.
+
+        Again and again, without waiting for it: an exception that is raised in a callback of the garbage collector is lost.
+        """
+        threading.Thread(target=self._end, name="dslc ends work", daemon=True).start()
+
+    def _end(self) -> None:
+        wait = _AGAIN
+        while self.is_alive() and self.ident is not None and not self.ended:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident), ctypes.py_object(_Stopped))
+            self.join(wait)
+            wait *= 2
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:

@@ -7,6 +7,7 @@ import re
 import shutil
 import threading
 import time
+from contextlib import suppress
 from math import prod
 from pathlib import Path
 
@@ -33,6 +34,23 @@ compiles = pytest.mark.skipif(not any(map(shutil.which, NAMES)), reason="there i
 def endless() -> None:
     while True:
         pass
+
+
+def test_work_that_loses_its_end_is_ended_again() -> None:
+    """As in a callback of the garbage collector, where exceptions are printed and forgotten."""
+    ended = threading.Event()
+
+    def deaf() -> None:
+        with suppress(BaseException):
+            endless()
+        try:
+            endless()
+        finally:
+            ended.set()
+
+    with pytest.raises(TooLong):
+        within(0.1, deaf)
+    assert ended.wait(30)
 
 
 def test_work_ends_in_its_time() -> None:
