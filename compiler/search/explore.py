@@ -50,8 +50,9 @@ def explore(referenced: Referenced, cache: CostCache, run: Run) -> Explored:
         TimeUp: there was no time to check anything.
     """
     task, settings, clock, journal = referenced.task, referenced.task.settings, run.clock, run.journal
-    later = (wanted(settings) or task.target.pricing is not None) and task.size.bytes <= HEAVY
-    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, later)
+    heavy = task.size.bytes > HEAVY
+    later = (wanted(settings) or task.target.pricing is not None) and not heavy
+    shares = Shares.of(settings.budget, referenced.originals[0].load, settings.timing, later, heavy)
     #: the share of the budget that is kept while costs are measured
     keep = 0.0
 

@@ -12,6 +12,8 @@ from dslc.search.stages import Referenced
 
 #: for what follows the search so many times what loading takes is kept, and such a part of the budget at least and at most
 LOADS, LEAST_KEPT, MOST_KEPT = 20, 0.25, 0.5
+#: the least that is kept for a model of heavy weights: what writes, loads and compares it copies them each time
+LEAST_HEAVY = 0.4
 #: of what is left beside that, the share of kernels; and where there are some, which gain more than rules do and have fewer contenders
 #: beside them, what is kept after them
 KERNELS, KERNEL_LOADS, MOST_KEPT_AFTER = 0.5, 12, 0.4
@@ -31,11 +33,11 @@ class Shares:
     least: float
 
     @classmethod
-    def of(cls, budget: float, load: float, timing: bool, kernels: bool = False) -> Shares:
+    def of(cls, budget: float, load: float, timing: bool, kernels: bool = False, heavy: bool = False) -> Shares:
         """Where loading a model takes so many seconds; comparing and timing load it again and again. `kernels` are built after the
-        search, and have a share of their own."""
+        search, and have a share of their own. `heavy`: whether there are many weights."""
         loads, most = (KERNEL_LOADS, MOST_KEPT_AFTER) if kernels else (LOADS, MOST_KEPT)
-        kept = min(most, max(LEAST_KEPT, (loads if timing else loads / 3) * load / budget))
+        kept = min(most, max(LEAST_HEAVY if heavy else LEAST_KEPT, (loads if timing else loads / 3) * load / budget))
         again = 0.6 * kept
         least = min(again, max(LEAST, LEAST_SECONDS / budget, KERNEL_LOADS * load / budget))
         return cls(kept + (KERNELS * (1 - kept) if kernels else 0.0), 0.8 * kept, 0.7 * kept, again, least)
