@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
+from dslc.ir.dtype import Dim
 from dslc.ir.fold import FOLD1, FOLD2
 from dslc.ir.scalar import Apply, Iter, Num, Scalar, Sym
 
@@ -123,3 +124,13 @@ def interval(node: Scalar, at: Mapping[Scalar, Interval]) -> Interval:
     raise Unknown(str(node))
 
 
+def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Scalar, tuple[int, int]]) -> bool:
+    """Whether it is known that a tensor of such sizes is read inside."""
+    for at, size in zip(index, shape, strict=True):
+        try:
+            least, most = interval(at, within)
+        except Unknown:
+            return False
+        if least < 0 or not isinstance(size, int) or most >= size:
+            return False
+    return True

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
+from dslc.analysis.numeric import in_bounds
 from dslc.derive.matching import Found, at_index
-from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, in_bounds, is_part, ranges, sum_ranges
+from dslc.derive.pieces import Box, Operands, Tensor, Unfit, Vector, is_part, ranges, sum_ranges
 from dslc.ir.dtype import DType
 from dslc.ir.graph import Value
 from dslc.ir.scalar import Iter, Read, Scalar, apply, num, read, rebuild, reduce

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, interval
+from dslc.analysis.numeric import Unknown, in_bounds, interval
 from dslc.ir.dtype import Dim, DType
 from dslc.ir.graph import Scope, ScopeNode, Value, scope_value
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, as_scalar, iterator, num, read, rebuild, walk
@@ -341,18 +341,6 @@ def sum_ranges(body: Scalar) -> Mapping[Scalar, tuple[int, int]]:
             if isinstance(extent, Num):
                 found[it] = (0, max(found.get(it, (0, 0))[1], int(extent.value) - 1))
     return found
-
-
-def in_bounds(index: Sequence[Scalar], shape: Sequence[Dim], within: Mapping[Scalar, tuple[int, int]]) -> bool:
-    """Whether it is known that a tensor of such sizes is read inside."""
-    for at, size in zip(index, shape, strict=True):
-        try:
-            least, most = interval(at, within)
-        except Unknown:
-            return False
-        if least < 0 or not isinstance(size, int) or most >= size:
-            return False
-    return True
 
 
 def narrowed(body: Scalar, within: Mapping[Scalar, tuple[int, int]]) -> Scalar:

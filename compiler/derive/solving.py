@@ -14,10 +14,10 @@ from math import gcd
 from typing import Any
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, interval
+from dslc.analysis.numeric import Unknown, in_bounds, interval
 from dslc.analysis.poly import Poly
 from dslc.derive.equations import integer, is_natural, put, scalar_of, solved_least, solved_linear, unknowns
-from dslc.derive.pieces import Box, Operands, Unfit, View, in_bounds, inside
+from dslc.derive.pieces import Box, Operands, Unfit, View, inside
 from dslc.derive.tables import TOTAL, Group, Pattern, Window, around, leaves_in
 from dslc.ir.dtype import Dim
 from dslc.ir.graph import Value

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations, islice, permutations
 
+from dslc.analysis.numeric import in_bounds
 from dslc.derive.building import Right
 from dslc.derive.matching import Left
-from dslc.derive.pieces import Operands, Unfit, Views, in_bounds, sum_ranges
+from dslc.derive.pieces import Operands, Unfit, Views, sum_ranges
 from dslc.derive.tables import TOTAL, around
 from dslc.derive.unknowns import Unknowns
 from dslc.ir.constants import number_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dslc.analysis.iterators import coefficient_of
-from dslc.analysis.numeric import Unknown, interval
+from dslc.analysis.numeric import Unknown, in_bounds, interval
 from dslc.derive.pieces import Box, Operands, Term
 from dslc.ir.scalar import Apply, Iter, Num, Read, Reduce, Scalar, apply, num, walk
 from dslc.ir.scopes import substitute
@@ -147,14 +147,8 @@ def total(term: Term, at: Mapping[Scalar, tuple[int, int]], operands: Operands) 
     """Whether a term has a value wherever its iterators are: it reads inside its tensors, or has a value outside."""
     for node in walk(term.body):
         if isinstance(node, Read) and node.other is None:
-            shape = operands.values[node.operand].type.shape
-            for position, size in zip(node.index, shape, strict=True):
-                try:
-                    least, most = interval(position, at)
-                except Unknown:
-                    return False
-                if least < 0 or not isinstance(size, int) or most >= size:
-                    return False
+            if not in_bounds(node.index, operands.values[node.operand].type.shape, at):
+                return False
         elif isinstance(node, Reduce):
             return False
     return True

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
-from dslc.analysis.numeric import Unknown, interval
+from dslc.analysis.numeric import in_bounds
 from dslc.ir.constants import NUMPY
 from dslc.ir.dtype import Dim, DType, TensorType
 from dslc.ir.element import element_type
@@ -368,17 +368,12 @@ class _Speller:
     def _leaves(self, index: Sequence[Scalar], shape: Sequence[Dim]) -> bool:
         """Whether a read may leave its tensor where its choice is not taken."""
         at: dict[Scalar, tuple[int, int]] = {it: (0, n - 1) for it, n in self.extents.items() if isinstance(n, int)}
-        for one, size in zip(index, shape, strict=True):
-            if isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size):
-                continue
-            try:
-                least, most = interval(one, at)
-            except Unknown:
-                # at unknown sizes it may
-                return True
-            if least < 0 or not isinstance(size, int) or most >= size:
-                return True
-        return False
+        others = [
+            (one, size)
+            for one, size in zip(index, shape, strict=True)
+            if not (isinstance(one, Iter) and as_scalar(self.extents.get(one, -1)) is as_scalar(size))
+        ]
+        return not in_bounds([one for one, _ in others], [size for _, size in others], at)
 
     def position(self, index: Sequence[Scalar], shape: Sequence[Dim], guarded: bool) -> tuple[Value, Value | None]:
         """Positions in a tensor that was made a list, and whether they are inside it, cut off where they are not."""
